@@ -438,7 +438,7 @@ async fn an_observer_needs_a_session_and_stays_connected_after_its_end() {
         let mut all = json!({"clientName": "testkit", "observe": true});
         all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
         let error = server.raw().await.call_error("initialize", all).await;
-        let words = "observe needs resumeSessionId, and goes without takeover";
+        let words = "observe needs resumeSessionId and cannot be combined with takeover";
         assert_eq!(error, json!({"code": -32602, "message": words}));
     }
     let attached = open(&server, json!({"keepForMs": 0})).await;

@@ -1,6 +1,9 @@
-//! Threads for work that blocks: on files, or on starting processes. They are not those of the runtime: a few exist from the start and
-//! stay, so that work goes on, one piece after the other, when the machine gives no more threads; the runtime would panic or wait for
-//! ever. It knows nothing of what the work is, and who may have how much of it is decided by those who ask.
+//! Threads for work that blocks: operations on files, and starts of processes. The threads that tokio has for blocking work are not used:
+//! if the system gives no more threads, tokio panics or waits for ever. A pool of this module keeps a few threads from the beginning, so
+//! its work always goes on, if slowly.
+//!
+//! This module does not know what the work is. `work_queue` decides the order of jobs and the number of threads. How much work a session
+//! may have at once is limited by the callers.
 
 mod work_queue;
 
@@ -13,15 +16,15 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::survive::survive_call;
-pub(crate) use work_queue::{Asker, Growth};
-use work_queue::{Begun, WorkQueue};
+pub(crate) use work_queue::{Growth, JobOwner};
+use work_queue::{StartedJob, WorkQueue};
 
-/// How long any other thread waits for more work before it ends.
+/// How long a thread waits for work before it ends, unless it is one of those that a pool always keeps.
 const IDLE_THREAD: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads. They end when this is dropped and all work is done.
+/// A pool of threads. When the pool is dropped, its threads do the waiting work and end.
 pub(crate) struct BlockingThreads {
     pool: Arc<Pool>,
 }
@@ -29,8 +32,8 @@ pub(crate) struct BlockingThreads {
 struct Pool {
     name: &'static str,
     kept_threads: usize,
-    patience: Duration,
-    last_asker: AtomicU64,
+    hang_timeout: Duration,
+    last_owner: AtomicU64,
     shared_queue: Mutex<SharedQueue>,
     changed: Condvar,
 }
@@ -41,7 +44,7 @@ struct SharedQueue {
 }
 
 impl BlockingThreads {
-    /// Starts the threads that stay; later there are at most `most_threads`.
+    /// Starts `kept_threads` threads, which live as long as the pool. `growth` says when threads are added, up to `most_threads` in total.
     pub(crate) fn start(
         name: &'static str,
         kept_threads: usize,
@@ -50,34 +53,35 @@ impl BlockingThreads {
     ) -> io::Result<Self> {
         let shared_queue =
             Mutex::new(SharedQueue { jobs: WorkQueue::new(kept_threads, most_threads, growth), is_closed: false });
-        let (patience, last_asker, changed) = (growth.patience, AtomicU64::new(Asker::SERVER.0), Condvar::new());
-        let pool = Arc::new(Pool { name, kept_threads, patience, last_asker, shared_queue, changed });
+        let (hang_timeout, last_owner, changed) =
+            (growth.hang_timeout, AtomicU64::new(JobOwner::SERVER.0), Condvar::new());
+        let pool = Arc::new(Pool { name, kept_threads, hang_timeout, last_owner, shared_queue, changed });
         for _ in 0..kept_threads {
-            // They are counted already.
+            // `WorkQueue::new` has counted these threads already.
             pool.add_thread(|_| {})?;
         }
         Ok(Self { pool })
     }
 
-    /// Somebody who gets an equal share of the threads from now on.
-    pub(crate) fn new_asker(&self) -> Asker {
-        Asker(self.pool.last_asker.fetch_add(1, Ordering::Relaxed) + 1)
+    /// Makes another owner of jobs. All owners get equal shares of the threads.
+    pub(crate) fn new_owner(&self) -> JobOwner {
+        JobOwner(self.pool.last_owner.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Runs `work` on one of the threads, also if nobody waits for it any more. None if it panicked.
+    /// Runs `work` on one of the threads. Returns None if `work` panicked. If the returned future is dropped, `work` still runs.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        asker: Asker,
+        owner: JobOwner,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (done, mut result) = oneshot::channel();
         let job = Box::new(move || {
             let _nobody_may_wait = done.send(work());
         });
-        self.pool.shared_queue.lock().jobs.push(asker, job);
+        self.pool.shared_queue.lock().jobs.push(owner, job);
         self.pool.ensure_progress();
         loop {
-            match tokio::time::timeout(self.pool.patience, &mut result).await {
+            match tokio::time::timeout(self.pool.hang_timeout, &mut result).await {
                 Ok(result) => return result.ok(),
                 Err(_) => self.pool.ensure_progress(),
             }
@@ -98,16 +102,16 @@ impl Pool {
         let mut queue = self.shared_queue.lock();
         if queue.jobs.claim_thread(Instant::now()) {
             drop(queue);
-            // Without another thread, one of those there are comes to it.
-            if self.add_thread(WorkQueue::note_thread).is_err() {
-                self.shared_queue.lock().jobs.note_no_thread();
+            // If the system gives no thread, an existing thread will do the job later.
+            if self.add_thread(WorkQueue::note_thread_started).is_err() {
+                self.shared_queue.lock().jobs.note_thread_failed();
             }
         } else if queue.jobs.idle > 0 && queue.jobs.ready() > 0 {
             self.changed.notify_one();
         }
     }
 
-    /// The thread first tells the queue that it runs.
+    /// Starts a thread. The thread first calls `note`, which tells the queue that the thread runs.
     fn add_thread(self: &Arc<Self>, note: fn(&mut WorkQueue<Job>)) -> io::Result<()> {
         let pool = Arc::clone(self);
         std::thread::Builder::new().name(self.name.into()).spawn(move || pool.work(note))?;
@@ -118,24 +122,24 @@ impl Pool {
         let mut queue = self.shared_queue.lock();
         note(&mut queue.jobs);
         loop {
-            if let Some(Begun { job, stub }) = queue.jobs.begin(Instant::now()) {
+            if let Some(StartedJob { job, running_job }) = queue.jobs.begin(Instant::now()) {
                 drop(queue);
-                // The panic is in the log, and whoever waits for the result learns that there is none.
+                // The panic is logged already. The caller of `run` gets None, because the channel for the result was dropped.
                 let _panicked = survive_call(job);
                 queue = self.shared_queue.lock();
-                queue.jobs.end(stub, Instant::now());
-                if queue.jobs.spares_thread(stub) {
+                queue.jobs.end(running_job, Instant::now());
+                if queue.jobs.retire_thread_after(running_job) {
                     return;
                 }
                 continue;
             }
             if queue.is_closed {
-                return queue.jobs.forget_thread();
+                return queue.jobs.note_thread_ended();
             }
             queue.jobs.idle += 1;
             let timed_out = self.changed.wait_for(&mut queue, IDLE_THREAD).timed_out();
             queue.jobs.idle -= 1;
-            if timed_out && queue.jobs.spares_idle_thread(self.kept_threads) {
+            if timed_out && queue.jobs.retire_idle_thread(self.kept_threads) {
                 return;
             }
         }
@@ -149,8 +153,11 @@ mod tests {
     use super::*;
 
     const KEPT_THREADS: usize = 2;
-    const GROWTH: Growth =
-        Growth { at_once: KEPT_THREADS, patience: Duration::from_millis(10), most_per_asker: KEPT_THREADS + 1 };
+    const GROWTH: Growth = Growth {
+        eager_threads: KEPT_THREADS,
+        hang_timeout: Duration::from_millis(10),
+        most_per_owner: KEPT_THREADS + 1,
+    };
 
     fn two_threads() -> BlockingThreads {
         BlockingThreads::start("test", KEPT_THREADS, KEPT_THREADS, GROWTH).unwrap()
@@ -166,18 +173,18 @@ mod tests {
                 begun.send(()).unwrap();
                 ended.recv().unwrap_or_default();
             };
-            (Box::pin(threads.run(Asker::SERVER, work)), end)
+            (Box::pin(threads.run(JobOwner::SERVER, work)), end)
         };
         let mut hanging: Vec<_> = (0..KEPT_THREADS).map(|_| hang(begun.clone())).collect();
-        let mut waiting = Box::pin(threads.run(Asker::SERVER, || 7));
+        let mut waiting = Box::pin(threads.run(JobOwner::SERVER, || 7));
         for (work, _) in &mut hanging {
-            assert!(futures_poll(work).await.is_none());
+            assert!(poll_once(work).await.is_none());
         }
-        assert!(futures_poll(&mut waiting).await.is_none());
+        assert!(poll_once(&mut waiting).await.is_none());
         for _ in 0..KEPT_THREADS {
             has_begun.recv().unwrap();
         }
-        assert!(futures_poll(&mut waiting).await.is_none(), "all threads hang");
+        assert!(poll_once(&mut waiting).await.is_none(), "all threads hang");
         let (first, end) = hanging.pop().unwrap();
         drop(end);
         assert_eq!(first.await, Some(()));
@@ -188,25 +195,25 @@ mod tests {
     async fn a_panic_ends_neither_the_thread_nor_the_wait() {
         let threads = two_threads();
         for _ in 0..KEPT_THREADS * 2 {
-            assert_eq!(threads.run(Asker::SERVER, || -> u32 { panic!("on purpose") }).await, None);
+            assert_eq!(threads.run(JobOwner::SERVER, || -> u32 { panic!("on purpose") }).await, None);
         }
-        assert_eq!(threads.run(Asker::SERVER, || 7).await, Some(7));
+        assert_eq!(threads.run(JobOwner::SERVER, || 7).await, Some(7));
     }
 
     #[tokio::test]
-    async fn work_that_hangs_leaves_a_thread_for_the_rest() {
+    async fn a_thread_is_added_for_other_work_while_work_hangs() {
         let threads = BlockingThreads::start("test", KEPT_THREADS, KEPT_THREADS + 1, GROWTH).unwrap();
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         let mut hanging = Vec::new();
         for _ in 0..KEPT_THREADS {
             let ended = Arc::clone(&ended);
-            let mut work = Box::pin(threads.run(Asker::SERVER, move || ended.lock().recv().unwrap_or_default()));
-            assert!(futures_poll(&mut work).await.is_none());
+            let mut work = Box::pin(threads.run(JobOwner::SERVER, move || ended.lock().recv().unwrap_or_default()));
+            assert!(poll_once(&mut work).await.is_none());
             hanging.push(work);
         }
         for number in 0..10 {
-            assert_eq!(threads.run(Asker::SERVER, move || number).await, Some(number));
+            assert_eq!(threads.run(JobOwner::SERVER, move || number).await, Some(number));
         }
         drop(end);
         for work in hanging {
@@ -214,8 +221,8 @@ mod tests {
         }
     }
 
-    /// Polls once.
-    async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    /// The output of a future that is ready when it is polled once.
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::time::timeout(Duration::ZERO, future).await.ok()
     }
 }

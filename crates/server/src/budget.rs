@@ -1,9 +1,10 @@
-//! Bounds over all sessions together: of retained output, of input that waits for its process, of HTTP answers that are collected.
+//! A limit of memory that several holders share. The server has one budget each for retained output, for input that waits for processes,
+//! and for HTTP answers that are collected. This module counts bytes and knows nothing of what they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much all holders hold together, and how much they may.
+/// A shared limit in bytes, and the sum of the bytes that all holders have. The sum may exceed the limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
@@ -15,12 +16,13 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), limit })
     }
 
-    /// An account for one holder.
-    pub(crate) fn account(self: &Arc<Self>) -> BudgetShare {
+    /// A share for a new holder, which has no bytes yet.
+    pub(crate) fn share(self: &Arc<Self>) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), held: 0 }
     }
 
-    /// How many bytes must be given back, with a margin so that it does not have to happen for each chunk.
+    /// How many bytes holders must free. Once the limit is exceeded, that is 1/16 of the limit more than necessary, so that memory is not
+    /// freed again for each small growth.
     pub(crate) fn excess(&self) -> usize {
         let held = self.held.load(Ordering::Relaxed);
         if held <= self.limit { 0 } else { held - self.limit + self.limit / 16 }
@@ -31,7 +33,7 @@ impl Budget {
     }
 }
 
-/// The share of one holder.
+/// The bytes of one holder. They are returned to the budget when the share is dropped.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
     budget: Arc<Budget>,
@@ -39,9 +41,10 @@ pub(crate) struct BudgetShare {
 }
 
 impl BudgetShare {
-    /// A holder that has nothing yet may always hold this much. With less, a process would stand still.
+    /// A holder that has no bytes may always have this many, so that every process can make progress.
     pub(crate) const FAIR_MINIMUM: usize = 64 << 10;
 
+    /// Sets the bytes of this holder, even beyond the limit.
     pub(crate) fn set(&mut self, held: usize) {
         if held == self.held {
             return;
@@ -54,8 +57,8 @@ impl BudgetShare {
         self.held = held;
     }
 
-    /// How much more may be held in all. A holder that has nothing yet may always have the fair minimum, and the only
-    /// one whatever it needs.
+    /// How many more bytes this holder may have. A holder without bytes may always have [`Self::FAIR_MINIMUM`]. If no holder has bytes,
+    /// there is no limit.
     pub(crate) fn room(&self) -> usize {
         let held = self.budget.held.load(Ordering::Relaxed);
         match self.held {
@@ -65,20 +68,21 @@ impl BudgetShare {
         }
     }
 
-    /// Holds so much from now on, if that is allowed.
+    /// Sets the bytes of this holder to `held` if [`Self::room`] allows it. Returns whether it did.
     pub(crate) fn try_grow(&mut self, held: usize) -> bool {
-        let may = held.saturating_sub(self.held) <= self.room();
-        if may {
+        let is_allowed = held.saturating_sub(self.held) <= self.room();
+        if is_allowed {
             self.set(held);
         }
-        may
+        is_allowed
     }
 
+    /// Whether all holders together exceed the limit.
     pub(crate) fn is_tight(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit
     }
 
-    /// Whether so much more than the limit is held that even what a client is about to get has to go.
+    /// Whether all holders together exceed twice the limit. Then even output that a client has not received is dropped.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit.saturating_mul(2)
     }
@@ -95,9 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_each_holder_holds() {
+    fn the_bytes_of_all_holders_are_added_up() {
         let budget = Budget::new(160);
-        let (mut a, mut b) = (budget.account(), budget.account());
+        let (mut a, mut b) = (budget.share(), budget.share());
         a.set(100);
         b.set(60);
         assert_eq!((budget.excess(), a.is_tight()), (0, false));
@@ -114,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_grows_only_into_what_is_free_and_is_given_back() {
+    fn a_share_grows_only_within_the_limit_and_returns_its_bytes_when_dropped() {
         let budget = Budget::new(300 << 10);
-        let (mut first, mut second) = (budget.account(), budget.account());
+        let (mut first, mut second) = (budget.share(), budget.share());
         assert!(first.try_grow(200 << 10) && !second.try_grow(200 << 10));
         assert!(second.try_grow(100 << 10) && !first.try_grow(201 << 10));
         drop(first);

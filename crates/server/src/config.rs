@@ -1,8 +1,8 @@
-//! The settings of a server. Every limit that a user can change is one entry of the list below: the entry is the field of [`Config`], its
-//! default, its flag, its environment variable, its line in `--help-limits` and its row in `docs/limits.md`.
+//! The settings of a server. Every limit that a user can change is one entry of the list below. From each entry come a field of [`Config`]
+//! with its default, a flag, an environment variable, a line of `--help-limits` and a row of `docs/limits.md`.
 //!
-//! What an entry means is in `config/limit.rs`. The command line makes its flags from [`ADJUSTABLE_LIMITS`], so this module knows nothing of
-//! how they are parsed. Limits that no flag changes are in `limits/fixed.rs`.
+//! The macro `adjustable_limits` in `config/limit.rs` explains the form of an entry. The command line makes its flags from
+//! [`ADJUSTABLE_LIMITS`], so this module does not parse them. Limits that no flag changes are in `limits/fixed.rs`.
 
 mod document;
 mod limit;
@@ -17,7 +17,7 @@ pub use limit::{Limit, Minimum};
 // The first sentence of an entry is the help text of its flag. The further sentences say what happens at the limit.
 adjustable_limits! {
     /// How long a session outlives its connection.
-    /// Then its processes are killed, and resuming the session is refused with -32600.
+    /// After this time its processes are killed, and a request to resume the session is refused with -32600.
     session_ttl: Duration = Duration::from_secs(30), Milliseconds;
 
     /// Output kept per process until its client is back.
@@ -29,8 +29,9 @@ adjustable_limits! {
     };
 
     /// Output kept for all processes together.
-    /// The memory that the output occupies is counted. Output of closed processes that was sent is dropped first, then output that was
-    /// received, then the oldest output of every process. 64 KiB that were not received yet are left to each process.
+    /// The memory that the output occupies is counted. Output of closed processes that was sent is dropped first, then output that
+    /// clients have received, then the oldest output of every process. Each process keeps up to 64 KiB of output that its client has not
+    /// received.
     retain_total_bytes: usize = 256 << 20, Bytes;
 
     /// Connections at once.
@@ -39,16 +40,17 @@ adjustable_limits! {
     max_connections: usize = 1024, Count;
 
     /// Connections at once that have not finished their handshake, that is, have sent no token yet.
-    /// The oldest one of the address that has the most is closed in favour of a new one.
+    /// A new connection closes an older one: the oldest connection of the address that has the most unfinished handshakes.
     max_handshakes: usize = 128, Count;
 
     /// Sessions at once, detached ones included.
-    /// A detached session without a running process makes room for a new one: one that holds nothing, or one whose `--session-ttl` is
-    /// over. If there is none, `initialize` is refused with -32600.
+    /// A new session replaces a detached session that has no running process, if that session holds nothing or its `--session-ttl` is
+    /// over. If there is no such session, `initialize` is refused with -32600.
     max_sessions: usize = 1024, Count;
 
     /// Processes per session, closed ones that are still readable included.
-    /// A closed process that is kept beyond `--process-retention` makes room. If there is none, `process/start` is refused with -32600.
+    /// A closed process that is kept beyond `--process-retention` is forgotten to start a new one. If there is no such process,
+    /// `process/start` is refused with -32600.
     max_processes: usize = 4096, Count;
 
     /// Closed processes per session that are kept beyond `--process-retention`.
@@ -59,8 +61,8 @@ adjustable_limits! {
     /// A further request is refused with -32600.
     max_requests: usize = 2048, Count;
 
-    /// Size of a message, both ways.
-    /// A larger request is refused with -32600. A larger answer becomes an error that says so.
+    /// Size of a message, in both directions.
+    /// A larger request is refused with -32600. Instead of a larger answer, the client gets an error that names the limit.
     max_message_bytes: usize = 64 << 20, Bytes;
 
     /// Size of argv and environment of a process.
@@ -72,8 +74,8 @@ adjustable_limits! {
     max_id_bytes: usize = 1 << 10, Bytes;
 
     /// Bytes that wait for a process to read its stdin.
-    /// The answer to a further write waits. All waiting writes of a connection may have four times this size; more are refused with
-    /// -32600 and `inputCrowded`.
+    /// A further write is answered when the process has read enough. All waiting writes of a connection together may have four times this
+    /// size; a write beyond that is refused with -32600 and `inputCrowded`.
     max_queued_stdin: usize = 1 << 20, Bytes;
 
     /// Bytes that wait for all processes together to read their stdin.
@@ -85,19 +87,21 @@ adjustable_limits! {
     max_file_handles: usize = 128, Count;
 
     /// File operations per session that run at once.
-    /// A further operation waits until one of the session ends. An operation that takes much memory counts as a quarter of them.
+    /// A further operation waits until another operation of the session ends. An operation that takes much memory counts as a quarter of
+    /// the limit.
     max_file_operations: usize = 32, Count;
 
     /// File operations of all sessions that run at once.
-    /// A further operation waits until one ends. Each can occupy a thread.
+    /// A further operation waits until another one ends. Each operation can occupy a thread.
     max_file_operations_total: usize = 384, Count;
 
-    /// Searches of all sessions that run at once; a session has a quarter of them.
-    /// A further search waits until one ends.
+    /// Searches of all sessions that run at once; one session may run a quarter of them.
+    /// A further search waits until another one ends.
     max_searches: usize = 16, Count;
 
-    /// Bytes of large answers about files, in all; an answer of more than 4 MiB is large.
-    /// A further large answer waits, and its file is not read before. A connection has one at a time, which counts as at most a quarter.
+    /// Bytes of unsent large answers about files, of all connections together; an answer of more than 4 MiB is large.
+    /// A further large answer waits, and its file is read only afterwards. A connection has one large answer at a time, which counts as
+    /// at most a quarter of the limit.
     max_large_answers: usize = 256 << 20, Bytes;
 
     /// Watches per session.
@@ -112,25 +116,25 @@ adjustable_limits! {
     /// A further `http/request` is refused with -32600.
     max_http_requests: usize = 256, Count;
 
-    /// Bytes of HTTP answers that are not streamed, in all; a session has a quarter of them.
-    /// An answer that does not fit fails with -32603.
+    /// Bytes of HTTP answers that are not streamed, of all sessions together; one session may have a quarter of them.
+    /// A request whose answer does not fit fails with -32603.
     max_buffered_http: usize = 256 << 20, Bytes;
 
-    /// The longest a read waits, whatever it asks for.
-    /// Then the read is answered without news.
+    /// The longest time that a read waits for events, even if the client asks for a longer time.
+    /// After this time the read is answered without events.
     max_wait: Duration = Duration::from_secs(600), Milliseconds;
 
     /// How long a closed process stays readable.
-    /// Then the process is forgotten, unless its client has asked to keep it.
+    /// After this time the process is forgotten, unless its client has asked to keep it.
     process_retention: Duration = Duration::from_secs(30), Milliseconds;
 
     /// The longest a client may ask its session to be kept.
     /// A longer `keepForMs` counts as this time.
     max_session_ttl: Duration = Duration::from_secs(7 * 24 * 3600), Milliseconds;
 
-    // A client gives up after 25 s; until then it may come back and must find everything.
-    /// How long output of a detached session waits before the oldest is dropped.
-    /// Until then a process whose retained output is full waits for its client.
+    // A client tries to reconnect for 25 s. If it succeeds, no output may be missing.
+    /// How long processes of a detached session keep all output for a client that may reconnect.
+    /// During this time a process whose retained output is full waits. After this time its oldest output is dropped.
     detached_hold: Duration = Duration::from_secs(25), Milliseconds;
 
     /// How often a quiet peer is pinged.
@@ -138,23 +142,23 @@ adjustable_limits! {
     ping_interval: Duration = Duration::from_secs(25), Milliseconds, Minimum::Raised(1);
 
     /// How long a peer may stay silent after a ping.
-    /// Then the connection is closed and its session is detached. A peer that reads slowly gets up to three
+    /// After this time the connection is closed and its session is detached. A peer that reads slowly gets up to three
     /// times this long in addition.
     pong_deadline: Duration = Duration::from_secs(20), Milliseconds, Minimum::Raised(1);
 
     /// How long the old connection of a resumed session has to show that it is alive.
-    /// If it does, the resume is refused with -32010. If it does not, the new connection gets the session.
+    /// If the old connection answers in time, the resume is refused with -32010. Otherwise the new connection gets the session.
     takeover_after: Duration = Duration::from_secs(2), Milliseconds;
 
     /// How long processes have to end themselves at shutdown.
-    /// Then they are killed.
+    /// Processes that still run after this time are killed.
     shutdown_grace: Duration = Duration::from_secs(5), Milliseconds;
 
-    /// How long killed processes may take to be gone.
-    /// Then the request fails or the log says so, and the server goes on trying to kill them.
+    /// How long the server waits until killed processes have ended.
+    /// After this time the request fails or an error is logged, and the server goes on trying to kill the processes.
     kill_patience: Duration = Duration::from_secs(10), Milliseconds;
 
-    /// End after so long without a connection and a session.
+    /// The server exits after this time without a connection and a session.
     /// The server shuts down and exits with code 0. An HTTP request counts as a connection.
     exit_when_idle: Option<Duration> = None, Milliseconds;
 }

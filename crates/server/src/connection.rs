@@ -1,5 +1,5 @@
-//! A connection as its requests see it: its handshake, its session, the limits of what it may have under way, and the queue of what it
-//! sends. The task that reads and writes is in `connection_task`.
+//! The state of a connection that request handlers use: its handshake, its session, its send queue, and the permits for its requests. The
+//! task that reads and writes the connection is in `connection_task`.
 
 mod active_requests;
 mod call;
@@ -26,45 +26,50 @@ use crate::outbound::{LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server_state::ServerState;
 use crate::session::Session;
 
-/// A connection, as its handlers see it.
+/// A connection.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<ServerState>,
     pub(crate) outbound: Arc<Outbound>,
+    /// Permits for unanswered requests (`--max-requests`).
     pub(crate) requests: Arc<Semaphore>,
-    pub(crate) large_replies: Arc<Semaphore>,
-    /// Lets one large answer about files through at a time.
+    /// Permits for answers to `process/read` that wait to be sent.
+    pub(crate) read_answers: Arc<Semaphore>,
+    /// One permit, so that large answers about files are made one at a time.
     large_answer_turn: Arc<Semaphore>,
-    /// Requests for metadata that arrived in this turn.
+    /// Requests for metadata of files that are to be answered together.
     pub(crate) metadata_requests: Mutex<Vec<MetadataRequest>>,
-    /// Searches by the names that the client gave them.
+    /// Searches by the ids that the client chose.
     pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
-    /// HTTP requests that can be ended, by the names that the client gave them.
+    /// HTTP requests that can be cancelled, by the ids that the client chose.
     pub(crate) http: Mutex<HashMap<String, ActiveHttpRequest>>,
-    pub(crate) http_places: Arc<Semaphore>,
-    /// Bytes of requests that wait for a process to start or to read.
+    /// Permits for HTTP requests (`--max-http-requests`).
+    pub(crate) http_permits: Arc<Semaphore>,
+    /// Bytes of requests that wait until a process is started or reads its stdin.
     pub(crate) waiting_bytes: AtomicUsize,
     pub(crate) transport: Transport,
-    /// The peer, for logs and errors.
+    /// Describes the peer in logs and errors.
     pub(crate) peer: PeerLabel,
-    /// Who the client is. It decides which sessions the connection may use.
+    /// The user or token of the client. It decides which sessions the connection may use.
     pub(crate) principal: Principal,
     phase: Mutex<Phase>,
-    /// The peer has closed the connection in order.
+    /// The peer has closed the connection with code 1000, so it will not reconnect.
     said_goodbye: AtomicBool,
-    /// The session goes on without this connection already.
+    /// [`Self::detach`] was called.
     has_detached: AtomicBool,
-    /// Handlers that are still waiting for something.
+    /// Tasks of handlers that wait for something.
     handlers: TaskTracker,
-    /// Requests without an answer, whoever works on them.
+    /// One token for each unanswered request.
     calls: TaskTracker,
-    /// The peer sends nothing more and waits for its last answers.
+    /// Cancelled when the peer sends nothing more and waits for its last answers.
     input_ended: CancellationToken,
+    /// Cancelled when the connection has ended; stops the handlers.
     gone: CancellationToken,
 }
 
 /// How far the handshake has come.
 #[derive(Clone)]
 pub(crate) enum Phase {
+    /// `initialize` was not answered yet.
     Fresh,
     /// `initialize` was answered.
     Greeted(Arc<Session>, Role),
@@ -72,12 +77,12 @@ pub(crate) enum Phase {
     Ready(Arc<Session>, Role),
 }
 
-/// What a connection is to its session.
+/// The role of a connection in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is sent the events of the session; no other connection is.
+    /// The connection is sent the events of the session. A session has at most one such connection.
     Attached,
-    /// It looks beside the attached connection. It is sent no events, and no process waits for it.
+    /// The connection reads from the session while another one is attached. It is sent no events, and no process waits for it.
     Observing(Observer),
 }
 
@@ -94,12 +99,12 @@ impl Connection {
         let config = &shared.config;
         Self {
             requests: Arc::new(Semaphore::new(config.max_requests)),
-            large_replies: Arc::new(Semaphore::new(MAX_UNSENT_READS)),
+            read_answers: Arc::new(Semaphore::new(MAX_UNSENT_READS)),
             large_answer_turn: Arc::new(Semaphore::new(1)),
             metadata_requests: Mutex::default(),
             searches: Mutex::default(),
             http: Mutex::default(),
-            http_places: Arc::new(Semaphore::new(config.max_http_requests)),
+            http_permits: Arc::new(Semaphore::new(config.max_http_requests)),
             waiting_bytes: AtomicUsize::new(0),
             outbound: Arc::new(Outbound::new(shared.next_connection(), framing, receipt_proof, config.retain_bytes)),
             transport,
@@ -130,7 +135,7 @@ impl Connection {
         self.phase.lock().clone()
     }
 
-    /// What it is to its session; none before the handshake.
+    /// The role of this connection in its session. None before `initialize` was answered.
     pub(crate) fn role(&self) -> Option<Role> {
         match &*self.phase.lock() {
             Phase::Fresh => None,
@@ -138,7 +143,8 @@ impl Connection {
         }
     }
 
-    /// The session that this connection is attached to, from its `initialize` on until another connection takes it.
+    /// The session that this connection is attached to. None before `initialize`, for an observer, and after another connection has resumed
+    /// the session.
     pub(crate) fn own_session(&self) -> Option<Arc<Session>> {
         match self.phase() {
             Phase::Greeted(session, Role::Attached) | Phase::Ready(session, Role::Attached) => {
@@ -148,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// The peer has sent `initialized`. False if it has not sent `initialize` before.
+    /// The peer has sent `initialized`. Returns false if it has not sent `initialize` before.
     pub(crate) fn note_initialized(&self) -> bool {
         let mut phase = self.phase.lock();
         match &*phase {
@@ -166,16 +172,18 @@ impl Connection {
         true
     }
 
-    /// The peer has closed the connection and will not come back for its session.
+    /// The peer has closed the connection with code 1000, so it will not reconnect to its session.
     pub(crate) fn note_goodbye(&self) {
         self.said_goodbye.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn greeted(&self, session: Arc<Session>, role: Role) {
+    /// `initialize` is about to be answered.
+    pub(crate) fn note_greeted(&self, session: Arc<Session>, role: Role) {
         *self.phase.lock() = Phase::Greeted(session, role);
     }
 
-    /// Waits until an answer of so many bytes may be made, if it is a large one. None: the connection has ended.
+    /// Waits for shared memory permits if an answer of `bytes` bytes is large. `Some(None)`: the answer is not large. None: a semaphore was
+    /// closed.
     pub(crate) async fn room_if_large(&self, bytes: usize) -> Option<Option<LargeAnswerRoom>> {
         if bytes <= LARGE_ANSWER_BYTES {
             return Some(None);
@@ -183,7 +191,7 @@ impl Connection {
         self.shared.large_answers.room(&self.large_answer_turn, bytes).await.map(Some)
     }
 
-    /// Room for an answer of so many bytes, if there is some at once.
+    /// Memory permits for an answer of `bytes` bytes. None if they are not available at once.
     pub(crate) fn room_for_answer_now(&self, bytes: usize) -> Option<ReplyRoom> {
         let large = if bytes <= LARGE_ANSWER_BYTES {
             None
@@ -193,7 +201,7 @@ impl Connection {
         Some(self.outbound.room_for_reply_now(bytes)?.with_large(large))
     }
 
-    /// Runs a handler that waits, until it is done or the connection is gone.
+    /// Runs a handler that waits for something, until it is done or the connection ends.
     pub(crate) fn spawn(self: &Arc<Self>, handler: impl Future<Output = ()> + Send + 'static) {
         let gone = self.gone.clone();
         self.handlers.spawn(async move {
@@ -201,30 +209,31 @@ impl Connection {
         });
     }
 
-    /// Ends when the peer sends nothing more: what only waits for news is answered then with what there is.
+    /// Waits until the peer sends nothing more. A request that waits for events is then answered with the events there are.
     pub(crate) async fn input_ended(&self) {
         self.input_ended.cancelled().await;
     }
 
-    /// Waits until every request that was read has its answer in the queue.
+    /// Waits until the answers to all requests are queued. Requests that wait for events are answered at once.
     pub(crate) async fn everything_is_answered(&self) {
         self.input_ended.cancel();
         self.calls.close();
         self.calls.wait().await;
     }
 
-    /// Whether nobody is there to be answered any more.
+    /// Whether the connection has ended, so that no answer can be sent.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.is_cancelled() || self.outbound.has_ended()
     }
 
+    /// Stops the handlers that wait for something, and waits for the end of their tasks.
     pub(crate) async fn end_handlers(&self) {
         self.gone.cancel();
         self.handlers.close();
         self.handlers.wait().await;
     }
 
-    /// Lets the session go on without this connection. A second call does nothing.
+    /// Detaches this connection from its session, which may continue with another connection. A second call does nothing.
     pub(crate) fn detach(&self) {
         if self.has_detached.swap(true, Ordering::Relaxed) {
             return;

@@ -1,8 +1,8 @@
-//! The task of one connection: reads messages, hands each to its handler, writes answers and events, and says goodbye at the end.
+//! The task of one connection: reads messages, calls their handlers, sends answers and events, and closes the connection.
 //!
-//! [`serve`] is the whole life of a connection, and [`converse`] names its steps. `inbox` orders what arrives, `incoming` handles one
-//! message, `peer_timer` decides when to ping and when a silent peer is given up, `writer` sends, and `goodbye` waits for the peer
-//! after the last message. What a request means is not known here; that is in `handlers`.
+//! Start reading at [`serve`], which runs from the beginning to the end of a connection, and [`converse`], which has the steps. `inbox` holds
+//! messages that have arrived, `incoming` handles one message, `peer_timer` decides when to ping and when a silent peer counts as lost,
+//! `writer` sends, and `goodbye` waits for the peer after the close frame. What a request means is in `handlers`.
 
 mod goodbye;
 mod inbox;
@@ -29,28 +29,28 @@ use crate::outbound::Intake;
 use crate::server_state::ServerState;
 use crate::survive::survive;
 
-/// Messages that have arrived together are handled in one turn, up to this many, so that their answers leave in one write.
-const MESSAGES_IN_A_TURN: usize = 32;
+/// Up to this many messages that have arrived together are handled one after the other, before their answers are sent in one write.
+const MESSAGES_AT_ONCE: usize = 32;
 
-/// WebSocket's close code for a connection that has done what it was opened for.
+/// WebSocket close code for a normal end.
 const NORMAL: u16 = 1000;
 
-/// A close code from the range that WebSocket leaves to applications. A client that gets it must not reconnect by itself, because it
-/// would take the session from its new owner.
+/// WebSocket close code, from the range for applications, for a connection whose session another connection has taken over. A client that
+/// gets this code must not reconnect by itself, because it would take the session back.
 const TAKEN_OVER: u16 = 4010;
 
-/// Why a connection ends, with the words for the log.
+/// Why a connection ends, with a text for the log. A goodbye is the close frame, with the messages that are queued before it.
 #[derive(Clone, Copy, Debug)]
 enum ConnectionEnd {
     /// The peer has closed the connection, or has broken the protocol. It can still read a goodbye.
     Orderly(&'static str),
     /// The peer sends nothing more, but may still read the answers to its last requests: the end of a stream of lines.
     InputEnded(&'static str),
-    /// The writer has already sent a goodbye, because the server shuts down.
-    GoodbyeSaid(&'static str),
+    /// The writer has already sent the goodbye, because the server shuts down.
+    GoodbyeSent(&'static str),
     /// The peer cannot be reached any more.
     Lost(&'static str),
-    /// The peer is still there, but another connection has taken its session.
+    /// The peer may be alive, but another connection has taken over its session.
     TakenOver(&'static str),
 }
 
@@ -58,7 +58,7 @@ impl ConnectionEnd {
     /// The end of a connection whose writer has ended.
     fn of_writer(written: &io::Result<()>) -> Self {
         match written {
-            Ok(()) => Self::GoodbyeSaid("the server shuts down"),
+            Ok(()) => Self::GoodbyeSent("the server shuts down"),
             Err(_) => Self::Lost("connection lost"),
         }
     }
@@ -69,20 +69,20 @@ impl ConnectionEnd {
         if may_still_read { Self::InputEnded("closed by the peer") } else { Self::Orderly("closed by the peer") }
     }
 
-    /// Close code and reason of the goodbye that is still to be sent; none if it was sent or cannot be.
+    /// Code and reason of the close frame that is still to be sent. None if it was sent already or the peer cannot be reached.
     fn goodbye(self) -> Option<(u16, &'static str)> {
         match self {
             Self::Orderly(_) | Self::InputEnded(_) => Some((NORMAL, "")),
             Self::TakenOver(reason) => Some((TAKEN_OVER, reason)),
-            Self::GoodbyeSaid(_) | Self::Lost(_) => None,
+            Self::GoodbyeSent(_) | Self::Lost(_) => None,
         }
     }
 
-    fn words_for_log(self) -> &'static str {
+    fn log_text(self) -> &'static str {
         match self {
             Self::Orderly(words)
             | Self::InputEnded(words)
-            | Self::GoodbyeSaid(words)
+            | Self::GoodbyeSent(words)
             | Self::Lost(words)
             | Self::TakenOver(words) => words,
         }
@@ -109,33 +109,33 @@ pub(crate) async fn serve(accepted: AcceptedStream, transport: Transport, shared
 async fn clean_up_after_panic(connection: &Connection) {
     connection.detach();
     connection.outbound.end_now();
-    // Their calls hold the connection.
+    // The calls in these requests hold references to the connection, which would never be freed.
     drop(std::mem::take(&mut *connection.metadata_requests.lock()));
     connection.end_handlers().await;
 }
 
-/// Reads and writes until the connection ends, and says goodbye to a peer that can still read.
+/// Reads and writes until the connection ends, and then sends a close frame to a peer that can still read.
 async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer) {
     let mut inbox = Inbox::new(reader);
     let mut writing = pin!(writer::run(Arc::clone(&connection.outbound), writer));
     let mut end = handle_until_end(connection, &mut inbox, writing.as_mut()).await;
-    if !matches!(end, ConnectionEnd::GoodbyeSaid(_) | ConnectionEnd::TakenOver(_)) {
+    if !matches!(end, ConnectionEnd::GoodbyeSent(_) | ConnectionEnd::TakenOver(_)) {
         carry_out_unanswered(connection, inbox.take_rest()).await;
     }
     if let ConnectionEnd::InputEnded(_) = end {
         end = answer_last_requests(connection, end, writing.as_mut()).await;
     }
-    tracing::debug!(peer = %connection.peer, reason = end.words_for_log(), "connection ended");
+    tracing::debug!(peer = %connection.peer, reason = end.log_text(), "connection ended");
     connection.detach();
-    // A client that resumes the session need not wait until this connection is known to be dead.
+    // A client that resumes the session now need not wait until this connection counts as dead.
     connection.outbound.end_now();
-    // A connection that was taken over gets the answers to its requests before the goodbye.
+    // Ending the handlers answers the open requests of a connection that was taken over, before the close frame is queued.
     connection.end_handlers().await;
     queue_goodbye(connection, end);
-    // Nothing may wait for a dead socket.
+    // A lost peer is not waited for.
     if !matches!(end, ConnectionEnd::Lost(_)) {
         let writing = end.goodbye().is_some().then_some(writing);
-        goodbye::part(writing, &mut inbox, connection).await;
+        goodbye::wait_for_peer(writing, &mut inbox, connection).await;
     }
 }
 
@@ -152,7 +152,7 @@ where
     let mut peer_timer = PeerTimer::new(outbound, &connection.shared.config, inbox.received_bytes());
     let mut alarm = pin!(tokio::time::sleep_until(peer_timer.due_at().into()));
     loop {
-        // The alarm is set again only when it must be earlier. One that rings too early costs less than a new timer for each message.
+        // The alarm is reset only if it must be earlier. An alarm that is too early costs less than a new timer for each message.
         let due_at = peer_timer.due_at().into();
         if due_at < alarm.deadline() {
             alarm.as_mut().reset(due_at);
@@ -161,19 +161,19 @@ where
         tokio::select! {
             () = outbound.room_for_requests(), if intake == Intake::ControlFrames => {}
             first = inbox.next(intake) => {
-                if let Some(end) = handle_turn(connection, inbox, first).await {
+                if let Some(end) = handle_batch(connection, inbox, first).await {
                     return end;
                 }
             }
             written = &mut writing => return ConnectionEnd::of_writer(&written),
             () = outbound.goodbye_queued(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
             () = outbound.ended() => return ConnectionEnd::Lost("replaced"),
-            // A client on stdio would not notice the end of its connection. Its further requests are answered with the reason instead.
+            // A client on stdio would not notice a close frame. So its connection stays open, and its further requests are refused.
             () = outbound.displaced(), if connection.can_reconnect() => {
                 return ConnectionEnd::TakenOver("session has been taken over by another connection");
             }
             () = &mut alarm => {
-                if peer_timer.check(inbox.received_bytes(), Instant::now()) == PeerState::GivenUp {
+                if peer_timer.check(inbox.received_bytes(), Instant::now()) == PeerState::TimedOut {
                     return ConnectionEnd::Lost("no sign of life");
                 }
                 alarm.as_mut().reset(peer_timer.due_at().into());
@@ -182,16 +182,16 @@ where
     }
 }
 
-/// Handles `first` and what has arrived together with it. Returns why the connection has to end, if it has to.
-async fn handle_turn(
+/// Handles `first` and the messages that have arrived together with it. Returns why the connection has to end; None if it goes on.
+async fn handle_batch(
     connection: &Arc<Connection>,
     inbox: &mut Inbox,
     first: Result<ReadEvent, ReadError>,
 ) -> Option<ConnectionEnd> {
     let outbound = &connection.outbound;
-    outbound.begin_turn();
+    outbound.begin_handling();
     let mut end = handle_event(connection, first).await;
-    for _ in 1..MESSAGES_IN_A_TURN {
+    for _ in 1..MESSAGES_AT_ONCE {
         if end.is_some() {
             break;
         }
@@ -199,7 +199,7 @@ async fn handle_turn(
         end = handle_event(connection, next).await;
     }
     handlers::answer_metadata_requests(connection);
-    outbound.end_turn();
+    outbound.end_handling();
     end
 }
 
@@ -225,8 +225,8 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
     }
 }
 
-/// Handles requests that arrived before the end of the connection and waited for room for their answers. The client that sent them may
-/// rely on their effects, but it does not read the answers any more.
+/// Handles requests that arrived before the end of the connection and were parked because too many answers were unsent. The client may rely
+/// on the effects of these requests, but it does not read answers any more.
 async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<ReadEvent>) {
     if requests.is_empty() {
         return;
@@ -238,14 +238,15 @@ async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<R
     handlers::answer_metadata_requests(connection);
 }
 
-/// Gives the last requests of a peer that sends nothing more some time to be answered. Returns how the connection ends after that.
+/// Waits until the last requests of a peer that sends nothing more are answered, at most [`LAST_ANSWERS_PATIENCE`]. Returns how the connection
+/// ends after that.
 async fn answer_last_requests<W>(connection: &Connection, end: ConnectionEnd, writing: Pin<&mut W>) -> ConnectionEnd
 where
     W: Future<Output = io::Result<()>>,
 {
-    tracing::debug!(peer = %connection.peer, reason = end.words_for_log(), "the last requests are answered");
-    // A session that outlives its connection is free for the next connection at once. The session of stdio would end, and with it the
-    // processes that the last requests are about.
+    tracing::debug!(peer = %connection.peer, reason = end.log_text(), "answering the last requests");
+    // The session is detached at once, so that another connection can resume it. A session on stdio stays attached, because it would end, with
+    // the processes that the last requests are about.
     if connection.can_reconnect() {
         connection.detach();
     }
@@ -257,7 +258,7 @@ where
     }
 }
 
-/// Queues the goodbye behind everything else that is still to be sent.
+/// Queues the close frame behind everything that is still to be sent.
 fn queue_goodbye(connection: &Connection, end: ConnectionEnd) {
     let Some((code, reason)) = end.goodbye() else { return };
     let outbound = &connection.outbound;

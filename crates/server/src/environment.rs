@@ -1,4 +1,5 @@
-//! What the server knows about its own machine, and the environment it gives to a child.
+//! What the server reports about its own machine: shell, working directory, platform and configuration files. Also the environment
+//! variables that a child process gets.
 
 mod child_env;
 mod config;
@@ -6,5 +7,5 @@ mod info;
 mod passwd;
 
 pub(crate) use child_env::{Variables, child_env, permits, server_env};
-pub(crate) use config::{ConfigError, ConfigPlaces};
+pub(crate) use config::{ConfigError, ConfigLocations};
 pub(crate) use info::{environment_info, users_shell};

@@ -1,4 +1,4 @@
-//! Starts the next guard when one was killed.
+//! Keeps a guard running. The guard is a separate process that kills the processes of clients if the server is killed.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,26 @@ use spawn::Spawner;
 
 use crate::starter::Starter;
 
-/// How long after the start of a guard the next one may be started. Also how often a guard is looked for while none can be started or
-/// watched.
+/// Pause between two attempts to start a guard. While the end of the guard cannot be waited for, the server checks after each pause whether
+/// the guard is still running.
 const GUARD_PAUSE: Duration = Duration::from_secs(1);
 
-/// A guard that cannot be started is tried again after each pause.
+/// At most one log line in 60 s about a guard that cannot be started, because each attempt would otherwise write one.
 const LOST_GUARD_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(60));
 
-/// Watches the guard, for ever, and starts the next one at once. A server that is killed without a guard leaves its processes behind.
+/// Waits for the end of the guard and starts another one, for ever. If the server is killed while no guard runs, its processes go on
+/// running.
 pub(crate) async fn keep_guard(spawner: &Spawner, starter: &Starter) {
     let mut lost_guard_log = LOST_GUARD_LINES;
     loop {
-        // An error means that the guard cannot be watched now; then it is looked at after each pause.
-        let _ended_or_unwatched = spawner.wait_for_guard_end().await;
+        // An error means that the end of the guard cannot be waited for now. Then `needs_guard` is called after each pause.
+        let _ended_or_unwatchable = spawner.wait_for_guard_end().await;
         if spawner.needs_guard()
             && let Some(Err(error)) = starter.ensure_guard().await
-            && let Some(left_out) = lost_guard_log.handle_event(Instant::now())
+            && let Some(unlogged) = lost_guard_log.handle_event(Instant::now())
         {
-            let times = left_out + 1;
-            tracing::error!("the guard is gone and cannot be started again, tried {times} times: {error}");
+            let attempts = unlogged + 1;
+            tracing::error!("the guard has ended and cannot be started again after {attempts} attempts: {error}");
         }
         tokio::time::sleep(GUARD_PAUSE).await;
     }

@@ -1,4 +1,5 @@
-//! What each method does. `dispatch` decodes params, checks the handshake and the order, and calls one handler.
+//! Request handlers. [`dispatch`] finds the method of a request, and `handle` decodes the params, checks the handshake and calls the handler
+//! of the method. Handlers do not know the socket: they answer through a [`Call`].
 
 mod capability_roots;
 mod capture_shell;
@@ -28,17 +29,17 @@ use protocol::{
 };
 use serde::de::DeserializeOwned;
 
-pub(crate) use fs::look::answer_metadata_requests;
+pub(crate) use fs::query::answer_metadata_requests;
 pub(crate) use refused_blocks::note_refused_message;
 
-use waiting::Waiting;
+use waiting::WaitingBytes;
 
 use crate::connection::{Call, Connection, Phase, Role, resumed_elsewhere};
 use crate::environment::environment_info;
 use crate::process::Process;
 use crate::session::{DeferredRequest, Lookup, Session, StartOutcome};
 
-/// Handles one request. Returns as soon as the next message may be looked at.
+/// Handles one request. Returns as soon as the next message may be handled; the request may still be unanswered then.
 pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>, message: &Bytes) {
     let limit = connection.shared.config.max_id_bytes;
     if matches!(&request.id, RequestId::Text(text) if text.len() > limit) {
@@ -56,7 +57,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     };
     let Some(call) = Call::begin(connection, request.id.clone(), method) else {
         if method == Method::FsWriteBlock {
-            note_refused_message(connection, message, CROWDED_OUT);
+            note_refused_message(connection, message, TOO_MANY_REQUESTS);
         }
         return;
     };
@@ -66,16 +67,16 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     handle(call, &request, message, None);
 }
 
-/// Handles a block of an upload that was recognised before anything was decoded.
+/// Handles a block of an upload, which is recognised without decoding the whole message.
 pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
     let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else {
-        return note_block_of_own_session(connection, &params.handle_id, CROWDED_OUT);
+        return note_block_of_own_session(connection, &params.handle_id, TOO_MANY_REQUESTS);
     };
     write_block_in_session(call, params);
 }
 
-/// Why a block is missing that came while too many requests were unanswered.
-const CROWDED_OUT: &str = "the connection had too many unanswered requests (--max-requests)";
+/// Why a block was refused that arrived while too many requests were unanswered.
+const TOO_MANY_REQUESTS: &str = "the connection had too many unanswered requests (--max-requests)";
 
 fn write_block_in_session(call: Call, params: WriteBlockParams) {
     match attached_session(&call.connection, call.method) {
@@ -87,15 +88,17 @@ fn write_block_in_session(call: Call, params: WriteBlockParams) {
     }
 }
 
+/// Notes that a block was refused, if this connection is attached to a session.
 fn note_block_of_own_session(connection: &Connection, handle_id: &str, reason: &str) {
     if let Some(session) = connection.own_session() {
         refused_blocks::note_refused_block(&session, handle_id, reason);
     }
 }
 
-/// Lets a request wait for a process to start, or refuses it because too much waits already.
+/// Turns a request into a function that handles it after the start of its process. If too many bytes of requests wait already, the request
+/// is refused and None returned.
 fn defer(call: Call, message: &Bytes) -> Option<DeferredRequest> {
-    let waiting = match Waiting::for_start(&call.connection, message.len()) {
+    let waiting = match WaitingBytes::for_start(&call.connection, message.len()) {
         Ok(waiting) => waiting,
         Err(error) => {
             call.finish::<()>(Err(error));
@@ -104,7 +107,7 @@ fn defer(call: Call, message: &Bytes) -> Option<DeferredRequest> {
     };
     let message = message.clone();
     Some(Box::new(move |outcome| {
-        // It was decoded before it was deferred.
+        // The message was decoded once before it was deferred, so this cannot fail.
         if let Ok(protocol::Incoming::Request(request)) = decode(&message) {
             handle(call, &request, &message, Some(outcome));
         }
@@ -112,7 +115,7 @@ fn defer(call: Call, message: &Bytes) -> Option<DeferredRequest> {
     }))
 }
 
-/// `start` is what became of the start for which the request has waited, if it has.
+/// Calls the handler of the request. `start` is the result of the start for which the request has waited; None if it has not waited.
 fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<StartOutcome>) {
     match call.method {
         Method::Initialize => {}
@@ -131,7 +134,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::SessionKeep => with_session(call, request, |call, params: SessionKeepParams, session| {
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
             session.keep_for(keep);
-            call.connection.shared.janitor.look_after_kept(&session);
+            call.connection.shared.janitor.forget_expired_kept(&session);
             call.finish(Ok(NoResult {}));
         }),
         Method::ProcessStart => with_session(call, request, |call, params, session| {
@@ -152,12 +155,12 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::HttpRequest => with_session(call, request, http::request),
         Method::HttpCancel => with_session(call, request, http::cancel),
         Method::HttpFlow => with_session(call, request, http::flow),
-        Method::FsReadFile => with_session(call, request, fs::look::read_file),
-        Method::FsGetMetadata => with_session(call, request, fs::look::get_metadata),
-        Method::FsCanonicalize => with_session(call, request, fs::look::canonicalize),
-        Method::FsReadDirectory => with_session(call, request, fs::look::read_directory),
-        Method::FsReadLink => with_session(call, request, fs::look::read_link),
-        Method::FsWalk => with_session(call, request, fs::look::walk),
+        Method::FsReadFile => with_session(call, request, fs::query::read_file),
+        Method::FsGetMetadata => with_session(call, request, fs::query::get_metadata),
+        Method::FsCanonicalize => with_session(call, request, fs::query::canonicalize),
+        Method::FsReadDirectory => with_session(call, request, fs::query::read_directory),
+        Method::FsReadLink => with_session(call, request, fs::query::read_link),
+        Method::FsWalk => with_session(call, request, fs::query::walk),
         Method::FsWriteFile => with_session(call, request, fs::change::write_file),
         Method::FsCreateDirectory => with_session(call, request, fs::change::create_directory),
         Method::FsSetMetadata => with_session(call, request, fs::change::set_metadata),
@@ -185,7 +188,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
     }
 }
 
-/// Decodes params, then checks the handshake: bad params are reported first.
+/// Decodes the params, then checks that the connection has a session, and calls `handler`. Bad params are reported before a missing session.
 fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler: impl FnOnce(Call, P, Arc<Session>)) {
     match decode_params(request.params) {
         Ok(params) => match attached_session(&call.connection, call.method) {
@@ -196,7 +199,8 @@ fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler:
     }
 }
 
-/// As `with_session`, and finds the process. A request about a process that is being started waits for it.
+/// As [`with_session`], and also finds the process that the params name. If the process is still being started, the request waits for the
+/// end of the start.
 fn with_process<P: DeserializeOwned + NamesProcess>(
     call: Call,
     request: &Request<'_>,
@@ -206,12 +210,12 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
 ) {
     debug_assert!(
         matches!(call.method.order(), RequestOrder::AfterStart | RequestOrder::Stdin),
-        "the table promises otherwise"
+        "the method table must say that this method waits for a start"
     );
     with_session(call, request, |call, params: P, session| {
         let (call, named) = match start {
             Some(StartOutcome::Started(process)) => (call, NamedProcess::Started(process)),
-            Some(StartOutcome::GivenUp(killed)) => (call, NamedProcess::NeverStarted(killed)),
+            Some(StartOutcome::Cancelled(killed)) => (call, NamedProcess::NeverStarted(killed)),
             Some(StartOutcome::Failed) => (call, NamedProcess::Unknown),
             None => {
                 let is_terminate = matches!(call.method, Method::ProcessTerminate | Method::LegacyTerminate);
@@ -221,7 +225,7 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                     Lookup::Found(call, process) => (call, NamedProcess::Started(process)),
                     Lookup::Deferred(reservation) => {
                         if let Some(shared) = shared {
-                            stop::give_up_start_later(&shared, &session, reservation);
+                            stop::cancel_start_later(&shared, &session, reservation);
                         }
                         return;
                     }
@@ -236,9 +240,9 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
 /// The process that a request names.
 pub(crate) enum NamedProcess {
     Unknown,
-    /// Its start was given up while the request waited. An error if something of the start could not be killed.
+    /// The start was cancelled while the request waited for it. The error says that a process of the start could not be killed.
     NeverStarted(Result<(), WireError>),
-    /// It was started; it may have exited since.
+    /// The process was started. It may have exited since.
     Started(Arc<Process>),
 }
 
@@ -277,7 +281,7 @@ names_process!(
     protocol::LegacyTerminateParams
 );
 
-/// The session of a connection that has finished the handshake and was not replaced.
+/// The session of a connection, if its handshake is done, it may use the method, and no other connection has resumed the session.
 fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
     let family = method.family().name_in_errors();
     match connection.phase() {
@@ -292,13 +296,14 @@ fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Sessi
             method.name()
         ))),
         Phase::Ready(session, _) => {
-            still_served(connection, &session)?;
+            check_access(connection, &session)?;
             Ok(session)
         }
     }
 }
 
-/// What a connection may do that only observes. The rest is about events and input, which are the attached connection's alone.
+/// Whether a connection that only observes a session may use the method. Methods about events and input are for the attached connection
+/// only.
 fn may_observe(method: Method) -> bool {
     matches!(
         method,
@@ -314,12 +319,13 @@ fn may_observe(method: Method) -> bool {
     )
 }
 
-fn still_served(connection: &Connection, session: &Session) -> Result<(), WireError> {
+/// Checks that a connection may still use its session: the session has not ended, and no other connection has resumed it.
+fn check_access(connection: &Connection, session: &Session) -> Result<(), WireError> {
     match connection.role() {
         Some(Role::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
         Some(Role::Observing(_)) => Ok(()),
         _ if session.is_attached_to(connection.number()) => Ok(()),
-        // Its client has said that it asks nothing more, and still waits for answers to what it has asked.
+        // The client has closed its sending side and waits for the answers to its last requests.
         _ if session.is_detached() && !connection.outbound.is_displaced() => Ok(()),
         _ => Err(resumed_elsewhere()),
     }
@@ -330,8 +336,8 @@ fn unknown_process(id: &ProcessId) -> WireError {
         .with_data(ErrorData::of_kind(error_kind::UNKNOWN_PROCESS))
 }
 
-/// Signals go to the whole group; what a keyboard would send goes to the job in the foreground of the terminal.
-/// A process that is gone needs none.
+/// `process/signal`. Signals go to the process group of the process. Signals that a keyboard can send go to the foreground job of the
+/// terminal, if the process has one. For a process that has ended, the request succeeds and does nothing.
 fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProcess) {
     let Some(process) = named.process() else { return call.finish(Ok(NoResult {})) };
     let (signal, from_keyboard) = match params.signal {
@@ -352,6 +358,7 @@ fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProces
     );
 }
 
+/// `process/resize`.
 fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, named: NamedProcess) {
     let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));

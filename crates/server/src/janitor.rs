@@ -1,5 +1,6 @@
-//! The one task that waits for time to pass: closed processes and detached sessions whose time is over, orphans to
-//! reap. One timer for all, instead of a sleeping task for each.
+//! The janitor: everything that the server does later, for example forgetting closed processes, ending detached sessions and reaping
+//! orphans. The chores are in one heap with one timer, instead of a sleeping task for each. This module plans the chores; `janitor_task`
+//! carries them out.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,31 +16,40 @@ use tokio::sync::Notify;
 use crate::process::Process;
 use crate::session::Session;
 
-/// How often zombies of daemons that outlived their parents are reaped, and a guard that was stopped is continued. Costs three system calls.
+/// How often orphans (children of processes that have ended) are reaped, and the guard is continued if it was stopped. The guard is the
+/// process that kills all others if the server is killed. A sweep costs three system calls.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Output of forgotten processes after which it is worth looking for memory to give back.
-const WORTH_RETURNING_BYTES: usize = 4 << 20;
+/// When this many bytes of output were dropped, freed memory is returned to the operating system.
+const TRIM_THRESHOLD_BYTES: usize = 4 << 20;
 
-/// How long it takes until whoever else had a hold on it has let go too.
-const FREED_WITHIN: Duration = Duration::from_millis(500);
+/// Delay before freed memory is returned to the operating system. Tasks and unsent answers may hold dropped output a little longer.
+const TRIM_DELAY: Duration = Duration::from_millis(500);
 
-/// How often it is looked at least whether a client has taken what it lets wait.
-const OWED_LOOK: Duration = Duration::from_secs(1);
+/// Shortest interval at which the janitor checks whether a client has received the paused events of a closed process.
+const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a resumed client has to ask what it missed before it is simply told.
+/// How long a client that has resumed its session may take to send `process/read` before it is sent everything unacknowledged.
 pub(crate) const READ_GRACE: Duration = Duration::from_secs(1);
 
-/// One thing to do when its time has come.
+/// Something that the server does at a given time.
 pub(crate) enum Chore {
+    /// Forget a process whose `--process-retention` is over, or keep it longer if its client asked for that.
     ForgetProcess(ClosedProcess),
+    /// Forget processes of a session that were kept long enough for its client.
     ForgetKept(Weak<Session>),
+    /// The `--detached-hold` of a session is over: its processes no longer wait for the client.
     EndHold(Weak<Session>),
+    /// End a detached session if its client has not reconnected in time.
     ExpireSession(Weak<Session>),
+    /// Send events to a client that has resumed its session over this connection, unless it reads them.
     PushWithoutRead(Weak<Session>, ConnectionNumber),
-    EndRestOfTree(OutlivedTree),
+    /// Kill descendants of a closed process at the end of its timeout.
+    KillLeftovers(LeftoverTree),
+    /// Repeated every [`SWEEP_INTERVAL`].
     Sweep,
-    ReturnMemory,
+    /// Return freed memory to the operating system.
+    TrimMemory,
 }
 
 /// A closed process, its session, and when it closed.
@@ -49,11 +59,12 @@ pub(crate) struct ClosedProcess {
     at: Instant,
 }
 
-/// A process that is closed and whose time is not over: what it has started may live on until then.
-pub(crate) struct OutlivedTree {
+/// The descendants of a closed process that was started with a timeout. They may run until the deadline.
+pub(crate) struct LeftoverTree {
     pub(crate) deadline: Instant,
+    /// The number by which the descendants are found.
     pub(crate) tag: Tag,
-    /// A tag is given again when its session is over, and then nothing is left of the tree anyway.
+    /// After the end of the session the tag may be given to another process. The descendants have been killed with the session then.
     pub(crate) session: Weak<Session>,
 }
 
@@ -62,15 +73,17 @@ struct DueChore {
     chore: Chore,
 }
 
-/// What is to be done later.
+/// The planned chores.
 pub(crate) struct Janitor {
     due: Mutex<BinaryHeap<DueChore>>,
+    /// Wakes the task: the first chore is due earlier than before.
     sooner: Notify,
     sweeping: Mutex<bool>,
     process_retention: Duration,
+    /// Bytes of output that were dropped since memory was last returned to the operating system.
     freed_bytes: AtomicUsize,
-    /// Closed since the last sweep.
-    maybe_outlived: Mutex<Vec<OutlivedTree>>,
+    /// Trees of processes that were closed since the last sweep. Most of them have no descendants left.
+    unchecked_trees: Mutex<Vec<LeftoverTree>>,
 }
 
 impl Janitor {
@@ -81,42 +94,43 @@ impl Janitor {
             sweeping: Mutex::new(false),
             process_retention,
             freed_bytes: AtomicUsize::new(0),
-            maybe_outlived: Mutex::default(),
+            unchecked_trees: Mutex::default(),
         }
     }
 
-    /// A closed process stays readable for a while.
+    /// Plans to forget a closed process after `--process-retention`.
     pub(crate) fn forget_process_later(&self, process: &Arc<Process>, session: &Weak<Session>) {
         let closed = ClosedProcess { process: Arc::downgrade(process), session: session.clone(), at: Instant::now() };
         self.add(closed.at + self.process_retention, Chore::ForgetProcess(closed));
     }
 
-    /// Forgets closed processes of a session that were kept for its client long enough.
-    pub(crate) fn look_after_kept(&self, session: &Arc<Session>) {
-        let (expired, next_look) = session.take_expired(Instant::now());
+    /// Forgets closed processes of a session that were kept long enough for its client, and plans the next check.
+    pub(crate) fn forget_expired_kept(&self, session: &Arc<Session>) {
+        let (expired, next_check) = session.take_expired(Instant::now());
         expired.iter().for_each(|process| self.note_freed(session.forget(process)));
-        if let Some(at) = next_look {
+        if let Some(at) = next_check {
             self.add(at, Chore::ForgetKept(Arc::downgrade(session)));
         }
     }
 
-    /// A closed process was retained for as long as every process is.
+    /// The `--process-retention` of a closed process is over. The process is forgotten, or kept longer if its client asked for that. A
+    /// process with paused events that were not sent is retained again.
     pub(crate) fn retention_over(&self, closed: ClosedProcess) {
         let Some(process) = closed.process.upgrade() else { return };
         if process.delivery(|delivery| delivery.owes_paused_events()) {
-            let look = Instant::now() + self.process_retention.max(OWED_LOOK);
-            return self.add(look, Chore::ForgetProcess(closed));
+            let next_check = Instant::now() + self.process_retention.max(PAUSED_CHECK_INTERVAL);
+            return self.add(next_check, Chore::ForgetProcess(closed));
         }
         let Some(session) = closed.session.upgrade() else {
             return self.note_freed(process.discard());
         };
-        if let Some(gone) = session.retention_over(process, closed.at, self.process_retention) {
-            self.note_freed(session.forget(&gone));
+        if let Some(forgotten) = session.retention_over(process, closed.at, self.process_retention) {
+            self.note_freed(session.forget(&forgotten));
         }
-        self.look_after_kept(&session);
+        self.forget_expired_kept(&session);
     }
 
-    /// A detached session waits for its client.
+    /// Plans the chores of a session that was just detached.
     pub(crate) fn watch_detached(&self, session: &Arc<Session>) {
         if let Some(hold_ends) = session.hold_ends_at() {
             self.add(hold_ends, Chore::EndHold(Arc::downgrade(session)));
@@ -124,19 +138,19 @@ impl Janitor {
         self.watch_expiry(session);
     }
 
-    /// The time for which a session is kept has begun, or has begun again.
+    /// Plans to end a detached session when its time is over.
     pub(crate) fn watch_expiry(&self, session: &Arc<Session>) {
-        if let Some(at) = session.next_expiry_look(Instant::now()) {
+        if let Some(at) = session.next_expiry_check(Instant::now()) {
             self.add(at, Chore::ExpireSession(Arc::downgrade(session)));
         }
     }
 
-    /// A resumed client that never reads is told all the same.
+    /// Plans to send events to a client that has resumed its session, in case it does not read them.
     pub(crate) fn push_without_read_later(&self, session: &Arc<Session>, connection: ConnectionNumber) {
         self.add(Instant::now() + READ_GRACE, Chore::PushWithoutRead(Arc::downgrade(session), connection));
     }
 
-    /// The first process runs, so from now on orphans may turn up.
+    /// Plans the first sweep. Called at each start, because only processes leave orphans.
     pub(crate) fn start_sweeping(&self) {
         let mut sweeping = self.sweeping.lock();
         if !*sweeping {
@@ -145,24 +159,24 @@ impl Janitor {
         }
     }
 
-    /// So much retained output is let go of.
+    /// This many bytes of retained output were dropped.
     pub(crate) fn note_freed(&self, bytes: usize) {
         let freed = self.freed_bytes.fetch_add(bytes, Atomic::Relaxed) + bytes;
-        if freed >= WORTH_RETURNING_BYTES {
+        if freed >= TRIM_THRESHOLD_BYTES {
             self.freed_bytes.store(0, Atomic::Relaxed);
-            self.add(Instant::now() + FREED_WITHIN, Chore::ReturnMemory);
+            self.add(Instant::now() + TRIM_DELAY, Chore::TrimMemory);
         }
     }
 
-    /// Ends what a closed process has left running, when its time is over. Almost always nothing is left, so that the next sweep looks
-    /// for all that were closed meanwhile at once, and keeps only what it finds.
-    pub(crate) fn end_rest_of_tree_at(&self, deadline: Instant, tag: Tag, session: Weak<Session>) {
-        self.maybe_outlived.lock().push(OutlivedTree { deadline, tag, session });
+    /// Plans to kill, at `deadline`, the descendants that a closed process has left running. Mostly there are none. So the next sweep checks
+    /// all processes that were closed meanwhile at once, and a chore is added only for those with descendants.
+    pub(crate) fn kill_leftovers_at(&self, deadline: Instant, tag: Tag, session: Weak<Session>) {
+        self.unchecked_trees.lock().push(LeftoverTree { deadline, tag, session });
     }
 
     /// Takes the trees of processes that were closed since the last call.
-    pub(crate) fn take_maybe_outlived(&self) -> Vec<OutlivedTree> {
-        std::mem::take(&mut *self.maybe_outlived.lock())
+    pub(crate) fn take_unchecked_trees(&self) -> Vec<LeftoverTree> {
+        std::mem::take(&mut *self.unchecked_trees.lock())
     }
 
     /// Waits until the earliest chore may be due. Returns early when an earlier chore is added.
@@ -213,7 +227,7 @@ impl PartialOrd for DueChore {
 }
 
 impl Ord for DueChore {
-    /// The heap gives the greatest first; the soonest is wanted.
+    /// In reverse order of time, because the heap returns the greatest first and the earliest chore is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }

@@ -1,13 +1,14 @@
-//! The task of the janitor: waits until a chore of the [`Janitor`](crate::janitor::Janitor) is due, and does it.
+//! The task that carries out the chores of the [`Janitor`](crate::janitor::Janitor) when they are due.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::blocking::Asker;
-use crate::janitor::{Chore, OutlivedTree, READ_GRACE, SWEEP_INTERVAL};
+use crate::blocking::JobOwner;
+use crate::janitor::{Chore, LeftoverTree, READ_GRACE, SWEEP_INTERVAL};
 use crate::server_state::ServerState;
 
-/// Does the chores, for ever. A chore that panics costs itself only: it is not on the heap any more, and this can be run again.
+/// Carries out chores for ever. If a chore panics, the caller can run this again: the chore has left the heap, and the others are not
+/// affected.
 pub(crate) async fn run(shared: &Arc<ServerState>) {
     loop {
         shared.janitor.wait().await;
@@ -23,7 +24,7 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
         Chore::ForgetProcess(closed) => janitor.retention_over(closed),
         Chore::ForgetKept(session) => {
             if let Some(session) = session.upgrade() {
-                janitor.look_after_kept(&session);
+                janitor.forget_expired_kept(&session);
             }
         }
         Chore::EndHold(session) => {
@@ -42,44 +43,45 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
         Chore::PushWithoutRead(session, connection) => {
             let Some(session) = session.upgrade() else { return };
             match session.outbound().and_then(|outbound| outbound.last_catch_up()) {
-                // It is catching up on its processes one after the other.
+                // The client has just read from a process, so it may be reading from its processes one after the other.
                 Some(at) if at.elapsed() < READ_GRACE => janitor.push_without_read_later(&session, connection),
                 _ => session.push_without_read(connection),
             }
         }
-        Chore::ReturnMemory => {
+        Chore::TrimMemory => {
             let threads = Arc::clone(&shared.threads);
-            shared.tasks.spawn(async move { threads.run(Asker::SERVER, spawn::trim_freed_memory).await });
+            shared.tasks.spawn(async move { threads.run(JobOwner::SERVER, spawn::trim_freed_memory).await });
         }
-        Chore::EndRestOfTree(tree) => {
+        Chore::KillLeftovers(tree) => {
             if let Some(session) = tree.session.upgrade() {
-                shared.end_rest_in_background(tree.tag, session);
+                shared.kill_leftovers_in_background(tree.tag, session);
             }
         }
         Chore::Sweep => {
-            // First, so that a sweep that panics is followed by another one.
+            // The next sweep is planned first, so that it comes even if this one panics.
             janitor.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
-            look_for_rests(shared);
+            check_closed_trees(shared);
             shared.spawner.reap_orphans();
             shared.spawner.continue_guard();
         }
     }
 }
 
-fn look_for_rests(shared: &Arc<ServerState>) {
-    let trees = shared.janitor.take_maybe_outlived();
+/// Checks which closed processes have descendants that still run, and plans to kill these at their deadlines.
+fn check_closed_trees(shared: &Arc<ServerState>) {
+    let trees = shared.janitor.take_unchecked_trees();
     if trees.is_empty() {
         return;
     }
     let shared = Arc::clone(shared);
     shared.clone().tasks.spawn(async move {
         let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
-        let look = shared.threads.run(Asker::SERVER, move || spawner.still_running(&tags));
-        // Other work may keep all these threads busy. Without an answer each may have left something.
-        let alive = tokio::time::timeout(SWEEP_INTERVAL, look).await.ok().flatten();
-        let is_left = |tree: &OutlivedTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
-        for tree in trees.into_iter().filter(is_left) {
-            shared.janitor.add(tree.deadline, Chore::EndRestOfTree(tree));
+        let check = shared.threads.run(JobOwner::SERVER, move || spawner.still_running(&tags));
+        // Other work may keep all threads busy. If the check is not done in time, every tree is treated as if it still ran.
+        let alive = tokio::time::timeout(SWEEP_INTERVAL, check).await.ok().flatten();
+        let may_run = |tree: &LeftoverTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
+        for tree in trees.into_iter().filter(may_run) {
+            shared.janitor.add(tree.deadline, Chore::KillLeftovers(tree));
         }
     });
 }
@@ -100,8 +102,8 @@ mod tests {
     use crate::session::Session;
     use crate::start_cancel::StartCancel;
 
-    /// Nothing here takes this long, even on a loaded machine.
-    const AT_LAST: Duration = Duration::from_secs(20);
+    /// Longer than anything in these tests takes, even on a loaded machine.
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn session(shared: &ServerState) -> Arc<Session> {
         let config = &shared.config;
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn rests_of_trees_are_ended_although_all_threads_are_busy() {
+    async fn descendants_of_closed_processes_are_killed_although_all_threads_are_busy() {
         let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
         let session = session(&shared);
         let tag = session.tags.next();
@@ -135,23 +137,23 @@ mod tests {
             stdio: Stdio::Pipes { stdin: StdinMode::Null },
             umask: None,
         };
-        let rest =
-            shared.starter.start(session.asker(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
+        let leftover =
+            shared.starter.start(session.job_owner(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let mut hanging = Vec::new();
         for _ in 0..shared.config.max_file_operations_total {
             let gate = Arc::clone(&gate);
-            let mut work = Box::pin(shared.threads.run(Asker::SERVER, move || gate.lock().recv().is_ok()));
+            let mut work = Box::pin(shared.threads.run(JobOwner::SERVER, move || gate.lock().recv().is_ok()));
             assert!(timeout(Duration::ZERO, &mut work).await.is_err());
             hanging.push(work);
         }
 
-        shared.janitor.end_rest_of_tree_at(Instant::now(), tag, Arc::downgrade(&session));
-        look_for_rests(&shared);
+        shared.janitor.kill_leftovers_at(Instant::now(), tag, Arc::downgrade(&session));
+        check_closed_trees(&shared);
         let running = Arc::clone(&shared);
         let task = tokio::spawn(async move { run(&running).await });
-        timeout(AT_LAST, rest.child.wait()).await.expect("its time is over");
+        timeout(TIMEOUT, leftover.child.wait()).await.expect("the leftover process is killed");
         drop(open);
         for work in hanging {
             assert_eq!(work.await, Some(false));

@@ -1,7 +1,7 @@
 //! The server: listeners, connections, dispatch and handlers.
 //!
-//! A shell around rules (`session`) and mechanisms (`spawn`, `transport`): it starts and joins the tasks, and holds
-//! as few decisions of its own as it can.
+//! This crate joins the rules of `session` with the system calls and sockets of `spawn`, `transport`, `files` and `fetch`. It starts the
+//! tokio tasks and waits for their end. Decisions that need no socket and no clock belong into `session`. Start reading at `server.rs`.
 #![forbid(unsafe_code)]
 
 mod blocking;
@@ -33,7 +33,7 @@ mod survive;
 mod tokens;
 
 pub use config::{ADJUSTABLE_LIMITS, Config, Limit, Minimum, limits_document};
-pub use limits::{FIXED_LIMITS, FixedLimit, LimitUnit, Quantity};
-pub use listen::{Listen, ListenError, Running};
+pub use limits::{FIXED_LIMITS, FixedLimit, LimitUnit, LimitValue};
+pub use listen::{Listen, ListenError, RunningServer};
 pub use server::Server;
 pub use tokens::{TokenError, TokenLineFault, Tokens};

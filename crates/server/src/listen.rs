@@ -1,4 +1,4 @@
-//! Listeners: binding them, deciding who may connect, and accepting until the server closes.
+//! Listeners: binds addresses, decides which peers may connect, and accepts connections until the server shuts down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,48 +20,48 @@ use crate::server_state::ServerState;
 use crate::survive::survive;
 use crate::tokens::{TokenRefusal, Tokens};
 
-/// Where and for whom to listen.
+/// The addresses on which a server listens, and the clients that it accepts.
 pub struct Listen {
-    /// The addresses.
+    /// Addresses to bind. Stdio may be among them once.
     pub urls: Vec<ListenUrl>,
-    /// For `wss://`.
+    /// Certificate and key for `wss://` addresses.
     pub tls: Option<TlsAcceptor>,
-    /// Who may connect from elsewhere.
+    /// If given, every WebSocket client must send one of these tokens. Addresses that other machines can reach need tokens.
     pub tokens: Option<Arc<Tokens>>,
-    /// Anybody may connect from elsewhere.
+    /// Permits addresses that other machines can reach although there are no tokens.
     pub insecure_no_auth: bool,
     /// Hosts that a `Host` header may name on a loopback listener, besides `localhost` and loopback addresses: names or IP addresses,
     /// without a port.
     pub allowed_hosts: Vec<String>,
 }
 
-/// Why a server does not listen.
+/// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address cannot be had.
+    /// An address cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Anybody on the network could run commands.
+    /// Other machines can reach the address, and there are no tokens, so anybody on the network could run commands.
     #[error(
         "{0} can be reached from other machines; give --token-file with the tokens to accept, or --insecure-no-auth to let anybody in"
     )]
     NoTokens(ListenUrl),
-    /// The same twice.
+    /// Stdio is among the addresses more than once.
     #[error("stdio can be given once only")]
     StdioTwice,
 }
 
 /// A listening server.
-pub struct Running {
-    /// The addresses with their real ports, in the order given; stdio has none.
+pub struct RunningServer {
+    /// The bound addresses with their real ports, in the order of [`Listen::urls`], without stdio.
     pub addresses: Vec<String>,
-    /// Ends when the client on stdio is gone; none if the server does not serve stdio.
+    /// The task that serves stdio; it ends with the connection of the client. None if the server does not serve stdio.
     pub stdio: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Server {
-    /// Binds every address or none, then serves them.
-    pub async fn listen(&self, listen: Listen) -> Result<Running, ListenError> {
+    /// Binds all addresses, and then serves them. If one address cannot be bound, none is served.
+    pub async fn listen(&self, listen: Listen) -> Result<RunningServer, ListenError> {
         let mut listeners = Vec::new();
         for url in &listen.urls {
             if !url.is_local() && listen.tokens.is_none() && !listen.insecure_no_auth {
@@ -78,7 +78,7 @@ impl Server {
             listeners.push((Listener::bind(url, tls).await?, transport));
         }
         let addresses = listeners.iter().map(|(listener, _)| listener.url()).collect();
-        let door = Arc::new(Door {
+        let policy = Arc::new(AccessPolicy {
             tokens: listen.tokens,
             allowed_hosts: listen.allowed_hosts,
             log: Mutex::new(REFUSAL_LINES),
@@ -88,14 +88,14 @@ impl Server {
         let connections = Arc::new(Semaphore::new(self.shared.config.max_connections));
         let waiting = Arc::new(Semaphore::new(self.shared.config.max_handshakes));
         for (listener, transport) in listeners {
-            let places = ConnectionPlaces {
+            let permits = ConnectionPermits {
                 handshakes: Arc::clone(&handshakes),
                 waiting: Arc::clone(&waiting),
                 connections: Arc::clone(&connections),
             };
-            let (shared, door) = (Arc::clone(&self.shared), Arc::clone(&door));
+            let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&policy));
             self.shared.tasks.spawn(async move {
-                while survive(accept(&listener, transport, &shared, &door, &places)).await.is_none() {}
+                while survive(accept(&listener, transport, &shared, &policy, &permits)).await.is_none() {}
             });
         }
         let stdio = (stdio_count == 1).then(|| {
@@ -109,7 +109,7 @@ impl Server {
                 serve(accepted, Transport::stdio, shared).await;
             })
         });
-        Ok(Running { addresses, stdio })
+        Ok(RunningServer { addresses, stdio })
     }
 }
 
@@ -117,58 +117,60 @@ fn limits(shared: &ServerState) -> MessageLimits {
     MessageLimits { message_bytes: shared.config.max_message_bytes }
 }
 
-/// The places that a connection takes one after the other: as a handshake, perhaps as a client that waits, and as a connection.
+/// The limits that a connection passes one after the other: as a handshake, as a client that waits if all connections are taken, and as a
+/// connection.
 #[derive(Clone)]
-struct ConnectionPlaces {
+struct ConnectionPermits {
     handshakes: Arc<Handshakes>,
-    /// Clients that were admitted and wait until a connection ends. As many as there may be handshakes: both hold a socket and
-    /// nothing else, and neither may keep the listener from accepting.
+    /// Permits for clients that were admitted and wait until a connection ends. There are `--max-handshakes` of them, because a waiting client
+    /// costs as much as a handshake: one socket.
     waiting: Arc<Semaphore>,
     connections: Arc<Semaphore>,
 }
 
-impl ConnectionPlaces {
-    /// Takes a peer from its handshake to a place among the connections, for which it may have to wait.
+impl ConnectionPermits {
+    /// Ends the handshake of a peer and waits for a permit for its connection (`--max-connections`).
     async fn admit(&self, handshake: &Handshake, metrics: &Metrics) -> Admission {
         let free = Arc::clone(&self.connections).try_acquire_owned().ok();
         let waiting = if free.is_none() { self.waiting.try_acquire().ok() } else { None };
         if free.is_none() && waiting.is_none() {
-            return Admission::NoRoom;
+            return Admission::Full;
         }
         if !handshake.admit() {
-            return Admission::GaveWay;
+            return Admission::Evicted;
         }
-        let place = match free {
+        let permit = match free {
             Some(free) => Ok(free),
             None => {
                 let _counted = metrics.connection_waits();
                 Arc::clone(&self.connections).acquire_owned().await
             }
         };
-        place.map_or(Admission::GaveWay, Admission::Connected)
+        permit.map_or(Admission::Evicted, Admission::Connected)
     }
 }
 
-/// What becomes of a peer that may connect.
+/// The result of [`ConnectionPermits::admit`].
 enum Admission {
+    /// The peer may connect and holds this permit until its connection ends.
     Connected(OwnedSemaphorePermit),
-    /// All connections are taken, and too many clients wait already.
-    NoRoom,
-    /// It had to give way to another handshake a moment ago.
-    GaveWay,
+    /// `--max-connections` are open, and `--max-handshakes` clients wait already.
+    Full,
+    /// The handshake was evicted in favour of a newer one.
+    Evicted,
 }
 
-/// Accepts until the server closes.
+/// Accepts connections until the server shuts down.
 async fn accept(
     listener: &Listener,
     transport: Transport,
     shared: &Arc<ServerState>,
-    door: &Arc<Door>,
-    places: &ConnectionPlaces,
+    policy: &Arc<AccessPolicy>,
+    permits: &ConnectionPermits,
 ) {
     let closing = shared.closing.clone();
     loop {
-        let accepted = listener.accept(|trouble| door.note(shared, listener, &trouble));
+        let accepted = listener.accept(|trouble| policy.note(shared, listener, &trouble));
         let socket = match closing.run_until_cancelled(accepted).await {
             Some(Ok(socket)) => socket,
             Some(Err(error)) => {
@@ -177,29 +179,30 @@ async fn accept(
             }
             None => return,
         };
-        let handshake = places.handshakes.enter(socket.address);
-        let (shared, door, places) = (Arc::clone(shared), Arc::clone(door), places.clone());
+        let handshake = permits.handshakes.enter(socket.address);
+        let (shared, policy, permits) = (Arc::clone(shared), Arc::clone(policy), permits.clone());
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _present = present;
-            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer: socket.peer.clone() });
+            let surface = Arc::new(Surface { shared: Arc::clone(&shared), policy, peer: socket.peer.clone() });
             let closing = shared.closing.clone();
-            // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
-            // more memory than the connection that follows, so both have their own.
-            let admitted = Box::pin(shake_hands(socket, surface, limits(&shared), &handshake));
+            // A peer that is still in its handshake at shutdown is not waited for. Handshake and connection are boxed separately, because
+            // the handshake needs much more memory, which is freed before the connection begins.
+            let admitted = Box::pin(finish_handshake(socket, surface, limits(&shared), &handshake));
             let Some(Some(accepted)) = closing.run_until_cancelled(admitted).await else { return };
-            let _place = match closing.run_until_cancelled(places.admit(&handshake, &shared.metrics)).await {
-                Some(Admission::Connected(place)) => place,
-                Some(Admission::NoRoom) => return turn_away(accepted.stream, &handshake).await,
-                Some(Admission::GaveWay) | None => return,
+            let _permit = match closing.run_until_cancelled(permits.admit(&handshake, &shared.metrics)).await {
+                Some(Admission::Connected(permit)) => permit,
+                Some(Admission::Full) => return refuse_for_load(accepted.stream, &handshake).await,
+                Some(Admission::Evicted) | None => return,
             };
             Box::pin(serve(accepted, transport, shared)).await;
         });
     }
 }
 
-/// From a socket to a stream of messages; none if the peer wanted only HTTP, was not admitted, or had to give way.
-async fn shake_hands(
+/// Turns a socket into a stream of messages. None if the peer only asked for HTTP pages, was refused, or was evicted in favour of a newer
+/// handshake.
+async fn finish_handshake(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
@@ -214,35 +217,36 @@ async fn shake_hands(
                 None
             }
         },
-        () = handshake.gives_way() => {
-            tracing::debug!(%peer, "a connection in its handshake made room for another one (--max-handshakes)");
+        () = handshake.evicted() => {
+            tracing::debug!(%peer, "closed a connection in its handshake in favour of a newer one (--max-handshakes)");
             None
         }
     }
 }
 
-/// WebSocket's code for a server that is too busy.
+/// WebSocket close code for a server that is too busy.
 const TRY_AGAIN_LATER: u16 = 1013;
 
-/// A peer that takes nothing of a few bytes for this long is not waited for.
-const TURN_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the server waits until a refused peer has read the close frame and closed its side.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tells a peer that there is no room for it. It keeps its place as a handshake, so that the number of such peers is bounded.
-async fn turn_away(mut stream: MessageStream, handshake: &Handshake) {
+/// Refuses a peer because there are too many connections. Its handshake is not ended, so that `--max-handshakes` limits the number of such
+/// peers.
+async fn refuse_for_load(mut stream: MessageStream, handshake: &Handshake) {
     tracing::debug!(peer = %stream.peer, "connection refused: --max-connections are open, and --max-handshakes wait");
     let reason = "the server has its limit of connections (--max-connections), and too many wait (--max-handshakes)";
     let mut goodbye = Vec::new();
     stream.framing.close(&mut goodbye, TRY_AGAIN_LATER, reason);
-    let said = async {
+    let closing = async {
         stream.writer.write_all(&goodbye).await?;
         stream.writer.shutdown().await;
-        // A socket that is closed while something arrives is reset, and the peer may never read the reason.
+        // The kernel resets a socket that is closed while bytes arrive, and then the peer may lose the close frame.
         while stream.reader.discard().await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
     tokio::select! {
-        _gone_or_told = tokio::time::timeout(TURN_AWAY_PATIENCE, said) => {}
-        () = handshake.gives_way() => {}
+        _closed_or_timed_out = tokio::time::timeout(REFUSAL_PATIENCE, closing) => {}
+        () = handshake.evicted() => {}
     }
 }
 
@@ -250,22 +254,22 @@ fn log_refused(peer: &PeerLabel, error: &AcceptError) {
     tracing::debug!(%peer, "connection not accepted: {error}");
 }
 
-/// Anybody who reaches the port can cause such a line, so that their number must not follow the number of attempts. The counter in
-/// `/metrics` has all of them.
+/// At most 20 log lines in 10 s about refused peers, so that a peer without a token cannot fill the log. `/metrics` counts every attempt.
 const REFUSAL_LINES: LogRateLimit = LogRateLimit::new(20, Duration::from_secs(10));
 
-/// While descriptors are short, a listener fails twenty times a second.
+/// At most one log line in 10 s about missing resources. While the server has no free descriptors, a listener fails twenty times a second.
 const SHORTAGE_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(10));
 
-/// Who may come in, and what the log says of those who may not.
-struct Door {
+/// Decides which peers may connect, and logs refused ones. All listeners share it.
+struct AccessPolicy {
     tokens: Option<Arc<Tokens>>,
     allowed_hosts: Vec<String>,
     log: Mutex<LogRateLimit>,
     shortage_log: Mutex<LogRateLimit>,
 }
 
-impl Door {
+impl AccessPolicy {
+    /// Logs and counts a problem of a listener.
     fn note(&self, shared: &ServerState, listener: &Listener, trouble: &AcceptWarning) {
         let log = match trouble {
             AcceptWarning::OutOfResources(_) => &self.shortage_log,
@@ -278,31 +282,34 @@ impl Door {
         match log.lock().handle_event(Instant::now()) {
             None => {}
             Some(0) => tracing::warn!(%url, "{trouble}"),
-            Some(left_out) => tracing::warn!(%url, "{trouble}; {left_out} like it before are not in the log"),
+            Some(unlogged) => {
+                tracing::warn!(%url, "{trouble}; {unlogged} earlier warnings of this kind were not logged")
+            }
         }
     }
 }
 
-/// The HTTP side of one connection.
+/// Answers the HTTP requests of one connection: checks the token, and makes the page `/metrics`.
 struct Surface {
     shared: Arc<ServerState>,
-    door: Arc<Door>,
+    policy: Arc<AccessPolicy>,
     peer: PeerLabel,
 }
 
 impl Surface {
-    fn refuse(&self, refusal: TokenRefusal) {
+    /// Logs and counts a refused request.
+    fn note_refusal(&self, refusal: TokenRefusal) {
         self.shared.metrics.authentication_failed(match refusal {
             TokenRefusal::Missing => AuthenticationFailure::missing,
             TokenRefusal::Malformed => AuthenticationFailure::malformed,
             TokenRefusal::Wrong => AuthenticationFailure::wrong,
         });
         let peer = &self.peer;
-        match self.door.log.lock().handle_event(Instant::now()) {
+        match self.policy.log.lock().handle_event(Instant::now()) {
             None => {}
             Some(0) => tracing::warn!(%peer, "authentication failed: {refusal}"),
-            Some(left_out) => {
-                tracing::warn!(%peer, "authentication failed: {refusal}; {left_out} failures before this one are not in the log");
+            Some(unlogged) => {
+                tracing::warn!(%peer, "authentication failed: {refusal}; {unlogged} earlier failures were not logged");
             }
         }
     }
@@ -310,8 +317,8 @@ impl Surface {
 
 impl HttpSurface for Surface {
     fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
-        let Some(tokens) = &self.door.tokens else { return Some(Principal::Anybody) };
-        tokens.check(headers).map(Principal::Token).map_err(|refusal| self.refuse(refusal)).ok()
+        let Some(tokens) = &self.policy.tokens else { return Some(Principal::Anybody) };
+        tokens.check(headers).map(Principal::Token).map_err(|refusal| self.note_refusal(refusal)).ok()
     }
 
     fn metrics(&self) -> String {
@@ -319,6 +326,6 @@ impl HttpSurface for Surface {
     }
 
     fn serves_host(&self, host: &str) -> bool {
-        self.door.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+        self.policy.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 }

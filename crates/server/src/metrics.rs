@@ -1,4 +1,5 @@
-//! Counters for `/metrics`, under the names the protocol's users already graph.
+//! Counters for the HTTP page `/metrics`, which a Prometheus server reads. Their names and labels are an interface: dashboards depend on
+//! them. This module knows nothing of how the values come about; other modules report each change by a method call.
 
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use transport::Principal;
 
-/// Which kind of connection.
+/// Value of the label `transport`: how a client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
 pub(crate) enum Transport {
@@ -21,33 +22,41 @@ pub(crate) enum Transport {
     stdio,
 }
 
-/// How a process ended.
+/// Value of the label `result` of finished processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
 pub(crate) enum ProcessOutcome {
+    /// Exit code 0.
     success,
+    /// Any other exit code, or a signal that no client asked for.
     error,
+    /// The process was killed for its client, or because its session ended.
     terminated,
 }
 
-/// How a request ended.
+/// Value of the label `result` of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
 pub(crate) enum RequestOutcome {
     success,
     error,
+    /// The connection ended before the request was answered.
     disconnected,
 }
 
-/// Why somebody was not let in.
+/// Value of the label `reason`: why a connection or a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
 pub(crate) enum AuthenticationFailure {
+    /// There was no token.
     missing,
+    /// The `Authorization` header was not `Bearer TOKEN`.
     malformed,
+    /// The token is not in the token file.
     wrong,
+    /// A Unix socket was opened by another user than the server runs as.
     other_user,
-    /// The client knows the id of a session that another principal has made.
+    /// The client asked for a session that another principal (user or token) has made.
     other_session,
 }
 
@@ -61,7 +70,7 @@ struct TransportLabel {
     transport: Transport,
 }
 
-/// Names of tokens and users are a label. The token file bounds their number.
+/// The name of a token or a user. There are only as many values as the token file has tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PrincipalLabel {
     principal: String,
@@ -78,7 +87,7 @@ struct ProcessLabel {
     result: ProcessOutcome,
 }
 
-/// The server's counters.
+/// The counters of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -98,7 +107,7 @@ pub(crate) struct Metrics {
     output_dropped_bytes: Counter<u64, AtomicU64>,
 }
 
-/// A client that waits for a connection, as it is counted.
+/// Counts one client in `connections_waiting` until it is dropped.
 pub(crate) struct WaitingConnection(Gauge);
 
 impl Drop for WaitingConnection {
@@ -176,7 +185,7 @@ impl Metrics {
         self.connections_total.get_or_create(&label).inc();
     }
 
-    /// A client waits for a connection, until what is returned is dropped.
+    /// Counts a client that waits because `--max-connections` are open, until the returned value is dropped.
     pub(crate) fn connection_waits(&self) -> WaitingConnection {
         self.connections_waiting.inc();
         WaitingConnection(self.connections_waiting.clone())
@@ -219,7 +228,7 @@ impl Metrics {
         self.output_dropped_bytes.inc_by(bytes);
     }
 
-    /// The text a Prometheus server reads.
+    /// All counters in the text format of Prometheus.
     pub(crate) fn render(&self) -> String {
         let mut out = String::new();
         if let Err(error) = text::encode(&mut out, &self.registry) {

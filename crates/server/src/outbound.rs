@@ -1,8 +1,8 @@
-//! The queue of what a connection has to send: answers, and processes that have events. Output itself is not queued: the writer takes it
-//! from the event logs of the processes, in turn, when the socket has room.
+//! The send queue of a connection. It holds encoded answers, and processes that have events. Output is not queued: when the socket can take
+//! bytes, the writer takes output from the event logs of the queued processes, one process after the other.
 //!
-//! `receipts` knows what the peer has received, and `reply_room` bounds the memory of unsent answers. The socket is not known here; the
-//! writer is in `connection_task`.
+//! `receipts` tracks what the peer has received, and `reply_room` limits the memory of unsent answers. This module does not know the
+//! socket; the writer is in `connection_task`.
 
 mod receipts;
 mod reply_room;
@@ -27,14 +27,15 @@ use self::receipts::ConnectionReceipts;
 use crate::limits::{MAX_PUSHED_BYTES, MAX_UNSENT_ANSWER_BYTES};
 use crate::process::Process;
 
-/// How long it takes at most, on a busy machine, until this server notices that a peer has closed its socket.
-const NOTICED_WITHIN: Duration = Duration::from_millis(250);
+/// The longest time, on a busy machine, until this server notices that a peer has closed its socket.
+const CLOSE_NOTICED_WITHIN: Duration = Duration::from_millis(250);
 
-/// Memory of a queued answer beside its text.
+/// Memory that a queued answer takes in addition to its text.
 const REPLY_OVERHEAD_BYTES: usize = 64;
 
-/// Room for unsent answers with contents of files and for unsent notifications, 8 MiB in units of [`REPLY_UNIT_BYTES`].
+/// Memory for unsent answers with contents of files and for unsent notifications: 8 MiB, in units of [`REPLY_UNIT_BYTES`].
 const REPLY_UNITS: usize = MAX_PUSHED_BYTES / REPLY_UNIT_BYTES;
+/// Bytes for which one permit of the semaphore stands.
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
 /// Which incoming messages a connection may handle now.
@@ -60,7 +61,7 @@ pub(crate) struct CoveredEvents {
     pub(crate) process: Arc<Process>,
     /// Sequence number of the last event.
     pub(crate) through: u64,
-    /// Bytes of output in the answer, and something for each chunk.
+    /// Bytes of output in the answer, and [`session::CHUNK_OVERHEAD_BYTES`] for each chunk.
     pub(crate) output_bytes: usize,
 }
 
@@ -71,11 +72,11 @@ pub(crate) struct Outbound {
     queue: Mutex<OutboundQueue>,
     /// Wakes the task of the connection when requests may be handled again.
     room: Notify,
-    /// Room for answers with contents of files, and for notifications of searches, watches and HTTP bodies.
+    /// Permits for the memory of unsent answers with contents of files, and of notifications of searches, watches and HTTP bodies.
     reply_room: Arc<Semaphore>,
     /// Cancelled when the connection ends.
     ended: CancellationToken,
-    /// Cancelled when another connection has taken the session.
+    /// Cancelled when another connection has resumed the session, so that this one must end.
     displaced: CancellationToken,
     /// The client has sent `initialized`.
     initialized: AtomicBool,
@@ -84,25 +85,30 @@ pub(crate) struct Outbound {
     pub(crate) receipts: ConnectionReceipts,
     pong_arrived: Notify,
     liveness: Mutex<PeerLiveness>,
+    /// When the client, after it reconnected, last read retained output.
     last_catch_up: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
 struct OutboundQueue {
     answers: VecDeque<QueuedAnswer>,
+    /// Bytes of all queued answers, with [`REPLY_OVERHEAD_BYTES`] for each.
     answer_bytes: usize,
+    /// Processes that have unsent events.
     ready: VecDeque<Arc<Process>>,
+    /// Payload of the pong to send.
     pong: Option<Bytes>,
-    /// When the ping was asked for that is to be sent next.
+    /// When the unsent ping was requested. None: no ping is to be sent.
     ping_wanted_at: Option<Instant>,
+    /// Code and reason of the close frame to send.
     close: Option<(u16, &'static str)>,
     /// True after the end of the connection.
     drops_answers: bool,
     /// Wakes the writer. None while the writer does not wait.
     writer: Option<Waker>,
-    /// The task of the connection is handling messages. It polls the writer right afterwards, so that to wake the writer is not needed
-    /// and would wake another thread.
-    is_awake: bool,
+    /// The task of the connection is handling messages. It polls the writer right afterwards, so waking the writer is unnecessary and would
+    /// only disturb another thread.
+    is_handling: bool,
 }
 
 impl OutboundQueue {
@@ -124,26 +130,30 @@ impl OutboundQueue {
 
     /// The waker of the writer, if the writer has to be woken.
     fn take_waker(&mut self) -> Option<Waker> {
-        if self.is_awake { None } else { self.writer.take() }
+        if self.is_handling { None } else { self.writer.take() }
     }
 }
 
-/// One thing for the writer to send.
+/// What the writer has to send next.
 pub(crate) enum Outgoing {
+    /// A pong with this payload.
     Pong(Bytes),
-    /// With the moment at which the ping was asked for.
+    /// A ping that was requested at this time.
     Ping(Instant),
     Answer(QueuedAnswer),
+    /// Events of this process, which the writer takes from its event log.
     Events(Arc<Process>),
+    /// A close frame with code and reason.
     Close(u16, &'static str),
 }
 
+/// The permits for an answer of this size, at most all of them.
 fn reply_units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(REPLY_UNIT_BYTES).min(REPLY_UNITS)).unwrap_or(u32::MAX)
 }
 
 impl Outbound {
-    /// `retain_bytes` is how much output each process retains.
+    /// `retain_bytes` is the limit of output that each process retains.
     pub(crate) fn new(
         number: ConnectionNumber,
         framing: Framing,
@@ -167,13 +177,13 @@ impl Outbound {
         }
     }
 
-    /// Waits for room for an answer of about `bytes`. An answer that is larger than all the room takes all of it. None: the connection has
-    /// ended.
+    /// Waits for memory permits for an answer of about `bytes`. An answer that is larger than the limit takes all permits. None: the
+    /// connection has ended.
     pub(crate) async fn room_for_reply(&self, bytes: usize) -> Option<ReplyRoom> {
         Arc::clone(&self.reply_room).acquire_many_owned(reply_units(bytes)).await.ok().map(Into::into)
     }
 
-    /// As [`Self::room_for_reply`], but None if there is not enough room now.
+    /// As [`Self::room_for_reply`], but does not wait: None if there are not enough permits now.
     pub(crate) fn room_for_reply_now(&self, bytes: usize) -> Option<ReplyRoom> {
         Arc::clone(&self.reply_room).try_acquire_many_owned(reply_units(bytes)).ok().map(Into::into)
     }
@@ -183,7 +193,7 @@ impl Outbound {
         self.reply_covering(message, None, None);
     }
 
-    /// Queues an answer that contains events, or that holds room until it has been sent.
+    /// Queues an answer that contains events (`covers`), or that holds memory permits (`room`) until it has been sent.
     pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<CoveredEvents>, room: Option<ReplyRoom>) {
         self.add(|queue| queue.push(QueuedAnswer { message, covers, room }));
     }
@@ -197,12 +207,12 @@ impl Outbound {
         });
     }
 
-    /// Drops every answer from now on. The connection has ended, and its last requests are carried out without answers.
+    /// Drops every answer that is queued from now on. The connection has ended, and its last requests are carried out without answers.
     pub(crate) fn stop_answering(&self) {
         self.queue.lock().drops_answers = true;
     }
 
-    /// Drops the unsent answers of a connection that has ended, which frees room that other connections may wait for.
+    /// Drops the unsent answers of a connection that has ended. This frees shared memory permits for which other connections may wait.
     pub(crate) fn drop_answers(&self) {
         let mut queue = self.queue.lock();
         queue.drops_answers = true;
@@ -212,7 +222,7 @@ impl Outbound {
         drop(unsent);
     }
 
-    /// Adds something to send, and wakes the writer.
+    /// Changes the queue, and wakes the writer.
     fn add(&self, change: impl FnOnce(&mut OutboundQueue)) {
         let mut queue = self.queue.lock();
         change(&mut queue);
@@ -223,16 +233,17 @@ impl Outbound {
         }
     }
 
-    /// The task of the connection begins to handle messages. Until [`Self::end_turn`] the writer need not be woken.
-    pub(crate) fn begin_turn(&self) {
-        self.queue.lock().is_awake = true;
+    /// The task of the connection begins to handle messages. Until [`Self::end_handling`] the writer need not be woken.
+    pub(crate) fn begin_handling(&self) {
+        self.queue.lock().is_handling = true;
     }
 
-    pub(crate) fn end_turn(&self) {
-        self.queue.lock().is_awake = false;
+    /// The task of the connection has handled its messages and polls the writer next.
+    pub(crate) fn end_handling(&self) {
+        self.queue.lock().is_handling = false;
     }
 
-    /// Further requests may be handled only while there is room for their answers.
+    /// Which messages may be handled now. Requests wait while too many bytes of answers are unsent.
     pub(crate) fn intake(&self) -> Intake {
         if self.queue.lock().answer_bytes < MAX_UNSENT_ANSWER_BYTES {
             Intake::Everything
@@ -256,7 +267,7 @@ impl Outbound {
         self.add(|queue| queue.pong = Some(payload));
     }
 
-    /// Sends a ping, to learn whether the peer is there.
+    /// Sends a ping, to learn whether the peer is alive.
     pub(crate) fn ping(&self) {
         self.add(|queue| {
             queue.ping_wanted_at.get_or_insert_with(Instant::now);
@@ -290,7 +301,7 @@ impl Outbound {
         self.ended.cancelled().await;
     }
 
-    /// Another connection has taken the session. The peer is told so, and the connection ends.
+    /// Another connection has resumed the session. The peer is sent a close frame that says so, and the connection ends.
     pub(crate) fn displace(&self) {
         self.displaced.cancel();
     }
@@ -319,7 +330,7 @@ impl Outbound {
         .await;
     }
 
-    /// Takes what to send next: control frames first, then answers, then events. So the answer to a start precedes the events of the
+    /// Takes the next thing to send: control frames first, then answers, then events. So the answer to a start precedes the events of the
     /// process.
     pub(crate) fn next(&self) -> Option<Outgoing> {
         let mut queue = self.queue.lock();
@@ -340,7 +351,7 @@ impl Outbound {
                 wants_ping |= self.receipts.sent(&process, through, output_bytes);
             }
             if wants_ping {
-                // Control frames come first, so that the ping follows the answer directly.
+                // Control frames are sent first, so the ping follows this answer directly.
                 queue.ping_wanted_at.get_or_insert_with(Instant::now);
             }
             return Some(Outgoing::Answer(answer));
@@ -368,7 +379,7 @@ impl Outbound {
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// The client has read retained output of a process after it came back.
+    /// The client has reconnected and has now read retained output of a process.
     pub(crate) fn note_catch_up(&self) {
         *self.last_catch_up.lock() = Some(Instant::now());
     }
@@ -386,7 +397,7 @@ impl Outbound {
         }
     }
 
-    /// The peer has sent bytes, which shows that it is there.
+    /// The peer has sent bytes, which shows that it is alive.
     pub(crate) fn note_received(&self) {
         self.liveness.lock().bytes_arrived(Instant::now());
     }
@@ -400,32 +411,32 @@ impl Outbound {
         }
     }
 
-    /// When a peer that does not answer a ping is given up. None: no ping is unanswered.
+    /// When the connection to a peer that does not answer a ping is closed. None: no ping is unanswered.
     pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
         Some(self.given_up_since(self.oldest_unanswered_ping()?, deadline))
     }
 
-    /// When a peer is given up that has had something to read or to answer since `since`.
+    /// When the connection is closed if the peer, which has had bytes to read or a ping to answer since `since`, stays silent.
     pub(crate) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
         self.liveness.lock().given_up_at(since, deadline)
     }
 
-    /// Whether the peer has not answered a ping yet, and so may not have read what was sent before it.
+    /// Whether a ping is unanswered. Then the peer may not have read what was sent before that ping.
     pub(crate) fn waits_for_pong(&self) -> bool {
         self.oldest_unanswered_ping().is_some()
     }
 
-    /// When the oldest ping was asked for that has no answer, sent or not.
+    /// When the oldest ping without a pong was requested. The ping may be unsent.
     fn oldest_unanswered_ping(&self) -> Option<Instant> {
         self.receipts.oldest_unanswered().or_else(|| self.queue.lock().ping_wanted_at)
     }
 
-    /// Sends a ping and waits for its pong. Bytes that arrived before the ping prove nothing. On a transport without pings, the kernel
-    /// closes the stream when the peer is gone.
+    /// Sends a ping and waits up to `patience` for its pong. Bytes that arrived before the ping prove nothing. On a transport without
+    /// pings, a peer is alive as long as its stream is open, because the kernel closes the stream of a peer that has ended.
     pub(crate) async fn is_alive(&self, patience: Duration) -> bool {
         if !self.framing.supports_ping() {
-            // The stream of a peer that is gone is closed already; the task of the connection only has to notice it.
-            return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.ended.cancelled()).await.is_err();
+            // The stream of a peer that has ended is closed already; the task of the connection only has to notice it.
+            return tokio::time::timeout(patience.min(CLOSE_NOTICED_WITHIN), self.ended.cancelled()).await.is_err();
         }
         let last_before = self.receipts.last_ping();
         self.ping();

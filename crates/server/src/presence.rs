@@ -1,15 +1,15 @@
-//! Who is there: connections and sessions together, so that a server which nobody uses any more can end.
+//! Counts connections and sessions together, so that a server that nobody uses can exit (`--exit-when-idle`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How many are there.
+/// The number of connections and sessions. Clones share the number.
 #[derive(Clone, Debug)]
 pub(crate) struct Presence(Arc<watch::Sender<usize>>);
 
-/// One of them, until dropped.
+/// Counts one connection or session until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PresenceGuard(Presence);
 
@@ -18,12 +18,13 @@ impl Presence {
         Self(Arc::new(watch::Sender::new(0)))
     }
 
+    /// Counts another connection or session.
     pub(crate) fn enter(&self) -> PresenceGuard {
         self.0.send_modify(|count| *count += 1);
         PresenceGuard(self.clone())
     }
 
-    /// Waits until nobody has been there for so long without a break.
+    /// Waits until the number has been 0 for the whole time `patience`.
     pub(crate) async fn deserted_for(&self, patience: Duration) {
         let mut count = self.0.subscribe();
         loop {
@@ -50,13 +51,13 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(40);
 
     #[tokio::test]
-    async fn the_time_counts_from_when_the_last_has_left() {
+    async fn the_time_counts_from_the_end_of_the_last_connection() {
         let start = Instant::now();
         let presence = Presence::new();
         let (one, two) = (presence.enter(), presence.enter());
         let leaving = async {
             drop(one);
-            // sleep: as long as nobody has to be there, but one is
+            // sleep: one connection is left for longer than PATIENCE, so `deserted_for` must not return
             tokio::time::sleep(PATIENCE * 2).await;
             drop(two);
         };

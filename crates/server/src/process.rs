@@ -1,5 +1,6 @@
-//! A process as its session sees it: the delivery of its events, a queue in front of its stdin, and the means to stop it. The task that
-//! carries bytes between these and the operating system is in `process_task`. Sessions and connections are not known here.
+//! A process of a session: its delivery (the event log, and how far each reader of the log has got), the queue in front of its stdin, and
+//! the means to stop it. The process task, which carries bytes between these and the operating system, is in `process_task`. This module
+//! does not know sessions and connections.
 
 mod counted_delivery;
 mod input;
@@ -17,32 +18,33 @@ use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
-pub(crate) use input::StdinFeed;
+pub(crate) use input::QueuedStdin;
 pub(crate) use push::write_message;
 
 use self::queued_at::QueuedAt;
 
-/// Which family of notifications a process speaks.
+/// The family of notifications in which events of a process are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// `process/*`.
+    /// The notifications `process/*`.
     Current,
-    /// `command/exec/*`, with at most so many bytes of each stream sent.
+    /// The notifications `command/exec/*`, with at most `output_bytes_cap` bytes of each stream.
     Legacy { output_bytes_cap: Option<u64> },
 }
 
-/// What is asked of the actor beyond carrying bytes.
+/// What the process task is asked to do. A later variant is stronger than an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
-    /// Nothing.
-    No,
-    /// The tree is gone: read what is left in the pipes and close, even if somebody outside the tree holds them.
+pub(crate) enum StopRequest {
+    /// Carry bytes until the process and its pipes are closed.
+    None,
+    /// The process and its descendants have ended. Read the bytes that are in the pipes and close, even if another process still holds the
+    /// pipes open.
     Drain,
-    /// Nobody will read it any more: close at once.
+    /// No client will read the output any more. Close at once.
     Discard,
 }
 
-/// Milliseconds since 1970, for people who look at a list of processes.
+/// Milliseconds since 1970, for the start time that `process/list` shows.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
@@ -60,28 +62,29 @@ pub(crate) struct Process {
     delivery: Mutex<CountedDelivery>,
     /// Bytes of stdout and stderr that were sent, for the cap of the legacy family.
     legacy_sent: [AtomicU64; 2],
-    /// Wakes reads that wait for something to happen.
+    /// Wakes requests that wait for an event of the process.
     pub(crate) changed: Notify,
-    stdin: Mutex<StdinFeed>,
-    /// One write after the other: whoever waits for room keeps later writes behind it.
+    stdin: Mutex<QueuedStdin>,
+    /// Held by the write whose bytes enter the queue. A write that waits for room in the queue keeps later writes waiting, so writes stay
+    /// in order.
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
-    /// Wakes the write that waits for room.
+    /// Wakes the write that waits for room in the queue.
     stdin_room: Notify,
-    /// Wakes the actor: there is room in the event log, something to write, or a reason to stop.
+    /// Wakes the process task: the event log has room, there are bytes to write, or a stop was requested.
     wakes_task: Notify,
-    stop: Mutex<Stop>,
+    stop: Mutex<StopRequest>,
     terminated: AtomicBool,
     queued_at: QueuedAt,
-    /// Kept until the process is closed: a descendant that has no tag is found by the session of this leader, also after the leader has
-    /// been reaped. A signal to a reaped child reaches nobody.
+    /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
+    /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
     reaped: watch::Sender<bool>,
     has_terminal: bool,
-    /// Gone when closed, so that no descriptor outlives the process.
+    /// None after the process was closed, so that no descriptor stays open.
     terminal: Mutex<Option<Pty>>,
 }
 
-/// What a process is made of when it has just been started.
+/// The parts of a process that has just been started.
 pub(crate) struct ProcessParts {
     pub(crate) id: ProcessId,
     pub(crate) dialect: Dialect,
@@ -90,7 +93,7 @@ pub(crate) struct ProcessParts {
     pub(crate) child: Arc<Child>,
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
-    pub(crate) stdin: StdinFeed,
+    pub(crate) stdin: QueuedStdin,
 }
 
 impl Process {
@@ -111,7 +114,7 @@ impl Process {
             stdin_lane: Arc::default(),
             stdin_room: Notify::new(),
             wakes_task: Notify::new(),
-            stop: Mutex::new(Stop::No),
+            stop: Mutex::new(StopRequest::None),
             terminated: AtomicBool::new(false),
             queued_at: QueuedAt::default(),
             child: Mutex::new(Some(birth.child)),
@@ -121,7 +124,7 @@ impl Process {
         })
     }
 
-    /// Looks at or changes the delivery of its events.
+    /// Calls `change` with the delivery while it is locked.
     pub(crate) fn delivery<T>(&self, change: impl FnOnce(&mut Delivery) -> T) -> T {
         self.delivery.lock().change(change)
     }
@@ -131,18 +134,18 @@ impl Process {
         self.delivery.lock().room()
     }
 
-    /// Drops output to give memory back; see [`Delivery::reclaim`].
+    /// Drops output to free memory; see [`Delivery::reclaim`].
     pub(crate) fn reclaim(&self, step: ReclaimStep, share: usize) -> Reclaimed {
         self.delivery.lock().reclaim(step, share)
     }
 
-    /// Asks the actor to look again.
+    /// Makes the process task check again what there is to do.
     pub(crate) fn wake_task(&self) {
         self.wakes_task.notify_one();
     }
 
-    /// Tells the actor to stop, unless it was told something stronger.
-    pub(crate) fn stop(&self, stop: Stop) {
+    /// Asks the process task to stop, unless a stronger stop was requested before.
+    pub(crate) fn stop(&self, stop: StopRequest) {
         {
             let mut current = self.stop.lock();
             *current = stop.max(*current);
@@ -150,8 +153,8 @@ impl Process {
         self.wake_task();
     }
 
-    /// The strongest stop that was asked for.
-    pub(crate) fn requested_stop(&self) -> Stop {
+    /// The strongest stop that was requested.
+    pub(crate) fn requested_stop(&self) -> StopRequest {
         *self.stop.lock()
     }
 
@@ -169,7 +172,7 @@ impl Process {
         self.terminated.load(Ordering::Relaxed)
     }
 
-    /// The process itself was reaped, or will never be.
+    /// The process was reaped, or the server has given up waiting for it.
     pub(crate) fn note_reaped(&self) {
         self.reaped.send_replace(true);
     }
@@ -184,12 +187,12 @@ impl Process {
         *self.reaped.borrow()
     }
 
-    /// The child, while there is one to signal.
+    /// The child. None after [`Self::release_child`].
     pub(crate) fn child(&self) -> Option<Arc<Child>> {
         self.child.lock().clone()
     }
 
-    /// Nothing of the tree is left that a signal could be meant for.
+    /// The process and all its descendants have ended, so no signal will be sent any more.
     pub(crate) fn release_child(&self) {
         self.child.lock().take();
     }
@@ -198,7 +201,7 @@ impl Process {
         self.terminal.lock().take();
     }
 
-    /// The terminal, while it is open.
+    /// Calls `action` with the terminal. None if the process has no terminal or it is closed.
     pub(crate) fn with_terminal<T>(&self, action: impl FnOnce(&Pty) -> T) -> Option<T> {
         self.terminal.lock().as_ref().map(action)
     }
@@ -226,17 +229,18 @@ impl Process {
         })
     }
 
-    /// Drops the retained output. Returns how many bytes of memory that gives back.
+    /// Drops the retained output. Returns how many bytes of memory were freed.
     pub(crate) fn discard(&self) -> usize {
         self.delivery(Delivery::discard)
     }
 
-    /// Takes its place in the queue of a connection. False if it stands there already.
+    /// Notes that the process is in the queue of a connection. Returns false if it is in that queue already.
     pub(crate) fn enter_queue(&self, connection: ConnectionNumber) -> bool {
         self.queued_at.enter(connection)
     }
 
-    /// Leaves the queue before its events are taken, so that an event which is added meanwhile queues it again.
+    /// Notes that the process has left the queue. Must be called before its events are taken, so that an event that is added meanwhile
+    /// queues the process again.
     pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
         self.queued_at.leave(connection);
     }

@@ -1,4 +1,5 @@
-//! The one task of a process: carries bytes between its streams and the event log, notices its exit, and closes.
+//! The process task: one tokio task for each process of a client. It reads output into the event log, writes queued input, logs the exit,
+//! and closes the process when its output streams have ended.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -10,36 +11,37 @@ use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcom
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::ProcessOutcome;
-use crate::process::{Process, Stop};
+use crate::process::{Process, StopRequest};
 use crate::server_state::ServerState;
 use crate::session::Session;
 use crate::survive::survive;
 
-/// One read. Large enough that the cost of a system call disappears, small enough to stay in the cache.
+/// Bytes of one read. Large enough that the cost of the system call does not matter, small enough to stay in the processor cache.
 const READ_BYTES: usize = 128 << 10;
 
-/// Reads of one stream before other tasks of this thread get their turn.
-const READS_PER_TURN: usize = 4;
+/// Reads of one stream before other tasks of this thread may run.
+const READS_AT_ONCE: usize = 4;
 
-/// A process that is done in a year is not done by a timer.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A longer timeout of a process counts as this one, so that computing the deadline cannot overflow.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 thread_local! {
-    /// ServerState by all processes of a thread: bytes are in it only between a read and the append that follows.
+    /// A read buffer that all process tasks of a thread share. It holds bytes only between a read and the append that follows.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One output stream of the process.
 struct OutputPump {
+    /// None when the stream has ended or was closed.
     output: Option<ChildOutput>,
     stream: Stream,
-    /// What was in the pipe when the process exited; it belongs before the exit.
-    owed: usize,
-    /// A full read shows that the process is busy writing; then a larger pipe saves wake-ups.
+    /// Bytes that were in the pipe when the process exited, or when draining began, and are not read yet. They are logged before the exit.
+    bytes_before_exit: usize,
+    /// Whether the pipe was enlarged. That is done after a large read, because a large pipe saves wake-ups when a process writes much.
     enlarged: bool,
     pace: Pace,
-    /// Until then it gathers.
-    rests_until: Option<Instant>,
+    /// The stream is not read before this time, so that more output gathers for one read.
+    paused_until: Option<Instant>,
 }
 
 impl OutputPump {
@@ -48,11 +50,18 @@ impl OutputPump {
     }
 
     fn closed(stream: Stream) -> Self {
-        Self { output: None, stream, owed: 0, enlarged: false, pace: Pace::default(), rests_until: None }
+        Self {
+            output: None,
+            stream,
+            bytes_before_exit: 0,
+            enlarged: false,
+            pace: Pace::default(),
+            paused_until: None,
+        }
     }
 
     async fn readable(&self) {
-        if let Some(until) = self.rests_until {
+        if let Some(until) = self.paused_until {
             sleep_until(until).await;
         }
         match &self.output {
@@ -65,32 +74,32 @@ impl OutputPump {
         self.output.as_ref().is_some_and(|output| output.available() > 0)
     }
 
-    fn note_what_is_owed(&mut self) {
-        self.owed = self.output.as_ref().map_or(0, ChildOutput::available);
+    fn note_bytes_before_exit(&mut self) {
+        self.bytes_before_exit = self.output.as_ref().map_or(0, ChildOutput::available);
     }
 
-    fn settled(&self) -> bool {
-        self.output.is_none() || self.owed == 0
+    fn has_read_all_before_exit(&self) -> bool {
+        self.output.is_none() || self.bytes_before_exit == 0
     }
 
     fn close(&mut self) {
         self.output = None;
-        self.owed = 0;
+        self.bytes_before_exit = 0;
     }
 }
 
-/// Stands for an exit code that nobody will learn.
+/// The exit code that is logged if the real exit code is unknown.
 const UNKNOWN_EXIT_CODE: i32 = -1;
 
-/// A process, and what its task needs beside it.
+/// A process with the values that its task needs.
 struct ProcessTask {
     process: Arc<Process>,
-    /// Not kept alive by its processes: it ends when its client does not come back.
+    /// Weak, so that a process does not keep a session alive that has ended.
     session: Weak<Session>,
     shared: Arc<ServerState>,
 }
 
-/// Runs until the process is closed. After `timeout` the whole tree of the process is killed.
+/// Runs until the process is closed. After `timeout` the process and all its descendants are killed.
 pub(crate) async fn run(
     process: Arc<Process>,
     session: Weak<Session>,
@@ -99,7 +108,7 @@ pub(crate) async fn run(
     shared: Arc<ServerState>,
 ) {
     let task = ProcessTask { process, session, shared };
-    let deadline = timeout.map(|timeout| Instant::now() + timeout.min(NEVER));
+    let deadline = timeout.map(|timeout| Instant::now() + timeout.min(LONGEST_TIMEOUT));
     if survive(task.carry(io, deadline)).await.is_none() {
         task.clean_up_after_panic();
     }
@@ -107,12 +116,12 @@ pub(crate) async fn run(
     let ProcessTask { process, session, shared } = task;
     shared.janitor.forget_process_later(&process, &session);
     if let Some(deadline) = deadline {
-        shared.janitor.end_rest_of_tree_at(deadline.into_std(), process.tag, session);
+        shared.janitor.kill_leftovers_at(deadline.into_std(), process.tag, session);
     }
 }
 
 impl ProcessTask {
-    /// Kills and closes the process, because no task looks after it any more. Its client learns that it is over.
+    /// Kills and closes the process, because its task has panicked. The client gets an exit event and a close event.
     fn clean_up_after_panic(&self) {
         let process = &self.process;
         process.note_reaped();
@@ -139,11 +148,12 @@ impl ProcessTask {
         }
     }
 
+    /// Carries bytes until the process has exited and its output streams have ended.
     async fn carry(&self, io: ChildIo, deadline: Option<Instant>) {
         let process = &self.process;
         let (mut pumps, mut held_ends) = match io {
             ChildIo::Pipes { stdin, stdout, stderr, held } => {
-                // The queue has its own; one kept here would keep the pipe open after its end.
+                // The queue has its own handle. Another handle would keep the pipe open after the client has closed stdin.
                 drop(stdin);
                 ([OutputPump::new(stdout, Stream::Stdout), OutputPump::new(stderr, Stream::Stderr)], Some(held))
             }
@@ -154,13 +164,13 @@ impl ProcessTask {
                 ([OutputPump::new(report, Stream::Stdout), OutputPump::closed(Stream::Stderr)], None)
             }
         };
-        // Kept over the turns of the loop: each new one would ask the kernel again.
+        // One future for the whole loop, because each new future would make a system call.
         let mut reaped = std::pin::pin!(reaped(process.child()));
         let mut timer_armed = deadline.is_some();
         let deadline = deadline.unwrap_or_else(Instant::now);
         let mut status: Option<ChildExitStatus> = None;
         let mut timed_out = false;
-        let mut exit_told = false;
+        let mut exit_logged = false;
         let mut draining = false;
 
         loop {
@@ -169,60 +179,63 @@ impl ProcessTask {
             let has_input = process.has_input();
             let [first, second] = &pumps;
             tokio::select! {
-                () = first.readable(), if can_read => self.read_turn(&mut pumps[0], ChildOutput::try_read),
+                () = first.readable(), if can_read => self.read_output(&mut pumps[0], ChildOutput::try_read),
                 () = second.readable(), if can_read => {
-                    // Two pipes have no common order, but a program that writes to both mostly writes to stdout first. It is not waited for,
-                    // because the program may have opened the pipe too and take back what is in it.
+                    // The order between two pipes is unknown, but a program that writes to both mostly writes to stdout first. So stdout is
+                    // read first if it has bytes. `read_now` does not wait for them, because the program may have opened the pipe too and
+                    // may read the bytes itself.
                     if pumps[0].has_waiting() {
-                        self.read_turn(&mut pumps[0], ChildOutput::read_now);
+                        self.read_output(&mut pumps[0], ChildOutput::read_now);
                     }
-                    self.read_turn(&mut pumps[1], ChildOutput::try_read);
+                    self.read_output(&mut pumps[1], ChildOutput::try_read);
                 }
                 exit = &mut reaped, if status.is_none() => {
                     status = Some(exit);
                     self.note_exit(exit);
-                    pumps.iter_mut().for_each(OutputPump::note_what_is_owed);
-                    // From now on each stream ends when the last process has closed it; most have ended with this one.
+                    pumps.iter_mut().for_each(OutputPump::note_bytes_before_exit);
+                    // The server held the writing ends of the pipes open. From now on a stream ends when the last descendant has closed
+                    // it, which mostly has happened already.
                     drop(held_ends.take());
-                    pumps.iter_mut().for_each(|pump| self.read_turn(pump, ChildOutput::read_now));
-                    // Nobody is left to read it, or whoever is was never meant to get it.
+                    pumps.iter_mut().for_each(|pump| self.read_output(pump, ChildOutput::read_now));
+                    // Input was meant for this process only. A descendant that has inherited stdin must not get it.
                     process.close_stdin();
                 }
-                () = writable(input.as_ref()), if has_input => process.feed(),
-                () = process.task_woken() => process.feed(),
+                () = writable(input.as_ref()), if has_input => process.write_queued_stdin(),
+                () = process.task_woken() => process.write_queued_stdin(),
                 () = sleep_until(deadline), if timer_armed => {
                     timer_armed = false;
-                    // The time is for the whole tree. The exit of a process that was in time says so, whoever it has left behind.
+                    // The timeout is for the process and its descendants. If the process itself has exited in time, its exit event does not
+                    // say `timed_out`, even if descendants are killed now.
                     timed_out = status.is_none();
                     self.kill_in_background();
                 }
             }
 
             let stop = process.requested_stop();
-            if stop == Stop::Discard {
+            if stop == StopRequest::Discard {
                 pumps.iter_mut().for_each(OutputPump::close);
             }
             let Some(status) = status else { continue };
-            if stop == Stop::Drain && !draining {
+            if stop == StopRequest::Drain && !draining {
                 draining = true;
-                pumps.iter_mut().for_each(OutputPump::note_what_is_owed);
+                pumps.iter_mut().for_each(OutputPump::note_bytes_before_exit);
             }
             for pump in &mut pumps {
-                // What is owed is not waited for, because a descendant may take it back.
-                while pump.owed > 0 && process.room() > 0 {
-                    self.read_turn(pump, ChildOutput::read_now);
+                // `read_now` does not wait for these bytes, because a descendant may have read them from the pipe.
+                while pump.bytes_before_exit > 0 && process.room() > 0 {
+                    self.read_output(pump, ChildOutput::read_now);
                 }
-                if draining && pump.owed == 0 {
+                if draining && pump.bytes_before_exit == 0 {
                     pump.close();
                 }
             }
-            if !exit_told && pumps.iter().all(OutputPump::settled) {
-                exit_told = true;
+            if !exit_logged && pumps.iter().all(OutputPump::has_read_all_before_exit) {
+                exit_logged = true;
                 let exit = LoggedExit { code: status.code(), sandbox_denied: false, timed_out };
                 process.delivery(|delivery| delivery.exit(exit));
                 self.announce();
             }
-            if exit_told && pumps.iter().all(|pump| pump.output.is_none()) {
+            if exit_logged && pumps.iter().all(|pump| pump.output.is_none()) {
                 break;
             }
         }
@@ -232,14 +245,14 @@ impl ProcessTask {
         process.delivery(Delivery::close);
     }
 
-    /// Reads what is there, as far as the event log has room, and appends it.
-    fn read_turn(&self, pump: &mut OutputPump, read: Read) {
+    /// Reads available output, as much as the event log has room for, and appends it to the log.
+    fn read_output(&self, pump: &mut OutputPump, read: Read) {
         let (process, shared) = (&self.process, &self.shared);
         let mut got = 0;
-        pump.rests_until = None;
+        pump.paused_until = None;
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.resize(READ_BYTES, 0);
-            for _ in 0..READS_PER_TURN {
+            for _ in 0..READS_AT_ONCE {
                 let Some(output) = &pump.output else { break };
                 let room = process.room().min(READ_BYTES);
                 if room == 0 {
@@ -251,7 +264,7 @@ impl ProcessTask {
                             output.enlarge();
                             pump.enlarged = true;
                         }
-                        pump.owed = pump.owed.saturating_sub(count);
+                        pump.bytes_before_exit = pump.bytes_before_exit.saturating_sub(count);
                         let dropped = process.delivery(|delivery| delivery.append(pump.stream, scratch, count));
                         shared.metrics.output(count);
                         if dropped > 0 {
@@ -260,9 +273,9 @@ impl ProcessTask {
                         got += count;
                     }
                     Ok(ReadOutcome::WouldBlock) => {
-                        pump.rests_until = pump.pace.emptied(got, Instant::now().into_std()).map(Instant::from_std);
-                        // Less was there than was thought; whatever comes now is late output.
-                        pump.owed = 0;
+                        pump.paused_until = pump.pace.emptied(got, Instant::now().into_std()).map(Instant::from_std);
+                        // The pipe is empty, so a descendant has read some of the bytes. Later output comes after the exit.
+                        pump.bytes_before_exit = 0;
                         break;
                     }
                     Ok(ReadOutcome::End) | Err(_) => {
@@ -307,5 +320,5 @@ async fn writable(input: Option<&ChildInput>) {
     }
 }
 
-/// One of the two ways to read from an output.
+/// [`ChildOutput::try_read`] or [`ChildOutput::read_now`].
 type Read = fn(&ChildOutput, &mut [u8]) -> std::io::Result<ReadOutcome>;

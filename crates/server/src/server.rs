@@ -1,4 +1,5 @@
-//! A server as the program that embeds it sees it: made, asked to end, and waited for. What its tasks share is in `server_state`.
+//! The server as seen by the program that embeds it: creating it, shutting it down, and waiting for its end. Listeners are in `listen`, and
+//! the state that all tasks share is in `server_state`.
 
 use std::io;
 use std::sync::Arc;
@@ -6,31 +7,31 @@ use std::time::Duration;
 
 use spawn::{HostProcess, Signal};
 
-use crate::blocking::Asker;
+use crate::blocking::JobOwner;
 use crate::config::Config;
 use crate::guard_watch::keep_guard;
 use crate::janitor_task;
 use crate::limits::LONGEST_GOODBYE;
-use crate::process::Stop;
+use crate::process::StopRequest;
 use crate::server_state::ServerState;
 use crate::survive::survive;
 use crate::tokens::{TokenError, Tokens};
 
-/// WebSocket's code for an endpoint that goes away.
+/// WebSocket close code for an endpoint that shuts down.
 const GOING_AWAY: u16 = 1001;
 
-/// How long the last messages have to leave at shutdown.
+/// How long shutdown waits for process tasks, and then for other tasks, to queue their last messages.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A server. Cheap to clone; all clones are the same server.
+/// A server. Clones are cheap and refer to the same server.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) shared: Arc<ServerState>,
 }
 
 impl Server {
-    /// A server that is not listening yet. Must be called inside a runtime. What a server does to the program that it runs in depends on
-    /// `host`: nothing if the program has other work too ([`HostProcess::shared`]).
+    /// Makes a server that is not listening yet. Must be called inside a tokio runtime. `host` says which settings of the whole program the
+    /// server may change: none if the program has other work too ([`HostProcess::shared`]).
     pub fn new(config: Config, host: HostProcess) -> io::Result<Self> {
         let shared = ServerState::new(config, host)?;
         let (for_janitor, for_guard) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -48,47 +49,47 @@ impl Server {
         Ok(Self { shared })
     }
 
-    /// Ends in order: no new connections, TERM and then KILL for the processes, the last events to the clients, a
-    /// goodbye. Returns when nothing is left.
+    /// Shuts the server down in order: refuses new connections, sends SIGTERM and then SIGKILL to the processes, sends the last events to
+    /// the clients, and closes the connections. Returns when all of this is done.
     pub async fn shut_down(&self) {
         let shared = &self.shared;
         shared.closing.cancel();
-        shared.actors.close();
-        // Before the signal: no start that waits for its turn is executed once those before it have ended.
+        shared.process_tasks.close();
+        // Starts are cancelled before the signal, so that no waiting start is executed after the signal.
         shared.sessions.all().iter().for_each(|session| session.cancel_starts());
-        // No client can come back, so a process that waits for one may go on and end in order.
+        // No client can reconnect any more. A process that waits until its output is read may go on, so that it can react to SIGTERM.
         shared.sessions.all().iter().for_each(|session| session.push_everything());
-        let _as_far_as_permitted = shared.spawner.signal_all(Signal::TERM).await;
-        let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
+        let _best_effort = shared.spawner.signal_all(Signal::TERM).await;
+        let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.process_tasks.wait()).await;
         self.kill_everything().await;
         for session in shared.sessions.all() {
             for process in session.table.processes() {
-                process.stop(Stop::Drain);
+                process.stop(StopRequest::Drain);
             }
             session.push_everything();
-            // Their tasks would be waited for.
+            // The tasks of watches never end by themselves, and `tasks.wait()` below would wait for them.
             session.files.watches.end_all();
         }
-        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.actors.wait()).await;
-        // Whoever waits for a process to be gone gets the answer before the goodbye.
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.process_tasks.wait()).await;
+        // A client that waits for the end of a process gets its answer before the close frame.
         shared.tasks.close();
         let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.tasks.wait()).await;
         for outbound in shared.open_connections() {
             outbound.close(GOING_AWAY, "server is shutting down");
         }
         shared.connections.close();
-        // Each connection gives up a peer that takes nothing; one that is slow gets its last messages.
+        // Each connection task closes a connection whose peer does not read. A peer that reads slowly gets its last messages.
         let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
     }
 
-    /// Kills every process at once.
+    /// Kills all processes of clients at once. Survivors are logged.
     pub async fn kill_everything(&self) {
         if let Err(survivors) = self.shared.spawner.kill_all(self.shared.config.kill_patience).await {
             tracing::error!("{survivors}");
         }
     }
 
-    /// Waits until nobody has used the server for the time after which it is to end by itself.
+    /// Waits until there was no connection and no session for the time `--exit-when-idle`. Never returns if that is not set.
     pub async fn idle(&self) {
         match self.shared.config.exit_when_idle {
             Some(patience) => self.shared.presence.deserted_for(patience).await,
@@ -96,12 +97,12 @@ impl Server {
         }
     }
 
-    /// Reads the tokens again, on a thread that may block. None if that panicked.
+    /// Reads the token file again, on a thread that may block. None if that panicked.
     pub async fn reload_tokens(&self, tokens: Arc<Tokens>) -> Option<Result<(), TokenError>> {
-        self.shared.threads.run(Asker::SERVER, move || tokens.reload()).await
+        self.shared.threads.run(JobOwner::SERVER, move || tokens.reload()).await
     }
 
-    /// The limit and duration settings in force.
+    /// The settings of the server.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }

@@ -1,6 +1,5 @@
-//! What the tasks of a server share: settings, sessions, threads, budgets and counters, and the ends of sessions and processes.
-//!
-//! `killing` ends processes. Connections and requests are not known here.
+//! The state that all tasks of a server share: settings, sessions, threads, budgets and counters. Also the functions that end sessions and
+//! free memory; those that kill processes are in `killing`. This module does not know requests.
 
 mod killing;
 
@@ -24,7 +23,7 @@ use crate::blocking::{BlockingThreads, Growth};
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
-use crate::files::{SearchPlaces, SessionFiles};
+use crate::files::{SearchPermits, SessionFiles};
 use crate::janitor::Janitor;
 use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
@@ -32,20 +31,22 @@ use crate::presence::Presence;
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
 
-/// Threads for work on files that exist before anything is asked of the server. More than one, so that one piece of work that hangs, for
-/// example on a dead network mount, does not stop the rest.
+/// Threads for work on files that exist from the beginning, so that work goes on even if the system gives no more threads. More than one,
+/// so that one operation that hangs, for example on a dead network mount, does not stop the others.
 const KEPT_THREADS: usize = 2;
 
-/// Threads for work on files that are added at once, for each processor. More than one, because work on files also waits for the disk.
-const AT_ONCE_PER_PROCESSOR: usize = 4;
+/// Threads for work on files, for each processor, up to which a thread is added as soon as none is free. More than one, because work on
+/// files also waits for the disk.
+const EAGER_THREADS_PER_PROCESSOR: usize = 4;
 
-/// When no work on files is begun for so long although some waits, its threads hang and another is added.
+/// If work on files waits and none has begun for this long, the threads are taken to hang and another one is added.
 const LONGEST_FILE_OPERATION: Duration = Duration::from_millis(250);
 
-/// A client could ask for the session of another one without end, and must not fill the log with it. `/metrics` counts every attempt.
+/// At most 20 log lines in 10 s about clients that ask for a session of another principal, so that such a client cannot fill the log.
+/// `/metrics` counts every attempt.
 const FOREIGN_SESSION_LINES: LogRateLimit = LogRateLimit::new(20, Duration::from_secs(10));
 
-/// What everything in the server can reach.
+/// The shared state of a server.
 pub(crate) struct ServerState {
     pub(crate) config: Config,
     pub(crate) spawner: Arc<Spawner>,
@@ -58,34 +59,39 @@ pub(crate) struct ServerState {
     pub(crate) budget: Arc<Budget>,
     /// Bytes of input that wait for all processes to read them.
     pub(crate) stdin_budget: Arc<Budget>,
+    /// Memory of HTTP answers that are collected for all sessions.
     pub(crate) http_budget: Arc<Budget>,
-    /// The shell of the user the server runs as.
+    /// The login shell of the user as whom the server runs.
     pub(crate) shell: ShellInfo,
+    /// The environment of the server.
     pub(crate) env: Variables,
-    /// Work that is finished whoever is connected.
+    /// Tasks that are finished even if the connection that caused them ends.
     pub(crate) tasks: TaskTracker,
     /// One task per process.
-    pub(crate) actors: TaskTracker,
+    pub(crate) process_tasks: TaskTracker,
     /// One task per connection.
     pub(crate) connections: TaskTracker,
-    /// No new connections.
+    /// Cancelled when the server begins to shut down.
     pub(crate) closing: CancellationToken,
+    /// The number that the newest connection got.
     last_connection: AtomicU64,
-    /// What is sent over each open connection.
-    open: Mutex<Vec<Weak<Outbound>>>,
+    /// The send queues of all open connections.
+    open_connections: Mutex<Vec<Weak<Outbound>>>,
+    /// Whether a task runs [`Self::reclaim_if_tight`] now.
     reclaiming: AtomicBool,
     pub(crate) starter: Starter,
+    /// Threads for work that blocks, mostly on files.
     pub(crate) threads: Arc<BlockingThreads>,
-    /// Places for work on files.
-    file_places: Arc<Semaphore>,
-    search_places: Arc<SearchPlaces>,
+    /// Permits for file operations (`--max-file-operations-total`).
+    file_permits: Arc<Semaphore>,
+    search_permits: Arc<SearchPermits>,
     pub(crate) large_answers: LargeAnswers,
-    /// What makes HTTP requests, once one was asked for.
+    /// Makes HTTP requests. It is created for the first request.
     pub(crate) fetcher: OnceCell<Fetcher>,
 }
 
 impl ServerState {
-    /// Must be called inside a runtime.
+    /// Must be called inside a tokio runtime.
     pub(crate) fn new(config: Config, host: HostProcess) -> io::Result<Arc<Self>> {
         let guard = config.guard.as_ref().map(|(program, args)| GuardProgram {
             program: program.clone(),
@@ -104,8 +110,8 @@ impl ServerState {
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
             threads: Arc::new(file_threads(config.max_file_operations_total)?),
-            file_places: Arc::new(Semaphore::new(config.max_file_operations_total)),
-            search_places: SearchPlaces::new(config.max_searches),
+            file_permits: Arc::new(Semaphore::new(config.max_file_operations_total)),
+            search_permits: SearchPermits::new(config.max_searches),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
             config,
@@ -117,11 +123,11 @@ impl ServerState {
             foreign_session_log: Mutex::new(FOREIGN_SESSION_LINES),
             env,
             tasks: TaskTracker::new(),
-            actors: TaskTracker::new(),
+            process_tasks: TaskTracker::new(),
             connections: TaskTracker::new(),
             closing: CancellationToken::new(),
             last_connection: AtomicU64::new(0),
-            open: Mutex::default(),
+            open_connections: Mutex::default(),
             reclaiming: AtomicBool::new(false),
             fetcher: OnceCell::new(),
         }))
@@ -139,30 +145,30 @@ impl ServerState {
         }
     }
 
-    /// Room for what a new session does with files.
+    /// The part of a new session that is about files.
     pub(crate) fn session_files(&self) -> SessionFiles {
-        SessionFiles::new(&self.config, &self.search_places, &self.file_places, &self.threads)
+        SessionFiles::new(&self.config, &self.search_permits, &self.file_permits, &self.threads)
     }
 
     pub(crate) fn add_connection(&self, outbound: &Arc<Outbound>) {
-        self.open.lock().push(Arc::downgrade(outbound));
+        self.open_connections.lock().push(Arc::downgrade(outbound));
     }
 
     pub(crate) fn remove_connection(&self, outbound: &Arc<Outbound>) {
-        self.open.lock().retain(|open| open.as_ptr() != Arc::as_ptr(outbound));
+        self.open_connections.lock().retain(|open| open.as_ptr() != Arc::as_ptr(outbound));
     }
 
     pub(crate) fn open_connections(&self) -> Vec<Arc<Outbound>> {
-        self.open.lock().iter().filter_map(Weak::upgrade).collect()
+        self.open_connections.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A session is over: its processes are killed and forgotten.
+    /// Kills and forgets the processes of a session that has ended, and closes its files.
     pub(crate) fn end_session_in_background(self: &Arc<Self>, session: Arc<Session>) {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
             shared.sessions.remove(&session.id);
             shared.metrics.sessions(shared.sessions.len());
-            // Before the kill, so that nothing is executed after it.
+            // Starts are cancelled before the kill, so that no program is executed after the kill.
             session.cancel_starts();
             session.table.abandon_all();
             let processes = session.table.processes();
@@ -171,10 +177,10 @@ impl ServerState {
             let killed = kill().await;
             shared.janitor.note_freed(session.discard_processes());
             session.files.watches.end_all();
-            // Closing a file can block, and removes what is left of an upload.
+            // Closing a file can block. Closing an upload that was not committed deletes its temporary file.
             let handles = session.files.handles.take_all();
             if !handles.is_empty() {
-                let _closed = session.files.work.run(move || drop(handles)).await;
+                let _closed = session.files.operations.run(move || drop(handles)).await;
             }
             if killed.is_err() {
                 shared.kill_until_gone(kill).await;
@@ -182,8 +188,8 @@ impl ServerState {
         });
     }
 
-    /// Gives memory back when all event logs together hold too much: what was sent of closed processes, what clients have of
-    /// others, and only then what may be missed.
+    /// Drops retained output if all event logs together occupy too much memory (`--retain-total-bytes`): first output of closed processes
+    /// that was sent, then output that clients have acknowledged, and only then output that a client may miss.
     pub(crate) fn reclaim_if_tight(&self) {
         let mut excess = self.budget.excess();
         if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
@@ -210,12 +216,12 @@ impl ServerState {
 fn file_threads(most: usize) -> io::Result<BlockingThreads> {
     let most = most.max(KEPT_THREADS);
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = (processors * AT_ONCE_PER_PROCESSOR).min(most);
+    let eager_threads = (processors * EAGER_THREADS_PER_PROCESSOR).min(most);
     BlockingThreads::start(
         "blocking",
         KEPT_THREADS,
         most,
-        // How much a session may have under way is decided before.
-        Growth { at_once, patience: LONGEST_FILE_OPERATION, most_per_asker: most },
+        // Permits limit the file operations of a session, so the pool need not limit them.
+        Growth { eager_threads, hang_timeout: LONGEST_FILE_OPERATION, most_per_owner: most },
     )
 }

@@ -1,7 +1,8 @@
-//! A session: everything that a client has on this server, and the connection over which the client gets its events.
+//! A session: the processes, files and settings of a client, and the connection over which the client gets its events. A session survives a
+//! lost connection.
 //!
-//! `table` has the processes, and `registry` all sessions of the server. When a session is attached, detached and over are rules of
-//! [`session::Attachment`]; requests and their answers are not known here.
+//! `table` has the processes of a session, and `registry` has all sessions of the server. The rules for attaching, detaching and ending a
+//! session are in [`session::Attachment`]. This module does not know requests and answers.
 
 mod registry;
 mod table;
@@ -21,13 +22,13 @@ use transport::Principal;
 pub(crate) use registry::{SessionRefusal, Sessions, TooManySessions};
 pub(crate) use table::{DeferredRequest, Lookup, ReserveRefusal, StartOutcome, StartReservation, Table};
 
-use crate::blocking::Asker;
+use crate::blocking::JobOwner;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::files::SessionFiles;
 use crate::outbound::Outbound;
 use crate::presence::PresenceGuard;
-use crate::process::{Process, Stop};
+use crate::process::{Process, StopRequest};
 use crate::snapshot::Snapshots;
 
 /// A session may use this fraction of `--max-buffered-http`, so that a client that does not read leaves room to other sessions.
@@ -36,8 +37,9 @@ const HTTP_BUDGET_DIVISOR: usize = 4;
 /// The processes, files and settings of a client. They outlive its connections.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    /// Who has made the session. Nobody else can resume, take over, observe or keep it.
+    /// The user or token that made the session. No other principal can resume, take over, observe or keep it.
     pub(crate) owner: Principal,
+    /// Issues the tags of processes. A tag is a number that all descendants of a process inherit, and by which they are found and killed.
     pub(crate) tags: SessionTags,
     pub(crate) table: Table,
     pub(crate) files: SessionFiles,
@@ -47,21 +49,22 @@ pub(crate) struct Session {
     pub(crate) lookups: fetch::LookupAllowance,
     /// Memory of HTTP answers that are being collected or sent.
     pub(crate) http_budget: Arc<Budget>,
-    attachment: Mutex<AttachmentState>,
-    /// Closed processes whose retention is over, and that the client wanted to keep for longer.
+    attachment: Mutex<SessionAttachment>,
+    /// Closed processes that stay readable beyond `--process-retention`, because the client asked for it.
     kept: Mutex<KeptProcesses<Arc<Process>>>,
     /// The server is not idle while this session exists.
     _presence: PresenceGuard,
 }
 
-/// Which connection is attached. Rules and connection are behind one lock, so that no event goes to a connection that was just detached.
-struct AttachmentState {
+/// The attached connection and the rules of attaching. One lock guards both, so that no event is sent to a connection that was just
+/// detached.
+struct SessionAttachment {
     rules: Attachment,
     /// The attached connection.
     outbound: Option<Arc<Outbound>>,
-    /// How the connection ended that was attached last.
+    /// How the last attached connection ended.
     last_departure: Departure,
-    /// When the janitor looks next whether the session has expired.
+    /// When the janitor next checks whether the session has expired.
     expiry: SingleTimer,
 }
 
@@ -85,7 +88,7 @@ impl Session {
             snapshots: Snapshots::default(),
             lookups: fetch::LookupAllowance::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
-            attachment: Mutex::new(AttachmentState {
+            attachment: Mutex::new(SessionAttachment {
                 rules: Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
@@ -96,21 +99,21 @@ impl Session {
         }
     }
 
-    /// Names this session to the threads that work for several sessions in turn.
-    pub(crate) fn asker(&self) -> Asker {
-        self.files.work.asker()
+    /// Identifies this session to pools of threads, which share their time fairly between sessions.
+    pub(crate) fn job_owner(&self) -> JobOwner {
+        self.files.operations.job_owner()
     }
 
-    /// Cancels every start that has made no process yet. The caller must kill the tags of the session afterwards, because the kernel may
-    /// already be executing a program.
+    /// Cancels every start that has made no process yet. Afterwards the caller must kill all processes with tags of this session, because
+    /// the kernel may already be executing a program.
     pub(crate) fn cancel_starts(&self) {
         self.table.cancel_starts();
         self.snapshots.cancel_captures();
     }
 
     /// Puts the process that a start has made into the table, and connects its delivery to the attached connection. `starter` is the
-    /// connection that asked for the start. If it was lost meanwhile, the hold of this process ends together with the holds of the older
-    /// processes. False: the start was given up, and the caller must kill the process.
+    /// connection that asked for the start. If it was lost meanwhile, this process waits for the client as long as the older processes do
+    /// (`--detached-hold`). Returns false if the start was cancelled; the caller must then kill the process.
     pub(crate) fn claim(
         &self,
         reservation: &StartReservation,
@@ -118,7 +121,7 @@ impl Session {
         starter: ConnectionNumber,
         now: Instant,
     ) -> bool {
-        // Locked until the end, so that a connection that attaches or ends meanwhile finds the process.
+        // The lock is held to the end of this function, so that a connection that attaches or ends meanwhile finds the process.
         let attachment = self.attachment.lock();
         if !self.table.claim(reservation, process) {
             return false;
@@ -151,8 +154,8 @@ impl Session {
         }
     }
 
-    /// Attaches a connection to a detached session. From now on the session outlives its connection by `keep`, if that is given.
-    /// `Ok(false)`: the session is over.
+    /// Attaches a connection to a detached session. If `keep` is given, the session outlives its connections by this time from now on.
+    /// `Ok(false)`: the session has ended.
     pub(crate) fn resume(
         &self,
         outbound: &Arc<Outbound>,
@@ -167,7 +170,7 @@ impl Session {
         Ok(resumed)
     }
 
-    /// As [`resume`](Self::resume), but takes the session from the connection that is attached. False: the session is over.
+    /// As [`resume`](Self::resume), but displaces the connection that is attached. Returns false if the session has ended.
     pub(crate) fn take_over(&self, outbound: &Arc<Outbound>, keep: Option<Duration>, now: Instant) -> bool {
         let mut attachment = self.attachment.lock();
         let taken = attachment.rules.take_over(outbound.number, now);
@@ -178,8 +181,8 @@ impl Session {
         taken
     }
 
-    /// Lets a connection observe the session beside the attached connection. The session outlives the observer by `keep`, if that is given.
-    /// None: the session is over.
+    /// Adds an observer: a connection that reads from the session while another connection is attached. If `keep` is given, the session
+    /// outlives the observer by this time. None: the session has ended.
     pub(crate) fn observe(&self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
         self.attachment.lock().rules.observe(keep, now)
     }
@@ -196,7 +199,7 @@ impl Session {
     /// Returns the connection that was attached before.
     fn attach(
         &self,
-        attachment: &mut AttachmentState,
+        attachment: &mut SessionAttachment,
         outbound: &Arc<Outbound>,
         keep: Option<Duration>,
     ) -> Option<Arc<Outbound>> {
@@ -216,12 +219,12 @@ impl Session {
 
     /// Stops sending events of a process. False if `connection` is no longer the attached connection.
     pub(crate) fn pause(&self, process: &Process, connection: ConnectionNumber) -> bool {
-        // Kept locked, so that a connection that was just replaced cannot pause events of its successor.
+        // The lock is held to the end, so that a connection that was just displaced cannot pause events of its successor.
         let attachment = self.attachment.lock();
         let attached = attachment.rules.is_attached_to(connection);
         if attached {
             process.delivery(|delivery| delivery.pause(connection));
-            // A terminate waits until events are sent, but not for paused ones.
+            // A `process/terminate` that waits until all events are sent must not wait for paused events.
             process.changed.notify_waiters();
         }
         attached
@@ -237,8 +240,8 @@ impl Session {
         self.queue_if_ready(process);
     }
 
-    /// Sends all retained events, also those that the client has paused or has not read since it came back. For the end of the server,
-    /// when there is no later moment to send them.
+    /// Sends all retained events, also those that the client has paused or has not read since it reconnected. Called at shutdown, because
+    /// they cannot be sent later.
     pub(crate) fn push_everything(&self) {
         for process in self.table.processes() {
             process.delivery(Delivery::finish);
@@ -247,8 +250,8 @@ impl Session {
         }
     }
 
-    /// The retention of a closed process is over. If the client wants closed processes for longer, the process is kept. Returns the process
-    /// to forget: this one, or the oldest kept one if too many are kept.
+    /// The `--process-retention` of a closed process is over. If the client asked to keep closed processes longer, the process is kept.
+    /// Returns the process to forget: this one, or the oldest kept process if too many are kept.
     pub(crate) fn retention_over(
         &self,
         process: Arc<Process>,
@@ -259,34 +262,34 @@ impl Session {
         if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
     }
 
-    /// Takes the kept processes whose time is over, and says when to look for more.
+    /// Takes the kept processes whose time is over. Also returns when to call this again; None if no process is kept.
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
         let Some(keep) = self.attachment.lock().rules.kept_for() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
         (kept.take_expired(keep, now), kept.next_timer(keep, now))
     }
 
-    /// Takes the process that was kept for longest, to make room for a new one.
+    /// Takes the process that was kept for the longest time, so that a new process can be started within the limit.
     pub(crate) fn take_oldest_kept(&self) -> Option<Arc<Process>> {
         self.kept.lock().take_oldest()
     }
 
-    /// Sends events to a client that has resumed the session and has read from no process for a while, as it seems to rely on
-    /// notifications alone. They begin after the last event that it is known to have.
+    /// Sends events to a client that has resumed the session and has not sent `process/read` for a while: the client seems to rely on
+    /// notifications alone. The first event sent is the first that the client has not acknowledged.
     pub(crate) fn push_without_read(&self, connection: ConnectionNumber) {
         if !self.is_attached_to(connection) {
             return;
         }
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.stop_awaiting_read(connection));
-            // Events that are not sent again leave room for more output.
+            // Events that are not sent again may be dropped, so the process may write more output.
             process.wake_task();
             self.queue_if_ready(&process);
         }
-        self.files.watches.listen(connection);
+        self.files.watches.set_listener(connection);
     }
 
-    /// The connection has ended. False if it was not attached, because another connection has taken the session.
+    /// The connection has ended. Returns false if it was not attached, because another connection has resumed the session.
     pub(crate) fn detach(&self, connection: ConnectionNumber, departure: Departure, now: Instant) -> bool {
         let mut attachment = self.attachment.lock();
         let detached = attachment.rules.detach(connection, now);
@@ -296,7 +299,7 @@ impl Session {
             let hold_until = attachment.rules.hold_ends_at().unwrap_or(now);
             for process in self.table.processes() {
                 process.delivery(|delivery| delivery.detach(connection, departure, hold_until));
-                // The process may no longer have to wait for a reader.
+                // The process may no longer have to wait until its output is read.
                 process.wake_task();
             }
         }
@@ -307,7 +310,7 @@ impl Session {
         self.attachment.lock().rules.is_attached_to(connection)
     }
 
-    /// Whether the session goes on and no connection is attached to it.
+    /// Whether the session has not ended and no connection is attached to it.
     pub(crate) fn is_detached(&self) -> bool {
         self.attachment.lock().rules.is_detached()
     }
@@ -316,19 +319,19 @@ impl Session {
         self.attachment.lock().outbound.clone()
     }
 
-    /// When the processes of a detached session stop waiting for their client.
+    /// When the processes of a detached session stop waiting for their client (`--detached-hold`). None: the session is attached.
     pub(crate) fn hold_ends_at(&self) -> Option<Instant> {
         self.attachment.lock().rules.hold_ends_at()
     }
 
-    /// When to look whether a detached session has expired. None: the session cannot expire now, or a look is planned already.
-    pub(crate) fn next_expiry_look(&self, now: Instant) -> Option<Instant> {
+    /// When to check whether a detached session has expired. None: the session cannot expire now, or the check is planned already.
+    pub(crate) fn next_expiry_check(&self, now: Instant) -> Option<Instant> {
         let mut attachment = self.attachment.lock();
         let expires = attachment.rules.expires_at()?;
         attachment.expiry.set(expires, now)
     }
 
-    /// Lets every process look how much room for output it has, because the hold after a lost connection may be over.
+    /// Wakes the task of every process, because the time for which processes wait for a lost client is over.
     pub(crate) fn wake_processes(&self) {
         self.table.processes().iter().for_each(|process| process.wake_task());
     }
@@ -339,12 +342,12 @@ impl Session {
         attachment.rules.expires_at().is_some_and(|end| end <= now) && attachment.rules.end()
     }
 
-    /// Sessions with the lowest rank are ended first to make room for a new one. None: the session must stay.
+    /// The session with the lowest rank is ended first when a new session would exceed the limit. None: this session must not be ended.
     fn eviction_rank(&self, now: Instant) -> Option<(SessionContents, Instant)> {
         self.attachment.lock().rules.eviction_order(self.contents(), now)
     }
 
-    /// Ends the session if it may still be ended to make room for a new one. True if this call has ended it.
+    /// Ends the session if its [`Self::eviction_rank`] still permits it. Returns true if this call has ended it.
     fn end_if_evictable(&self, now: Instant) -> bool {
         let mut attachment = self.attachment.lock();
         attachment.rules.eviction_order(self.contents(), now).is_some() && attachment.rules.end()
@@ -366,7 +369,7 @@ impl Session {
         attachment.rules.end()
     }
 
-    /// Removes a process from the table and drops its retained output. Returns how many bytes of memory that gives back.
+    /// Removes a process from the table and drops its retained output. Returns how many bytes of memory were freed.
     pub(crate) fn forget(&self, process: &Arc<Process>) -> usize {
         self.table.forget(process);
         process.discard()
@@ -378,7 +381,7 @@ impl Session {
         let mut bytes = 0;
         for process in self.table.clear() {
             bytes += process.delivery(|delivery| delivery.log().occupied_bytes());
-            process.stop(Stop::Discard);
+            process.stop(StopRequest::Discard);
         }
         bytes
     }

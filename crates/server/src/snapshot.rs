@@ -1,8 +1,10 @@
-//! Shell snapshots: what the profile of a login shell leaves behind is captured once, and later commands of the same scope begin with it
-//! instead of running the profile again. Everything stays in memory. Whatever goes wrong, the command runs as it was asked for.
+//! Shell snapshots. A snapshot is the state of a login shell after its profile has run: variables, options, aliases, functions. It is
+//! captured once, and later commands of the same scope begin with it instead of running the profile again. Snapshots are kept in memory
+//! only. If a snapshot cannot be captured, the command runs as the client sent it.
 //!
-//! `script` has what the shells are told, `capture` runs one, `state` takes its report apart and applies the policy, `restore` composes the
-//! text that another shell begins with, and `cache` shares snapshots among the starts of a session.
+//! `script` has the scripts that the shells run, `capture` runs a shell and reads its report, `state` parses the report and applies the
+//! environment policy of the client, `restore` composes the text that brings another shell into the same state, and `cache` shares
+//! snapshots among the starts of a session.
 
 mod cache;
 mod capture;
@@ -25,50 +27,51 @@ use crate::environment::Variables;
 use crate::limits::MAX_SNAPSHOT_SCOPE_BYTES;
 use crate::start_cancel::StartCancel;
 
-/// Variables that decide which startup files a shell reads, and what most of those build upon. With other values the state would be
-/// another one.
-const DECIDING: [&str; 6] = ["HOME", "USER", "PATH", "ZDOTDIR", "ENV", "BASH_ENV"];
+/// Variables that decide which startup files a shell reads, and variables that most startup files use. Two starts with different values
+/// of these do not share a snapshot.
+const STARTUP_VARIABLES: [&str; 6] = ["HOME", "USER", "PATH", "ZDOTDIR", "ENV", "BASH_ENV"];
 
-/// A start that may begin with a snapshot.
+/// A start of a login shell command that asks for a snapshot.
 pub(crate) struct SnapshotRequest {
     shell: Shell,
-    key: Key,
-    /// What the client says in `env` itself.
+    key: SnapshotKey,
+    /// The variables that the client sent in `env`.
     overlay: BTreeMap<String, String>,
 }
 
-/// Where a command runs, and how the client wants its environment.
-pub(crate) struct Surroundings<'a> {
+/// Working directory and environment of a command.
+pub(crate) struct CommandContext<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) policy: Option<EnvPolicy>,
-    /// What the client says in `env` itself. No profile overrules it.
+    /// The variables that the client sent in `env`. No profile overrides them.
     pub(crate) overlay: BTreeMap<String, String>,
-    /// The environment that follows from all of it.
+    /// The environment that results from `policy` and `overlay`.
     pub(crate) env: &'a Variables,
 }
 
-/// Starts for which this is equal share a snapshot.
+/// Starts with equal keys share a snapshot.
 #[derive(Clone, PartialEq, Eq)]
-struct Key {
+struct SnapshotKey {
     snapshot: ShellSnapshot,
     cwd: PathBuf,
     policy: Option<EnvPolicy>,
-    deciding: [Option<OsString>; DECIDING.len()],
+    startup_variables: [Option<OsString>; STARTUP_VARIABLES.len()],
 }
 
-/// What to execute.
+/// Arguments and environment with which a program is executed.
 pub(crate) struct Execution {
     pub(crate) argv: Vec<OsString>,
     pub(crate) env: Variables,
 }
 
 impl SnapshotRequest {
-    /// Checks what a client asks for. None: the command is none that could begin with a snapshot, whatever shell the client names.
+    /// Checks the request of a client for a snapshot. None: a snapshot is not possible for this command, which then runs as it is. Only
+    /// commands of the form `SHELL -lc SCRIPT` can begin with a snapshot.
     pub(crate) fn check(
         snapshot: ShellSnapshot,
         argv: &[String],
         arg0: Option<&str>,
-        surroundings: Surroundings<'_>,
+        context: CommandContext<'_>,
     ) -> Result<Option<Self>, WireError> {
         if snapshot.scope_id.is_empty() || snapshot.scope_id.len() > MAX_SNAPSHOT_SCOPE_BYTES {
             let error =
@@ -84,17 +87,21 @@ impl SnapshotRequest {
             let error = format!("shell snapshots are unsupported for shell `{name}`");
             return Err(WireError::invalid_params(error));
         };
-        // A shell whose name begins with a dash would run its profile whatever its flags are.
+        // A shell whose `arg0` begins with a dash runs its profile, whatever its flags are.
         if arg0.unwrap_or_default().starts_with('-') {
             return Ok(None);
         }
-        let Surroundings { cwd, policy, overlay, env } = surroundings;
-        let deciding = DECIDING.map(|name| env.get(OsStr::new(name)).cloned());
-        Ok(Some(Self { shell, key: Key { snapshot, cwd: cwd.to_owned(), policy, deciding }, overlay }))
+        let CommandContext { cwd, policy, overlay, env } = context;
+        let startup_variables = STARTUP_VARIABLES.map(|name| env.get(OsStr::new(name)).cloned());
+        Ok(Some(Self {
+            shell,
+            key: SnapshotKey { snapshot, cwd: cwd.to_owned(), policy, startup_variables },
+            overlay,
+        }))
     }
 
-    /// What to execute instead of `argv` in `env`. None if there is no snapshot and the command is to run as it is.
-    /// `snapshots` are those of the session, and `shell` runs a profile if none of them fits.
+    /// The execution that restores the snapshot and then runs the command of `argv`. None if there is no snapshot; then the command runs as
+    /// it is. `snapshots` are those of the session. If none of them fits, the shell that `shell` returns is run to capture one.
     pub(crate) async fn restore<S: CaptureShell>(
         &self,
         snapshots: &Snapshots,
@@ -106,9 +113,9 @@ impl SnapshotRequest {
         let capture = async || self.capture(&shell(), &snapshots.cancel, env).await;
         let snapshot = snapshots.get_or_capture(&self.key, capture).await?;
         let chunks = snapshot.state_variables(env);
-        let mut command = script::restoring(self.shell, chunks.len());
+        let mut command = script::restore_command(self.shell, chunks.len());
         command.insert(0, self.key.snapshot.shell.path.as_str().into());
-        // The name that the shell would have had anyway.
+        // `$0` of the command must be the same as without a snapshot.
         let name = argv.get(3).map_or_else(|| arg0.unwrap_or(&argv[0]), String::as_str);
         command.push(name.into());
         command.push(argv[2].as_str().into());
@@ -141,13 +148,13 @@ mod tests {
         let snapshot = ShellSnapshot { scope_id: scope.into(), shell };
         let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
         let env = Variables::new();
-        let surroundings = Surroundings { cwd: Path::new("/"), policy: None, overlay: BTreeMap::new(), env: &env };
-        let checked = SnapshotRequest::check(snapshot, &argv, arg0, surroundings);
+        let context = CommandContext { cwd: Path::new("/"), policy: None, overlay: BTreeMap::new(), env: &env };
+        let checked = SnapshotRequest::check(snapshot, &argv, arg0, context);
         checked.map(|request| request.is_some()).map_err(|error| error.message)
     }
 
     #[test]
-    fn only_login_commands_of_that_shell_fit() {
+    fn only_login_commands_of_the_named_shell_can_begin_with_a_snapshot() {
         let fits = |argv, arg0| check("bash", "s", argv, arg0).unwrap();
         assert!(fits(&["/bin/bash", "-lc", "true"], None));
         assert!(fits(&["/bin/bash", "-lc", "true", "name", "x"], Some("name")));
@@ -164,13 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_texts_of_the_contract() {
+    fn refusals_have_the_texts_of_the_published_protocol() {
         let scope = "shell snapshot scope must be non-empty and at most 256 bytes";
         assert_eq!(check("bash", "", &[], None).unwrap_err(), scope);
         assert_eq!(check("bash", &"s".repeat(257), &[], None).unwrap_err(), scope);
         assert_eq!(check("bash", &"s".repeat(256), &[], None), Ok(false));
         let shell = "shell snapshots are unsupported for shell `fish`";
         assert_eq!(check("fish", "s", &["/bin/bash", "-lc", "true"], None).unwrap_err(), shell);
-        assert_eq!(check("fish", "s", &["/bin/bash", "-c", "true"], None), Ok(false), "it is not about this command");
+        assert_eq!(
+            check("fish", "s", &["/bin/bash", "-c", "true"], None),
+            Ok(false),
+            "a command that is no login command needs no known shell"
+        );
     }
 }

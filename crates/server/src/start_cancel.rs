@@ -1,15 +1,15 @@
-//! The way to give up a start that is under way.
+//! Cancels the start of a process while it is under way.
 
 use std::sync::Arc;
 
 use spawn::CancelFlag;
 use tokio_util::sync::CancellationToken;
 
-/// Gives up a start: its program is not executed any more, and the task that waits for the start goes on at once. Clones are of the same
-/// start.
+/// Cancels one start: its program is not executed any more, and the task that waits for the start continues at once. Clones belong to the
+/// same start.
 ///
-/// The kernel may be opening the program already, which can take long. So whoever cancels must kill the tag of the start afterwards; then
-/// it is certain that the program does not run.
+/// The kernel may be opening the program already, which can take long. So the caller of `cancel` must afterwards kill all processes with
+/// the tag of the start, the number by which the child can be found. After that the program cannot run any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartCancel {
     flag: Arc<CancelFlag>,
@@ -30,7 +30,7 @@ impl StartCancel {
         self.token.cancelled().await;
     }
 
-    /// For the thread that starts the process, and for the child.
+    /// The flag that the starting thread and the child check before the program is executed.
     pub(crate) fn flag(&self) -> Arc<CancelFlag> {
         Arc::clone(&self.flag)
     }

@@ -1,9 +1,9 @@
-//! The threads on which processes are started. A thread that finds the next start waiting when it is done with the last never
-//! sleeps in between, which is what makes many starts quick. So one thread does the work, and it exists before the first
-//! start.
+//! The threads on which processes are started. Normally one thread does all starts: under load it finds the next start waiting and does
+//! not sleep in between, which makes many starts quick. This thread exists before the first start.
 //!
-//! A start can hang, for example on a dead network mount. Then another thread takes over the queue, and begins with the session for which
-//! the fewest starts hang. One session can keep only some of the threads busy. Guards are started on a thread of their own.
+//! A start can hang, for example on a dead network mount. Then another thread takes the next start from the queue, of the session that
+//! has the fewest hanging starts. One session can occupy only some of the threads. Guards, the processes that kill everything if the
+//! server is killed, are started on a thread of their own.
 
 use std::io;
 use std::sync::Arc;
@@ -13,51 +13,53 @@ use parking_lot::Mutex;
 use spawn::{SpawnCommand, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
-use crate::blocking::{Asker, BlockingThreads, Growth};
+use crate::blocking::{BlockingThreads, Growth, JobOwner};
 use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
 use crate::start_cancel::StartCancel;
 
-/// A start that takes longer hangs.
+/// A start that takes longer is taken to hang, and another thread is added.
 pub(crate) const LONGEST_START: Duration = Duration::from_millis(250);
 
-/// Starts processes one after the other. Its threads end when it is dropped.
+/// Starts processes one after the other. Its threads end when the starter is dropped.
 pub(crate) struct Starter {
     spawner: Arc<Spawner>,
-    /// Watches the descriptors of the processes.
+    /// The tokio runtime that watches the descriptors of the processes.
     runtime: Handle,
     threads: BlockingThreads,
-    /// One, which exists from the start: a server that is killed without a guard leaves its processes behind.
+    /// One thread, which exists from the beginning, so that a guard can be started even if the system gives no more threads.
     guard_thread: BlockingThreads,
 }
 
 impl Starter {
-    /// Must be called inside a runtime, which will watch the descriptors of the processes.
+    /// Must be called inside the tokio runtime that is to watch the descriptors of the processes.
     pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
-        let growth = Growth { at_once: 1, patience: LONGEST_START, most_per_asker: MAX_HANGING_STARTS_PER_SESSION };
+        let growth =
+            Growth { eager_threads: 1, hang_timeout: LONGEST_START, most_per_owner: MAX_HANGING_STARTS_PER_SESSION };
         let threads = BlockingThreads::start("starter", 1, MAX_HANGING_STARTS, growth)?;
         let guard_thread = BlockingThreads::start("guard-starter", 1, 1, growth)?;
         Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })
     }
 
-    /// Starts a process for a session. None if the start has panicked, of which the log tells. A start that is cancelled is over at once; a
-    /// child whose program is being opened then is left to whoever cancels, if it can be found by its tag.
+    /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once, even if the kernel is
+    /// still opening the program; the caller of [`StartCancel::cancel`] then has to kill the child, which it finds by `tag`. Where tags do
+    /// not work, this function waits for the end of the start.
     pub(crate) async fn start(
         &self,
-        asker: Asker,
+        owner: JobOwner,
         command: SpawnCommand,
         tag: Tag,
         cancel: &StartCancel,
     ) -> Option<Result<Spawned, SpawnError>> {
         let flag = cancel.flag();
-        // Taken by the thread, or when the start is cancelled: one that waits for its turn must not hold a large environment for nothing.
+        // The thread takes the command out. A cancelled start that still waits for a thread drops it, because its environment may be large.
         let wanted = Arc::new(Mutex::new(Some(command)));
         let command = Arc::clone(&wanted);
-        let start = self.run(&self.threads, asker, move |spawner| {
+        let start = self.run(&self.threads, owner, move |spawner| {
             let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
             spawner.spawn(&command, tag, &flag)
         });
         tokio::select! {
-            // A process that exists is not lost sight of.
+            // If the process was started and cancelled at the same time, the process is returned, so that it is not lost.
             biased;
             started = start => started,
             () = cancel.cancelled(), if self.spawner.tags_work() => {
@@ -67,16 +69,17 @@ impl Starter {
         }
     }
 
-    /// Starts another guard if the old one was killed. None if the start has panicked.
+    /// Starts another guard if the old one has ended. Returns None if the start panicked.
     pub(crate) async fn ensure_guard(&self) -> Option<io::Result<()>> {
-        self.run(&self.guard_thread, Asker::SERVER, Spawner::ensure_guard).await
+        self.run(&self.guard_thread, JobOwner::SERVER, Spawner::ensure_guard).await
     }
 
-    /// If nobody waits for it any more, whatever was started is dropped and found by its tag.
+    /// Runs `start` on one of the threads. If the returned future is dropped, a process that `start` still creates is dropped too; the
+    /// server later finds and kills such processes by their tags.
     async fn run<T: Send + 'static>(
         &self,
         threads: &BlockingThreads,
-        asker: Asker,
+        owner: JobOwner,
         start: impl FnOnce(&Spawner) -> T + Send + 'static,
     ) -> Option<T> {
         let (spawner, runtime) = (Arc::clone(&self.spawner), self.runtime.clone());
@@ -84,6 +87,6 @@ impl Starter {
             let _watched = runtime.enter();
             start(&spawner)
         };
-        threads.run(asker, work).await
+        threads.run(owner, work).await
     }
 }

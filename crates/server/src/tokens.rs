@@ -1,5 +1,5 @@
-//! Bearer tokens from a file. A listener that needs a token admits only requests with one of them, and the name of the token says who the
-//! client is. `lines` has the syntax of the file.
+//! Bearer tokens from a file (`--token-file`). A listener with a token file admits only requests that carry one of its tokens. The name of
+//! the token identifies the client. The syntax of the file is in `tokens/lines.rs`.
 
 mod lines;
 
@@ -63,8 +63,8 @@ pub enum TokenLineFault {
     /// The text before the colon is no name.
     #[error("has no valid name before its colon; a name has 1 to 64 letters, digits, or one of `-_.@`")]
     InvalidName,
-    /// The name could be taken for that of a token without a name.
-    #[error("has a name that begins with `{UNNAMED_PREFIX}`; that is how tokens without a name are called")]
+    /// The name begins like the names that unnamed tokens get.
+    #[error("has a name that begins with `{UNNAMED_PREFIX}`; such names are reserved for tokens without a name")]
     ReservedName,
     /// The same token has another name in an earlier line.
     #[error("repeats the token of line {earlier_line} under another name")]
@@ -110,8 +110,8 @@ impl Tokens {
         Ok(Self { file: file.to_owned(), accepted })
     }
 
-    /// Reads the file again. On failure the old tokens stay. Blocks for as long as the file system does, but never on a FIFO or a device:
-    /// unlike at the start, the file must be a regular one.
+    /// Reads the file again. On failure the old tokens stay valid. The call blocks while the file system does. Unlike in [`Self::load`], the
+    /// file must be a regular file, so that a FIFO or a device cannot block the call for ever.
     pub fn reload(&self) -> Result<(), TokenError> {
         let text = files::read_file(&self.file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES).map_err(|error| {
             let source = std::io::Error::new(error.kind(), error);
@@ -124,7 +124,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// The first token in the text of a token file, without its name. A client may read the file of its server.
+    /// The first token in the text of a token file, without its name. A client on the machine of its server uses the same file.
     pub fn first_in(text: &str) -> Option<&str> {
         token_lines(text.as_bytes()).next().and_then(|line| std::str::from_utf8(line.token).ok())
     }
@@ -177,8 +177,8 @@ impl AcceptedTokens {
         Ok(Self { tokens, reload: 0 })
     }
 
-    /// Gives a token without a name the name that it had before the reload, wherever its line is now. A new one gets a name that no token
-    /// had before, so that it is never taken for the token that was on its line.
+    /// Gives each unnamed token the name that it had before the reload, even if its line has moved. An unnamed token that is new gets a
+    /// name that no token had before, so that it is never taken for the token that was on its line.
     fn keep_names_of(&mut self, before: &Self) {
         self.reload = before.reload + 1;
         let unnamed = before.tokens.iter().filter(|known| !known.is_named);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_any_of_its_tokens_and_follows_the_file() {
+    fn every_token_of_the_file_is_accepted_and_a_reload_replaces_them() {
         let file =
             TokenFile::new("# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \nci: third-token-of-mine\n");
         let tokens = file.load().unwrap();
@@ -282,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_and_its_text_is_not() {
-        for (line, said) in [
+    fn an_error_names_the_number_of_a_bad_line_but_not_its_text() {
+        for (line, message) in [
             ("ci: short-secret", "is shorter than 16 characters; make one with `openssl rand -hex 32`"),
             ("short-secret", "is shorter than 16 characters"),
             ("two words: the-secret-0123456789", "has no valid name before its colon; a name has 1 to 64 letters"),
@@ -293,7 +293,7 @@ mod tests {
         ] {
             let file = TokenFile::new(&format!("first-secret-of-mine\n\n{line}\n"));
             let error = file.load().unwrap_err().to_string();
-            assert!(error.starts_with("line 3 of the token file ") && error.contains(said), "{line}: {error}");
+            assert!(error.starts_with("line 3 of the token file ") && error.contains(message), "{line}: {error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_finds_the_first_token_of_the_file_of_its_server() {
+    fn first_in_skips_comments_and_the_name_of_the_token() {
         assert_eq!(Tokens::first_in("# mine\n\nlaptop: first-token\nsecond-token\n"), Some("first-token"));
         assert_eq!(Tokens::first_in("first-token\n"), Some("first-token"));
         assert_eq!(Tokens::first_in("# nothing\n"), None);

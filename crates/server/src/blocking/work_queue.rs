@@ -1,155 +1,160 @@
-//! The order in which blocking work is begun, and when a thread is added for it. A value: the time is passed in, and it knows neither
-//! threads nor what the work is.
+//! Decides in which order the jobs of a thread pool are begun, and when the pool gets another thread. This is a value without side effects:
+//! the time is passed in, threads are only counted, and what a job does is not known.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// When a thread is added to those that stay.
+/// When a pool gets more threads than those that it always keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
-    /// Below this number of threads, one is added as soon as none is free for a job. Jobs that need a processor go no faster with more
-    /// threads than processors, and then everything else in the server waits for a processor, or for a lock of the allocator whose holder
-    /// waits for one.
-    pub(crate) at_once: usize,
-    /// From that number on, a thread is added when jobs wait and no job has been begun for so long: the threads hang, for example on a
-    /// dead network mount.
-    pub(crate) patience: Duration,
-    /// How many threads may work for one asker at once. Further jobs of this asker wait, also if a thread is free.
-    pub(crate) most_per_asker: usize,
+    /// While there are fewer threads than this, a thread is added as soon as no thread is free for a job. The number should follow the
+    /// number of processors: with more threads, jobs that compute are no faster, and the rest of the server waits for a processor, or for
+    /// a lock of the allocator whose holder waits for a processor.
+    pub(crate) eager_threads: usize,
+    /// From `eager_threads` on, a thread is added only if jobs wait and no job has been begun for this time. Then the threads are taken to
+    /// hang, for example on a dead network mount.
+    pub(crate) hang_timeout: Duration,
+    /// How many threads may work for one owner at once. Further jobs of this owner wait, even if a thread is free.
+    pub(crate) most_per_owner: usize,
 }
 
-/// For whom work is done: a session, or the server itself. Threads are shared out between askers, so that an asker with few jobs does not
-/// wait for all the jobs of an asker with many.
+/// Identifies for whom a job is done: a session, or the server itself. Threads are shared out between owners, so that an owner with few
+/// jobs does not wait for all the jobs of an owner with many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Asker(pub(super) u64);
+pub(crate) struct JobOwner(pub(super) u64);
 
-impl Asker {
+impl JobOwner {
     /// The server itself.
     pub(crate) const SERVER: Self = Self(0);
 }
 
 /// Jobs that wait, and the number of threads for them.
 pub(super) struct WorkQueue<J> {
-    /// Only askers with a job that is not done.
-    askers: HashMap<Asker, AskedJobs<J>>,
-    /// Threads that run.
+    /// Contains only owners that have an unfinished job.
+    owners: HashMap<JobOwner, OwnedJobs<J>>,
+    /// Number of threads that run.
     threads: usize,
-    /// Threads that are being added and do not run yet. The machine may give none.
-    coming: usize,
+    /// Number of threads that were requested and do not run yet. The request can fail.
+    starting: usize,
     most_threads: usize,
     growth: Growth,
-    /// Threads that wait for a job.
+    /// Number of threads that wait for a job.
     pub(super) idle: usize,
     /// When a job was last begun, or a thread was last added.
     last_progress: Option<Instant>,
 }
 
-/// The jobs of one asker that are not done.
-struct AskedJobs<J> {
+/// The unfinished jobs of one owner.
+struct OwnedJobs<J> {
     waiting: VecDeque<J>,
     running: usize,
-    /// How long threads have worked for this asker. An asker that comes begins with what the thriftiest of the others has.
+    /// Time that threads have spent on jobs of this owner. A new owner begins with the smallest value of the other owners, so that it does
+    /// not get all threads until it has caught up.
     spent: Duration,
 }
 
 /// A job that a thread has begun.
-pub(super) struct Begun<J> {
+pub(super) struct StartedJob<J> {
     pub(super) job: J,
-    pub(super) stub: JobStub,
+    pub(super) running_job: RunningJob,
 }
 
-/// What the queue must be told when the job is done.
+/// A job that a thread works on. The thread passes it back to [`WorkQueue::end`].
 #[derive(Clone, Copy)]
-pub(super) struct JobStub {
-    asker: Asker,
+pub(super) struct RunningJob {
+    owner: JobOwner,
     began: Instant,
 }
 
 impl<J> WorkQueue<J> {
     pub(super) fn new(threads: usize, most_threads: usize, growth: Growth) -> Self {
-        Self { askers: HashMap::new(), threads, coming: 0, most_threads, growth, idle: 0, last_progress: None }
+        Self { owners: HashMap::new(), threads, starting: 0, most_threads, growth, idle: 0, last_progress: None }
     }
 
-    /// How many jobs a thread could begin now.
+    /// The number of jobs that could begin now if threads were free.
     pub(super) fn ready(&self) -> usize {
-        let ready = |jobs: &AskedJobs<J>| jobs.waiting.len().min(self.growth.most_per_asker - jobs.running);
-        self.askers.values().map(ready).sum()
+        let ready = |jobs: &OwnedJobs<J>| jobs.waiting.len().min(self.growth.most_per_owner - jobs.running);
+        self.owners.values().map(ready).sum()
     }
 
-    pub(super) fn push(&mut self, asker: Asker, job: J) {
-        let least_spent = || self.askers.values().map(|jobs| jobs.spent).min().unwrap_or_default();
-        let spent = if self.askers.contains_key(&asker) { Duration::ZERO } else { least_spent() };
+    pub(super) fn push(&mut self, owner: JobOwner, job: J) {
+        let least_spent = || self.owners.values().map(|jobs| jobs.spent).min().unwrap_or_default();
+        let spent = if self.owners.contains_key(&owner) { Duration::ZERO } else { least_spent() };
         let jobs =
-            self.askers.entry(asker).or_insert_with(|| AskedJobs { waiting: VecDeque::new(), running: 0, spent });
+            self.owners.entry(owner).or_insert_with(|| OwnedJobs { waiting: VecDeque::new(), running: 0, spent });
         jobs.waiting.push_back(job);
     }
 
-    /// The next job: of the asker for whom the fewest threads work, and among those of the asker who has had the least time of them.
-    pub(super) fn begin(&mut self, now: Instant) -> Option<Begun<J>> {
-        let most = self.growth.most_per_asker;
-        let may_begin = |jobs: &AskedJobs<J>| !jobs.waiting.is_empty() && jobs.running < most;
-        let those_ready = self.askers.iter_mut().filter(|(_, jobs)| may_begin(jobs));
-        let (asker, jobs) = those_ready.min_by_key(|(asker, jobs)| (jobs.running, jobs.spent, **asker))?;
+    /// Takes the next job: of the owner for whom the fewest threads work now, and among equals of the owner for whom threads have worked
+    /// for the shortest time.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<StartedJob<J>> {
+        let most = self.growth.most_per_owner;
+        let may_begin = |jobs: &OwnedJobs<J>| !jobs.waiting.is_empty() && jobs.running < most;
+        let ready = self.owners.iter_mut().filter(|(_, jobs)| may_begin(jobs));
+        let (owner, jobs) = ready.min_by_key(|(owner, jobs)| (jobs.running, jobs.spent, **owner))?;
         let job = jobs.waiting.pop_front()?;
         jobs.running += 1;
         self.last_progress = Some(now);
-        Some(Begun { job, stub: JobStub { asker: *asker, began: now } })
+        Some(StartedJob { job, running_job: RunningJob { owner: *owner, began: now } })
     }
 
-    pub(super) fn end(&mut self, stub: JobStub, now: Instant) {
-        let Some(jobs) = self.askers.get_mut(&stub.asker) else { return };
+    /// A job is done.
+    pub(super) fn end(&mut self, running_job: RunningJob, now: Instant) {
+        let Some(jobs) = self.owners.get_mut(&running_job.owner) else { return };
         jobs.running -= 1;
-        jobs.spent += now.saturating_duration_since(stub.began);
+        jobs.spent += now.saturating_duration_since(running_job.began);
         if jobs.running == 0 && jobs.waiting.is_empty() {
-            self.askers.remove(&stub.asker);
+            self.owners.remove(&running_job.owner);
         }
     }
 
-    /// Counts another thread as coming if one is wanted. Until it runs, which can take a while on a busy machine, no further one is added
-    /// to threads that hang.
+    /// Whether the caller has to start another thread, which is then counted as starting. A new thread counts as progress: on a busy machine
+    /// it may take a while to run, and until `hang_timeout` has passed again no further thread is added because threads hang.
     pub(super) fn claim_thread(&mut self, now: Instant) -> bool {
         let is_stuck = || {
             let since_progress = self.last_progress.map(|at| now.saturating_duration_since(at));
-            self.idle == 0 && since_progress.is_none_or(|since| since >= self.growth.patience)
+            self.idle == 0 && since_progress.is_none_or(|since| since >= self.growth.hang_timeout)
         };
-        let (ready, threads) = (self.ready(), self.threads + self.coming);
-        let is_short = self.idle < ready && threads < self.growth.at_once;
+        let (ready, threads) = (self.ready(), self.threads + self.starting);
+        let is_short = self.idle < ready && threads < self.growth.eager_threads;
         let is_wanted = ready > 0 && threads < self.most_threads && (is_short || is_stuck());
         if is_wanted {
             self.last_progress = Some(now);
-            self.coming += 1;
+            self.starting += 1;
         }
         is_wanted
     }
 
-    /// A thread that was coming runs. Before this, no other thread may end in its favour.
-    pub(super) fn note_thread(&mut self) {
-        self.coming -= 1;
+    /// A thread that was starting runs now. Only from now on it counts as a reason for another thread to end.
+    pub(super) fn note_thread_started(&mut self) {
+        self.starting -= 1;
         self.threads += 1;
     }
 
-    /// A thread that was coming could not be made.
-    pub(super) fn note_no_thread(&mut self) {
-        self.coming -= 1;
+    /// A thread that was to be started could not be created.
+    pub(super) fn note_thread_failed(&mut self) {
+        self.starting -= 1;
     }
 
-    /// Gives up a thread that has done a job. True if it was added because others hung and another job was begun since this one: then
-    /// enough threads do not hang.
-    pub(super) fn spares_thread(&mut self, last_job: JobStub) -> bool {
-        let is_spare = self.threads > self.growth.at_once && self.last_progress.is_some_and(|at| at > last_job.began);
+    /// Called by a thread that has done `last_job`. Returns true if the thread has to end: the pool has more than `eager_threads` threads,
+    /// and another job was begun after `last_job`, so enough other threads work and do not hang.
+    pub(super) fn retire_thread_after(&mut self, last_job: RunningJob) -> bool {
+        let is_spare =
+            self.threads > self.growth.eager_threads && self.last_progress.is_some_and(|at| at > last_job.began);
         self.threads -= usize::from(is_spare);
         is_spare
     }
 
-    /// Gives up a thread that was idle for long, unless it is one of those that stay.
-    pub(super) fn spares_idle_thread(&mut self, kept_threads: usize) -> bool {
+    /// Called by a thread that was idle for long. Returns true if the thread has to end: no job is ready, and more than `kept_threads`
+    /// threads run.
+    pub(super) fn retire_idle_thread(&mut self, kept_threads: usize) -> bool {
         let is_spare = self.ready() == 0 && self.threads > kept_threads;
         self.threads -= usize::from(is_spare);
         is_spare
     }
 
-    /// A thread has ended.
-    pub(super) fn forget_thread(&mut self) {
+    /// A thread ends because the pool is closed.
+    pub(super) fn note_thread_ended(&mut self) {
         self.threads -= 1;
     }
 }
@@ -160,32 +165,32 @@ mod tests {
 
     const MOST_THREADS: usize = 64;
     const PATIENCE: Duration = Duration::from_millis(250);
-    const ONE: Asker = Asker(1);
-    const OTHER: Asker = Asker(2);
+    const ONE: JobOwner = JobOwner(1);
+    const OTHER: JobOwner = JobOwner(2);
 
-    fn queue(threads: usize, at_once: usize) -> WorkQueue<&'static str> {
-        capped_queue(threads, at_once, MOST_THREADS)
+    fn queue(threads: usize, eager_threads: usize) -> WorkQueue<&'static str> {
+        capped_queue(threads, eager_threads, MOST_THREADS)
     }
 
-    fn capped_queue(threads: usize, at_once: usize, most_per_asker: usize) -> WorkQueue<&'static str> {
-        WorkQueue::new(threads, MOST_THREADS, Growth { at_once, patience: PATIENCE, most_per_asker })
+    fn capped_queue(threads: usize, eager_threads: usize, most_per_owner: usize) -> WorkQueue<&'static str> {
+        WorkQueue::new(threads, MOST_THREADS, Growth { eager_threads, hang_timeout: PATIENCE, most_per_owner })
     }
 
-    /// How many threads are added when so many ask for one at the same time.
+    /// How many threads are added when a thousand callers ask for a thread at the same time.
     fn claimed(queue: &mut WorkQueue<&'static str>, now: Instant) -> usize {
         (0..1000).filter(|_| queue.claim_thread(now)).count()
     }
 
     #[test]
-    fn a_burst_adds_one_thread_at_a_time_to_those_that_hang() {
+    fn a_burst_of_jobs_adds_one_thread_at_a_time_while_threads_hang() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         (0..1000).for_each(|_| queue.push(ONE, "hangs"));
         queue.begin(now).unwrap();
         assert_eq!(claimed(&mut queue, now), 0, "the thread has just begun with a job");
         let later = now + PATIENCE;
-        assert_eq!(claimed(&mut queue, later), 1, "that job hangs, and the new thread has not run yet");
-        queue.note_thread();
+        assert_eq!(claimed(&mut queue, later), 1, "the first job hangs, and the new thread does not run yet");
+        queue.note_thread_started();
         queue.begin(later).unwrap();
         let much_later = later + PATIENCE;
         assert_eq!(claimed(&mut queue, much_later), 1, "the second job hangs as well");
@@ -194,96 +199,97 @@ mod tests {
     }
 
     #[test]
-    fn few_threads_are_added_at_once() {
+    fn threads_are_added_at_once_up_to_eager_threads() {
         let now = Instant::now();
         let mut queue = queue(2, 4);
         (0..1000).for_each(|_| queue.push(ONE, "needs a processor"));
-        let mut running: VecDeque<_> = (0..2).map(|_| queue.begin(now).unwrap().stub).collect();
+        let mut running: VecDeque<_> = (0..2).map(|_| queue.begin(now).unwrap().running_job).collect();
         assert_eq!(claimed(&mut queue, now), 2);
-        (0..2).for_each(|_| queue.note_thread());
-        running.extend((0..2).map(|_| queue.begin(now).unwrap().stub));
+        (0..2).for_each(|_| queue.note_thread_started());
+        running.extend((0..2).map(|_| queue.begin(now).unwrap().running_job));
         for step in 1..100 {
             let now = now + PATIENCE / 2 * step;
             queue.end(running.pop_front().unwrap(), now);
-            running.push_back(queue.begin(now).unwrap().stub);
+            running.push_back(queue.begin(now).unwrap().running_job);
             assert_eq!(claimed(&mut queue, now), 0, "jobs are begun, so the threads do not hang");
         }
     }
 
     #[test]
-    fn a_thread_that_was_added_to_others_that_seemed_to_hang_ends_when_they_do_not() {
+    fn a_thread_that_was_added_because_others_hung_ends_when_they_go_on() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         (0..10).for_each(|_| queue.push(ONE, "slow"));
         let first = queue.begin(now).unwrap();
         let later = now + PATIENCE;
         assert!(queue.claim_thread(later));
-        queue.note_thread();
+        queue.note_thread_started();
         let second = queue.begin(later).unwrap();
-        queue.end(second.stub, later);
-        assert!(!queue.spares_thread(second.stub), "the first still hangs");
+        queue.end(second.running_job, later);
+        assert!(!queue.retire_thread_after(second.running_job), "the first job still hangs");
         let third = queue.begin(later + PATIENCE).unwrap();
-        queue.end(first.stub, later + PATIENCE);
-        assert!(queue.spares_thread(first.stub), "the other thread has begun another job");
-        assert!(!queue.spares_thread(third.stub), "no thread but this one is left");
+        queue.end(first.running_job, later + PATIENCE);
+        assert!(queue.retire_thread_after(first.running_job), "the other thread has begun another job");
+        assert!(!queue.retire_thread_after(third.running_job), "no thread but this one is left");
     }
 
     #[test]
-    fn the_last_thread_does_not_end_in_favour_of_one_that_may_never_come() {
+    fn the_last_thread_does_not_end_before_the_new_thread_runs() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         (0..2).for_each(|_| queue.push(ONE, "slow"));
         let first = queue.begin(now).unwrap();
         let later = now + PATIENCE;
         assert!(queue.claim_thread(later));
-        queue.end(first.stub, later);
-        assert!(!queue.spares_thread(first.stub), "the other thread does not run yet");
-        queue.note_no_thread();
+        queue.end(first.running_job, later);
+        assert!(!queue.retire_thread_after(first.running_job), "the other thread does not run yet");
+        queue.note_thread_failed();
         assert_eq!(queue.threads, 1);
     }
 
     #[test]
-    fn an_asker_whose_jobs_hang_leaves_threads_to_others() {
+    fn an_owner_whose_jobs_hang_leaves_threads_to_others() {
         let mut now = Instant::now();
         let mut queue = capped_queue(1, 1, 4);
         (0..100).for_each(|_| queue.push(ONE, "hangs"));
-        let mut hanging: Vec<_> = queue.begin(now).map(|begun| begun.stub).into_iter().collect();
+        let mut hanging: Vec<_> = queue.begin(now).map(|begun| begun.running_job).into_iter().collect();
         for _ in 0..10 {
             now += PATIENCE;
             if queue.claim_thread(now) {
-                queue.note_thread();
-                hanging.push(queue.begin(now).unwrap().stub);
+                queue.note_thread_started();
+                hanging.push(queue.begin(now).unwrap().running_job);
             }
         }
         assert_eq!((hanging.len(), queue.threads), (4, 4), "no thread is added that could begin nothing");
         queue.push(OTHER, "quick");
         now += PATIENCE;
         assert!(queue.claim_thread(now));
-        queue.note_thread();
+        queue.note_thread_started();
         assert_eq!(queue.begin(now).unwrap().job, "quick");
-        assert!(queue.begin(now).is_none(), "the jobs of the first wait for one another");
+        assert!(queue.begin(now).is_none(), "the first owner already has its most threads");
         queue.end(hanging.pop().unwrap(), now);
         assert_eq!(queue.begin(now).unwrap().job, "hangs");
     }
 
     #[test]
-    fn no_thread_is_added_for_nothing() {
-        for at_once in [1, 4] {
+    fn no_thread_is_added_while_no_job_waits_or_a_thread_is_idle() {
+        for eager_threads in [1, 4] {
             let now = Instant::now();
-            let mut queue = queue(1, at_once);
-            assert!(!queue.claim_thread(now), "nothing waits");
+            let mut queue = queue(1, eager_threads);
+            assert!(!queue.claim_thread(now), "no job waits");
             queue.push(ONE, "waits");
             queue.idle = 1;
-            assert!(!queue.claim_thread(now), "a thread waits for it");
+            assert!(!queue.claim_thread(now), "an idle thread can take the job");
         }
     }
 
     #[test]
-    fn an_asker_with_few_jobs_waits_for_no_queue_of_another() {
+    fn an_owner_with_few_jobs_does_not_wait_for_the_queue_of_another() {
         let mut now = Instant::now();
         let mut queue = queue(2, 2);
         (0..100).for_each(|_| queue.push(ONE, "many"));
-        let mut running = VecDeque::from([queue.begin(now).unwrap().stub, queue.begin(now).unwrap().stub]);
+        let mut running =
+            VecDeque::from([queue.begin(now).unwrap().running_job, queue.begin(now).unwrap().running_job]);
         let mut order = Vec::new();
         for step in 0..10 {
             if step % 5 == 0 {
@@ -293,17 +299,17 @@ mod tests {
             queue.end(running.pop_front().unwrap(), now);
             let begun = queue.begin(now).unwrap();
             order.push(begun.job);
-            running.push_back(begun.stub);
+            running.push_back(begun.running_job);
         }
         assert_eq!(order, ["few", "many", "many", "many", "many", "few", "many", "many", "many", "many"]);
     }
 
     #[test]
-    fn askers_with_many_jobs_take_turns() {
+    fn owners_with_many_jobs_get_the_same_time_of_the_threads() {
         let mut now = Instant::now();
         let mut queue = queue(1, 1);
-        for asker in [ONE, OTHER] {
-            (0..10).for_each(|_| queue.push(asker, if asker == ONE { "slow" } else { "quick" }));
+        for owner in [ONE, OTHER] {
+            (0..10).for_each(|_| queue.push(owner, if owner == ONE { "slow" } else { "quick" }));
         }
         let mut spent = HashMap::new();
         for _ in 0..10 {
@@ -311,20 +317,20 @@ mod tests {
             let cost = if begun.job == "slow" { PATIENCE * 3 } else { PATIENCE };
             *spent.entry(begun.job).or_insert(Duration::ZERO) += cost;
             now += cost;
-            queue.end(begun.stub, now);
+            queue.end(begun.running_job, now);
         }
         let difference = spent["slow"].abs_diff(spent["quick"]);
         assert!(difference <= PATIENCE * 3, "{spent:?}");
     }
 
     #[test]
-    fn nothing_is_remembered_of_an_asker_whose_jobs_are_done() {
+    fn nothing_is_remembered_of_an_owner_whose_jobs_are_done() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         queue.push(ONE, "once");
         let begun = queue.begin(now).unwrap();
         assert_eq!(queue.ready(), 0);
-        queue.end(begun.stub, now);
-        assert!(queue.askers.is_empty());
+        queue.end(begun.running_job, now);
+        assert!(queue.owners.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/limits.md`, made from the list of limits. A test compares the file with it.
+//! The text of `docs/limits.md`, generated from the lists of limits. A test fails if the file differs from this text.
 
 use super::{ADJUSTABLE_LIMITS, Limit, Minimum};
 use crate::limits::{FIXED_LIMITS, FixedLimit, LimitUnit};
@@ -6,14 +6,15 @@ use crate::limits::{FIXED_LIMITS, FixedLimit, LimitUnit};
 const HEAD: &str = "\
 # Limits
 
-Everything that clients can use up is limited. This file is made from the list in `crates/server/src/config.rs` and
-`crates/server/src/limits/fixed.rs`; change the list and run `WRITE_LIMITS=1 cargo test -p server limits_md` to write it again.
+Everything that clients can use up is limited. This file is generated from the lists in `crates/server/src/config.rs` and
+`crates/server/src/limits/fixed.rs`. To change this file, change a list and run `WRITE_LIMITS=1 cargo test -p server limits_md`.
 
 ## Limits that can be changed
 
-Each has a flag and an environment variable of the same name: `--max-wait 5m` is `EXEC_SERVER_MAX_WAIT=5m`. A refusal names the flag, unless
-its words are part of the published protocol. A count is a number from 1 to 4294967295. A size is written like `1MiB`, `64KiB` or `1000`, a time
-like `250ms`, `30s`, `5m`, `2h` or `7d`. `exec-server --help-limits` shows this list too.
+Each limit has a flag and an environment variable of the same name: `--max-wait 5m` is `EXEC_SERVER_MAX_WAIT=5m`. If a request is refused
+because of a limit, the error names the flag, unless the published protocol prescribes the error text. A count is a number from 1 to
+4294967295. A size is written like `1MiB`, `64KiB` or `1000`, a time like `250ms`, `30s`, `5m`, `2h` or `7d`. `exec-server --help-limits`
+shows this list too.
 
 | flag | default | what is limited | at the limit |
 |---|---|---|---|
@@ -32,7 +33,7 @@ pub fn limits_document() -> String {
     let mut text = HEAD.to_owned();
     text.extend(ADJUSTABLE_LIMITS.iter().map(adjustable_row));
     text.push_str(FIXED_HEAD);
-    for table in FIXED_LIMITS.chunk_by(|one, next| one.group == next.group) {
+    for table in FIXED_LIMITS.chunk_by(|limit, next| limit.group == next.group) {
         let group = table.first().map_or("", |limit| limit.group);
         text.push_str(&format!("\n### {group}\n\n{FIXED_COLUMNS}"));
         text.extend(table.iter().map(fixed_row));

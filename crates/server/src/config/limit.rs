@@ -1,9 +1,9 @@
-//! What the list of settings says about a limit, and the macro that reads the list.
+//! The description of one limit that a user can change, and the macro that turns the list in `config.rs` into such descriptions.
 
 use std::time::Duration;
 
 use super::Config;
-use crate::limits::{LimitUnit, Quantity, milliseconds};
+use crate::limits::{LimitUnit, LimitValue, milliseconds};
 
 /// A limit that a flag and an environment variable can change.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub struct Limit {
     pub(crate) write: fn(&mut Config, u64),
 }
 
-/// The smallest value of a limit, and what happens to a smaller one.
+/// The smallest value of a limit, and what happens if a user gives a smaller value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minimum {
-    /// 1 for a count, and 0 for bytes and times.
+    /// The unit alone decides: at least 1 for a count, at least 0 for bytes and times.
     OfUnit,
     /// A smaller value is refused.
     Refused {
@@ -34,14 +34,14 @@ pub enum Minimum {
         /// The error text of a refusal.
         because: &'static str,
     },
-    /// A smaller value counts as this one.
+    /// A smaller value is replaced by this value, which is in the unit of the limit.
     Raised(u64),
 }
 
 impl Limit {
     /// The value that applies if a user gives none. None means that there is no limit.
-    pub fn default_value(&self) -> Option<Quantity> {
-        (self.read)(&Config::default()).map(|number| Quantity { number, unit: self.unit })
+    pub fn default_value(&self) -> Option<LimitValue> {
+        (self.read)(&Config::default()).map(|number| LimitValue { number, unit: self.unit })
     }
 
     /// Checks a number that is in the unit of the limit. Fails with an error text for users if it is too small.
@@ -111,7 +111,8 @@ macro_rules! adjustable_limits {
                 $(#[doc = $at_limit])+
                 pub $name: $type,
             )+
-            /// The program, with its arguments, that ends the processes of the server if the server is killed. None: they stay behind.
+                /// Program and arguments of the guard, a separate process that kills the processes of clients if the server is killed. None:
+            /// no guard runs, and those processes go on running.
             pub guard: Option<(PathBuf, Vec<String>)>,
         }
 

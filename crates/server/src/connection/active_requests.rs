@@ -1,4 +1,4 @@
-//! Requests under way to which later messages of the same connection refer, and requests that are answered together.
+//! Requests under way that later messages of the same connection can cancel or pause, and requests that are answered together.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use super::Call;
 use crate::session::Session;
 
-/// Ends a search.
+/// Cancels a search.
 #[derive(Clone, Default)]
 pub(crate) struct SearchCancel {
-    /// For the threads that search.
+    /// Stops the threads that search.
     pub(crate) running: files::Cancel,
-    /// For the task that waits until the search may begin.
+    /// Stops the task that waits until the search may begin.
     pub(crate) waiting: CancellationToken,
 }
 
@@ -25,7 +25,7 @@ impl SearchCancel {
     }
 }
 
-/// An HTTP request that `http/cancel` can end and `http/flow` can pause.
+/// An HTTP request that `http/cancel` can cancel and `http/flow` can pause.
 #[derive(Clone)]
 pub(crate) struct ActiveHttpRequest {
     pub(crate) cancel: CancellationToken,
@@ -33,7 +33,7 @@ pub(crate) struct ActiveHttpRequest {
     pub(crate) is_streamed: bool,
 }
 
-/// A request for the metadata of a file. It is answered together with the others that arrived in the same turn.
+/// A request for the metadata of a file. Requests that arrive directly one after the other are answered together.
 pub(crate) struct MetadataRequest {
     pub(crate) call: Call,
     pub(crate) path: PathBuf,

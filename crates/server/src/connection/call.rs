@@ -1,4 +1,4 @@
-//! A request that is being worked on, from its arrival to its one answer.
+//! A call: a request from its arrival to its answer. Every call is answered exactly once, unless its connection ends before.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,31 +12,31 @@ use super::Connection;
 use crate::metrics::RequestOutcome;
 use crate::outbound::{CoveredEvents, ReplyRoom};
 
-/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection can still be
-/// told: it was displaced, or it is there and whoever worked on the request has panicked.
+/// An unanswered request. If a call is dropped without an answer, the client gets an error: another connection has resumed the session, or
+/// the handler has panicked. If the connection has ended, the call is only counted as disconnected.
 pub(crate) struct Call {
     pub(crate) connection: Arc<Connection>,
     id: RequestId,
     pub(crate) method: Method,
     started: Instant,
     outcome: RequestOutcome,
-    /// Its place among the connection's unanswered requests.
-    place: Option<OwnedSemaphorePermit>,
-    /// Dropped when the answer is in the queue, which is later than the place is given back.
+    /// One of the permits of `--max-requests`. None when the answer is about to be queued.
+    permit: Option<OwnedSemaphorePermit>,
+    /// Dropped after the answer was queued, so that the connection can wait for its last answers.
     _unanswered: TaskTrackerToken,
 }
 
 impl Call {
-    /// Begins a call, unless the connection has too many unanswered ones.
+    /// Begins a call. If the connection has too many unanswered requests, the request is refused and None returned.
     pub(crate) fn begin(connection: &Arc<Connection>, id: RequestId, method: Method) -> Option<Self> {
         match Arc::clone(&connection.requests).try_acquire_owned() {
-            Ok(place) => Some(Self {
+            Ok(permit) => Some(Self {
                 connection: Arc::clone(connection),
                 id,
                 method,
                 started: Instant::now(),
                 outcome: RequestOutcome::disconnected,
-                place: Some(place),
+                permit: Some(permit),
                 _unanswered: connection.calls.token(),
             }),
             Err(_) => {
@@ -50,22 +50,23 @@ impl Call {
         }
     }
 
-    /// Answers.
+    /// Queues the answer: a result or an error.
     pub(crate) fn finish<R: Serialize>(self, result: Result<R, WireError>) {
         self.finish_covering(result, None, None);
     }
 
-    /// Its id on the wire.
+    /// The id that the client gave the request.
     pub(crate) fn id(&self) -> &RequestId {
         &self.id
     }
 
-    /// Answers with a message that was encoded elsewhere.
+    /// Queues an answer that is already encoded. `room` is held until the answer has been sent.
     pub(crate) fn finish_encoded(self, message: Vec<u8>, room: Option<ReplyRoom>) {
         self.send(message, RequestOutcome::success, None, room);
     }
 
-    /// Answers with events, and gives the room back when the answer has been sent.
+    /// Queues an answer. `covers` are the events in the answer, which need not be sent as notifications. `room`, the memory permits of the
+    /// answer, is held until the answer has been sent.
     pub(crate) fn finish_covering<R: Serialize>(
         self,
         result: Result<R, WireError>,
@@ -77,7 +78,7 @@ impl Call {
         self.send(message, outcome, covers, room);
     }
 
-    /// Answers requests of one connection. Their answers are queued together, so that they leave in one write.
+    /// Queues the answers to several requests of one connection together, so that they are sent in one write.
     pub(crate) fn finish_together<R: Serialize>(
         connection: &Connection,
         answered: Vec<(Self, Result<R, WireError>)>,
@@ -114,10 +115,10 @@ impl Call {
         self.connection.outbound.reply_covering(message, covers, room);
     }
 
-    /// Notes how the call ended and gives its place back, before its answer leaves: whoever has the answer may use the place.
-    /// An answer that is too large for a message becomes an error, which is returned as `Err`.
+    /// Notes how the call ended and returns its permit. That is done before the answer is sent, so that a client that has received the
+    /// answer can send another request. If the answer is too large for a message, an error is returned as `Err` to be sent instead.
     fn conclude(&mut self, message: Vec<u8>, outcome: RequestOutcome) -> Result<Vec<u8>, Vec<u8>> {
-        self.place = None;
+        self.permit = None;
         let limit = self.connection.shared.config.max_message_bytes;
         if message.len() <= limit {
             self.outcome = outcome;
@@ -151,7 +152,7 @@ impl Drop for Call {
     }
 }
 
-/// The error for requests of a connection whose session another connection has taken.
+/// The error for requests of a connection whose session another connection has resumed.
 pub(crate) fn resumed_elsewhere() -> WireError {
     WireError::invalid_request("session has been resumed by another connection")
         .with_data(ErrorData::of_kind(error_kind::SESSION_RESUMED_ELSEWHERE))

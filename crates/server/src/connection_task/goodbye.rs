@@ -1,6 +1,6 @@
-//! The last moments of a connection: what is queued leaves, the goodbye after it, and the peer is read on until it has closed too.
-//! A socket that is closed while pongs still arrive is reset by the kernel, and the peer then loses what it has not read yet:
-//! the last events, and the reason of the goodbye.
+//! The end of a connection: the queued messages and the close frame (the goodbye) are sent, and the server goes on reading until the peer has
+//! closed its side too. If a socket is closed while pongs still arrive, the kernel resets it, and the peer loses what it has not read yet:
+//! the last events and the close frame.
 
 use std::future::Future;
 use std::io;
@@ -12,30 +12,30 @@ use crate::connection::Connection;
 use crate::limits::LONGEST_GOODBYE;
 use crate::metrics::Transport;
 
-/// At shutdown, a peer that takes nothing of its last messages for this long is not waited for. One that takes them slowly gets more
-/// time, as any slow peer does.
+/// At shutdown, a connection is closed if its peer reads nothing of its last messages for this long. A peer that reads slowly gets more
+/// time, see [`session::PeerLiveness`].
 pub(super) const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// At shutdown, a peer that has read everything but the goodbye and is silent for this long is not waited for. Closing takes a round
-/// trip.
+/// At shutdown, a connection is closed if its peer has read everything but does not answer the close frame for this long. An answer takes one
+/// round trip.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until everything was written and the peer has closed its side. `writing` is the writer, which ends after the goodbye;
-/// none if it has ended already.
-pub(super) async fn part<W>(mut writing: Option<Pin<&mut W>>, inbox: &mut Inbox, connection: &Connection)
+/// Waits until everything was written and the peer has closed its side, but not longer than the peer shows signs of life. `writing` is the
+/// writer, which ends after the close frame; None if it has ended already.
+pub(super) async fn wait_for_peer<W>(mut writing: Option<Pin<&mut W>>, inbox: &mut Inbox, connection: &Connection)
 where
     W: Future<Output = io::Result<()>>,
 {
     let (outbound, closing) = (&connection.outbound, &connection.shared.closing);
     let end = Instant::now() + LONGEST_GOODBYE;
-    // Since when the peer has had the chance to do what is waited for.
+    // When the current wait for the peer began.
     let mut since = Instant::now();
-    // Pipes are never reset.
+    // Pipes are never reset, so the other end of stdio is not waited for.
     let mut peer_has_ended = connection.transport == Transport::stdio;
     while writing.is_some() || !peer_has_ended {
         let is_closing = closing.is_cancelled();
         let patience = if !is_closing {
-            // Nobody waits for this connection, and its peer may only be stalled.
+            // The server does not wait for this connection to end, and its peer may only be stalled.
             connection.shared.config.pong_deadline
         } else if writing.is_some() || outbound.waits_for_pong() {
             FLUSH_PATIENCE
@@ -60,7 +60,7 @@ where
                 Err(_) => return,
             },
             () = closing.cancelled(), if !is_closing => since = Instant::now(),
-            // Looked at again above: there may have been a sign of life.
+            // The loop computes the time again, because there may have been a sign of life.
             () = tokio::time::sleep_until(given_up_at.into()) => {}
         }
     }

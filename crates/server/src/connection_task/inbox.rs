@@ -1,5 +1,5 @@
-//! What a connection has received, in the order of its arrival. While answers wait to be sent, messages are parked here and only
-//! control frames get through: a pong says that a slow peer is there, and a close that it is leaving.
+//! The messages that a connection has received, in the order of their arrival. While too many answers are unsent, messages are parked in the
+//! inbox, and only control frames get through: a pong shows that a slow peer is alive, and a close frame that it ends the connection.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -10,7 +10,7 @@ use transport::{ReadError, ReadEvent, Reader};
 use crate::limits::MAX_PARKED_BYTES;
 use crate::outbound::Intake;
 
-/// What a parked message costs beside its text.
+/// Memory that a parked message takes in addition to its text.
 const PARKED_OVERHEAD_BYTES: usize = 64;
 
 /// The reading half of a connection.
@@ -25,14 +25,14 @@ impl Inbox {
         Self { reader, parked: VecDeque::new(), parked_bytes: 0 }
     }
 
-    /// The next thing to handle. Cancel safe.
+    /// Waits for the next message or control frame to handle. Cancel safe.
     pub(super) async fn next(&mut self, intake: Intake) -> Result<ReadEvent, ReadError> {
         loop {
             if let Some(parked) = self.take_parked(intake) {
                 return Ok(parked);
             }
             if self.is_full() || matches!(self.parked.back(), Some(ReadEvent::Closed(_))) {
-                // The peer has to take answers first.
+                // Nothing more is read until the peer has received answers.
                 return pending().await;
             }
             let incoming = self.reader.next().await?;
@@ -42,7 +42,7 @@ impl Inbox {
         }
     }
 
-    /// The same, of what has arrived already.
+    /// As [`Self::next`], but does not wait: None if nothing to handle has arrived.
     pub(super) fn next_buffered(&mut self, intake: Intake) -> Option<Result<ReadEvent, ReadError>> {
         if let Some(parked) = self.take_parked(intake) {
             return Some(Ok(parked));
@@ -60,19 +60,19 @@ impl Inbox {
         None
     }
 
-    /// What is parked when the connection ends: requests that came before the end and were not handled yet.
+    /// Takes all parked messages: requests that arrived before the end of the connection and were not handled yet.
     pub(super) fn take_rest(&mut self) -> VecDeque<ReadEvent> {
         self.parked_bytes = 0;
         std::mem::take(&mut self.parked)
     }
 
-    /// Waits for more bytes and drops them; 0 is the end.
+    /// Waits for more bytes and drops them. Returns their number; 0 is the end of the stream.
     pub(super) async fn discard(&mut self) -> io::Result<usize> {
         self.take_rest();
         self.reader.discard().await
     }
 
-    /// How many bytes have come so far, of messages that are not whole yet too.
+    /// How many bytes have arrived so far, including bytes of incomplete messages.
     pub(super) fn received_bytes(&self) -> u64 {
         self.reader.received_bytes()
     }
@@ -93,10 +93,11 @@ impl Inbox {
         Some(parked)
     }
 
+    /// Returns what may be handled now, and parks everything else.
     fn pass_or_park(&mut self, incoming: ReadEvent, intake: Intake) -> Option<ReadEvent> {
         let may_overtake = match &incoming {
             ReadEvent::Ping(_) | ReadEvent::Pong(_) | ReadEvent::Closed(Some(_)) => true,
-            // The end of the stream comes after the requests before it, which may still be answered.
+            // The end of the stream does not overtake the requests before it, because they may still be answered.
             ReadEvent::Message(_) | ReadEvent::TooLarge { .. } | ReadEvent::Closed(None) => false,
         };
         if may_overtake || intake == Intake::Everything {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_close_overtakes_messages_and_they_are_not_lost() {
+    async fn a_close_frame_overtakes_messages_which_are_not_lost() {
         let (mut inbox, mut peer) = pair();
         peer.send(b"one").await;
         peer.send(b"two").await;
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_stream_comes_after_what_was_parked() {
+    async fn the_end_of_the_stream_comes_after_parked_messages() {
         let (mut inbox, mut peer) = pair();
         peer.send(b"one").await;
         drop(peer);

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::handlers;
 use crate::metrics::Transport;
 
-/// Returns as soon as the next message may be handled.
+/// Handles one event of the stream. Returns as soon as the next one may be handled.
 pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
     match event {
         ReadEvent::Message(message) => handle_message(connection, message).await,
@@ -54,7 +54,7 @@ fn handle_notification(connection: &Connection, notification: &Notification<'_>,
     }
 }
 
-/// `prefix` is the beginning of the message, in which the id of a request is looked for.
+/// Refuses a message that is too large. `prefix` is its beginning, which mostly contains the id of the request.
 fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
     let id = sniff_id(prefix).unwrap_or(RequestId::UNKNOWN);
     let limit = connection.shared.config.max_message_bytes;
@@ -65,7 +65,7 @@ fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
     connection.outbound.reply(encode_error(&id, &WireError::invalid_request(reason).with_data(data)));
 }
 
-/// This server sends no requests, so that no answer is expected.
+/// Refuses an answer. This server sends no requests, so it expects no answers.
 fn refuse_answer(connection: &Connection, id: &RequestId) {
     let id = id.to_string();
     refuse(connection, format!("no request with id {} is waiting for an answer", protocol::shortened(&id)));
@@ -76,7 +76,7 @@ fn refuse(connection: &Connection, reason: String) {
     connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &WireError::invalid_request(reason)));
 }
 
-/// How the protocol's error messages name the peer of a connection.
+/// The name of the peer in error messages, as the published protocol has it.
 fn name_in_errors(connection: &Connection) -> String {
     let peer = &connection.peer;
     match connection.transport {

@@ -1,5 +1,5 @@
-//! When a connection pings its peer, and when it gives up a peer that is silent. The rules for signs of life are in
-//! [`session::PeerLiveness`]; this file only says when to look at them.
+//! Decides when a connection pings its peer, and when a silent peer counts as lost. The rules for signs of life are in
+//! [`session::PeerLiveness`]; this file only decides when they are checked.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,24 @@ use super::goodbye::FLUSH_PATIENCE;
 use crate::config::Config;
 use crate::outbound::Outbound;
 
-/// Whether a connection goes on after a look at its peer.
+/// The result of [`PeerTimer::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerState {
-    MayBeThere,
-    /// The peer was asked, and has shown no sign of life for too long.
-    GivenUp,
+    /// The connection goes on.
+    MayBeAlive,
+    /// A ping is unanswered, and the peer has shown no sign of life for too long.
+    TimedOut,
 }
 
-/// The two deadlines of a connection: its next ping, and the moment at which its peer is given up.
+/// The two deadlines of a connection: its next ping, and the time at which its peer counts as lost.
 pub(super) struct PeerTimer<'a> {
     outbound: &'a Outbound,
     ping_interval: Duration,
     pong_deadline: Duration,
     next_ping: Instant,
-    /// Bytes that had been received at the last look.
+    /// Bytes that had been received at the last check.
     received_bytes: u64,
-    /// At shutdown: when the goodbye was queued behind everything that is still to be sent.
+    /// When the close frame was queued, at shutdown.
     goodbye_queued_at: Option<Instant>,
 }
 
@@ -39,7 +40,7 @@ impl<'a> PeerTimer<'a> {
         }
     }
 
-    /// When [`Self::check`] is to be called. May become earlier with each message that is sent.
+    /// When [`Self::check`] is to be called. This time may become earlier with each message that is sent.
     pub(super) fn due_at(&self) -> Instant {
         self.given_up_at().map_or(self.next_ping, |at| at.min(self.next_ping))
     }
@@ -48,20 +49,20 @@ impl<'a> PeerTimer<'a> {
         self.goodbye_queued_at.is_some()
     }
 
-    /// From now on the peer only has to read what is left, so it is given up sooner.
+    /// The close frame was queued. From now on the peer only has to read the last messages, so it counts as lost sooner.
     pub(super) fn note_goodbye(&mut self, now: Instant) {
         self.goodbye_queued_at = Some(now);
     }
 
-    /// Sends a ping if it is time for one, and says whether the peer is still waited for.
+    /// Sends a ping if it is due, and checks whether the peer has shown a sign of life in time.
     pub(super) fn check(&mut self, received_bytes: u64, now: Instant) -> PeerState {
-        // A peer in the middle of a long message cannot answer a ping, but it is there.
+        // A peer that is sending a long message cannot answer a ping, but its bytes are a sign of life.
         if received_bytes != self.received_bytes {
             self.received_bytes = received_bytes;
             self.outbound.note_received();
         }
         if self.given_up_at().is_some_and(|at| at <= now) {
-            return PeerState::GivenUp;
+            return PeerState::TimedOut;
         }
         if self.next_ping <= now {
             self.next_ping = now + self.ping_interval;
@@ -69,7 +70,7 @@ impl<'a> PeerTimer<'a> {
                 self.outbound.ping();
             }
         }
-        PeerState::MayBeThere
+        PeerState::MayBeAlive
     }
 
     fn given_up_at(&self) -> Option<Instant> {

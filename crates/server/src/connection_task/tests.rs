@@ -1,4 +1,4 @@
-//! Scenarios of one connection over a pipe in memory.
+//! Tests of one connection over a pipe in memory.
 
 use protocol::ProcessId;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::*;
 use crate::config::Config;
 use crate::session::StartOutcome;
 
-/// Holds every message of a test.
+/// Capacity of the pipe. Large enough for all messages of a test, so that no write waits.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// A client on a connection in memory.
@@ -39,7 +39,7 @@ impl MemoryClient {
 }
 
 #[tokio::test]
-async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_that_id() {
+async fn a_write_that_waited_for_a_failed_start_does_not_wait_for_the_next_process_with_that_id() {
     let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
     let mut client = MemoryClient::connect(&shared);
     client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
@@ -59,6 +59,6 @@ async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_th
     let next = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
     waiting.into_iter().for_each(|deferred| deferred(StartOutcome::Failed));
     let waiting_for_next = table.abandon(&next).unwrap();
-    assert_eq!(waiting_for_next.len(), 0, "a write that was meant for another process waits for this one");
+    assert_eq!(waiting_for_next.len(), 0, "the write was meant for the first process and must not wait for this one");
     assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "unknownProcess"}}));
 }

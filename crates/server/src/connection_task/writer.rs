@@ -1,4 +1,4 @@
-//! The writing task: gathers what there is to send into one buffer, and gives it to the socket in one write.
+//! The writer of a connection: collects messages of the send queue in one buffer, and gives the buffer to the socket in one write.
 
 use std::io;
 use std::pin::pin;
@@ -11,37 +11,37 @@ use transport::Writer;
 use crate::outbound::{Outbound, Outgoing, ReplyRoom};
 use crate::process::write_message;
 
-/// Gathered before a write. Beyond this, larger writes gain nothing and small messages would wait longer.
+/// Bytes that are collected before a write. Larger writes would not be faster, and small messages would wait longer.
 const BATCH_BYTES: usize = 384 << 10;
 
-/// Bytes of output that one process may add before the next one gets its turn. Base64 makes 192 KiB of them.
+/// Bytes of output that one process may add before the next process of the queue. In base64 they are 192 KiB.
 const PROCESS_BYTES: usize = 144 << 10;
 
-/// Kept for good; an idle connection must not sit on the buffer of a busy one.
+/// Capacity that the buffer of an idle connection may keep. A larger buffer is freed after [`BUFFER_KEPT`].
 const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
-/// How long a larger buffer is kept, at least: a busy connection is only ever idle for moments.
+/// How long a larger buffer is kept unused, at least. A busy connection uses its buffer again before.
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
-/// Sends until the connection ends. Returns after a goodbye was sent.
+/// Sends until the connection ends. Returns after a close frame was sent.
 pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut shared_room = Vec::new();
-    // One timer for good: to set a new one for each message would wake the thread that waits for timers each time.
-    let mut look = pin!(sleep(BUFFER_KEPT));
-    let mut look_is_set = true;
+    // One timer for the whole connection, because setting a timer for each message would wake the thread of tokio that waits for timers.
+    let mut idle_check = pin!(sleep(BUFFER_KEPT));
+    let mut idle_check_is_set = true;
     let mut was_used = true;
     loop {
         if buffer.capacity() > IDLE_BUFFER_BYTES {
-            if !look_is_set {
-                look.as_mut().reset(Instant::now() + BUFFER_KEPT);
-                look_is_set = true;
+            if !idle_check_is_set {
+                idle_check.as_mut().reset(Instant::now() + BUFFER_KEPT);
+                idle_check_is_set = true;
             }
             tokio::select! {
                 biased;
                 () = outbound.wait_for_work() => was_used = true,
-                () = &mut look => {
-                    look_is_set = false;
+                () = &mut idle_check => {
+                    idle_check_is_set = false;
                     if !std::mem::take(&mut was_used) {
                         buffer = Vec::new();
                         outbound.trim();
@@ -69,8 +69,8 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
     }
 }
 
-/// Fills the buffer. True if a goodbye is in it, after which nothing may be sent. Room that other connections wait for is kept until
-/// the buffer is written.
+/// Fills the buffer from the send queue. Returns true if the buffer ends with a close frame, after which nothing may be sent. Memory permits
+/// that other connections may wait for go into `shared_room`, because they must be held until the buffer is written.
 fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<ReplyRoom>) -> bool {
     let framing = outbound.framing;
     while buffer.len() < BATCH_BYTES {

@@ -1,4 +1,5 @@
-//! The environment of a child: exactly what the client sent, or what its policy derives from the server's own.
+//! The environment of a child process: exactly the variables that the client sent, or, if the client sent a policy, variables that the
+//! policy selects from the environment of the server.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,12 +17,14 @@ const PROTECTED: &[&str] = &[
     "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
 ];
 
+/// The variables that [`EnvInherit::Core`] inherits.
 const CORE: &[&str] =
     &["PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER"];
 
+/// Variables that a policy excludes unless it sets `ignore_default_excludes`.
 const SECRET_PATTERNS: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
 
-/// Variables by name. Names and values need not be UTF-8: they are the machine's, not the wire's.
+/// Environment variables by name. Names and values that come from this machine may be invalid UTF-8.
 pub(crate) type Variables = BTreeMap<OsString, OsString>;
 
 /// The server's own environment, as it was when the server started.
@@ -29,7 +32,8 @@ pub(crate) fn server_env() -> Variables {
     std::env::vars_os().collect()
 }
 
-/// The environment of a child.
+/// The environment of a child: the variables that `policy` selects from `server`, none without a policy, and over them `overlay`, the
+/// variables that the client sent.
 pub(crate) fn child_env(
     server: &Variables,
     policy: Option<&EnvPolicy>,
@@ -55,7 +59,7 @@ fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
     variables
 }
 
-/// Whether a variable that comes neither from the server nor from the client may reach a child, and is not the policy's to set.
+/// Whether a variable that a shell profile exports may reach a child. False if the policy excludes the variable or sets it itself.
 pub(crate) fn permits(policy: Option<&EnvPolicy>, name: &OsStr) -> bool {
     let by_policy = policy.is_none_or(|policy| {
         let is_set = policy.set.keys().any(|set| name == set.as_str());
@@ -77,8 +81,8 @@ fn is_any_of(name: &OsStr, names: &[&str]) -> bool {
     names.iter().any(|known| name.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// `*` and `?` wildcards over the whole name, whatever the case. Linear in the name for each `*`: the pattern is
-/// the client's, the time is ours.
+/// Whether `pattern`, with the wildcards `*` and `?`, matches the whole name without regard to ASCII case. The time is at most the product
+/// of both lengths, because the pattern comes from a client and must not keep the server busy.
 fn matches(pattern: &str, name: &OsStr) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
@@ -128,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn without_policy_it_is_exactly_what_was_sent() {
+    fn without_policy_the_child_gets_exactly_what_the_client_sent() {
         let server = vars([("HOME", "/root")]);
         assert_eq!(child_env(&server, None, &BTreeMap::new()), Variables::new());
         assert_eq!(child_env(&server, None, &strings([("A", "1")])), vars([("A", "1")]));
     }
 
     #[test]
-    fn policy_then_overlay_and_protected_names_never() {
+    fn the_overlay_overrides_the_policy_and_protected_names_are_removed() {
         let server = vars([
             ("PATH", "/bin"),
             ("API_KEY", "k"),
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn core_none_and_include_only() {
+    fn inherit_core_and_none_and_include_only() {
         let server = vars([("path", "/bin"), ("HOME", "/h"), ("EDITOR", "vi"), ("API_KEY", "k")]);
         assert_eq!(
             child_env(&server, Some(&policy(EnvInherit::Core)), &BTreeMap::new()),
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards() {
+    fn wildcards_match_whole_names() {
         for (pattern, name, expected) in [
             ("*", "", true),
             ("", "", true),

@@ -1,5 +1,5 @@
-//! The configuration files of the machine, of its user and of a project: which there are, which of them count, and what they say about
-//! some keys. What the keys mean is the client's business, except for those that decide which project is trusted.
+//! Reads selected keys from the Codex configuration files of the machine, of its user and of a project. Each file is one layer of the result;
+//! a later layer overrides an earlier one. The client interprets the keys, except the keys that decide which projects are trusted (`trust`).
 
 mod document;
 mod error;
@@ -30,35 +30,37 @@ const SYSTEM_DIRECTORY: &str = "/etc/codex";
 const CONFIG_FILE: &str = "config.toml";
 const MANAGED_FILE: &str = "managed_config.toml";
 const REQUIREMENTS_FILE: &str = "requirements.toml";
-/// In the home directory of a user, and in directories of a project.
+/// Directory with a configuration file, in the home directory of a user and in directories of a project.
 const CODEX_DIRECTORY: &str = ".codex";
-/// One file, before the keys that the client asks for are selected.
+
+/// The contents of one file, before the keys that the client asks for are selected.
 struct Layer {
-    /// For people: who has written the file, and where it is.
+    /// Kind and path of the file, for people.
     source: String,
-    /// Relative paths in the file are meant from here.
+    /// Relative paths in the file are relative to this directory.
     directory: PathBuf,
     table: Table,
 }
 
-/// Where the files of a machine are, those of projects aside.
-pub(crate) struct ConfigPlaces {
+/// The directories with the configuration files of the machine and of its user.
+pub(crate) struct ConfigLocations {
+    /// Normally `/etc/codex`.
     system: PathBuf,
     user_home: Option<PathBuf>,
-    /// The variable `CODEX_HOME`.
+    /// The value of the variable `CODEX_HOME`.
     codex_home: Option<OsString>,
 }
 
-impl ConfigPlaces {
-    /// As the environment of the server says, and else the user's entry in `/etc/passwd`.
+impl ConfigLocations {
+    /// Finds the home directory from the variables of the server, or from the entry of the user in `/etc/passwd`.
     pub(crate) fn of_machine(variables: &Variables) -> Self {
         let given = |name: &str| variables.get(OsStr::new(name)).filter(|value| !value.is_empty());
         let user_home = given("HOME").and_then(|home| std::path::absolute(home).ok()).or_else(home_from_passwd);
         Self { system: SYSTEM_DIRECTORY.into(), user_home, codex_home: given("CODEX_HOME").cloned() }
     }
 
-    /// What the files say about the keys for a client that works in `cwd`. All files are read for every request, also those about which
-    /// nothing is asked, so that a broken file is noticed whatever is asked first.
+    /// Reads the keys for a client that works in `cwd`. All files are read for every request, even if no key of a file is asked for, so that
+    /// every request reports a broken file.
     pub(crate) fn read(
         &self,
         cwd: &Path,
@@ -77,8 +79,8 @@ impl ConfigPlaces {
         let managed = reader.document(&managed_path, FileRole::Managed)?;
         let requirements = reader.document(&self.system.join(REQUIREMENTS_FILE), FileRole::Requirements)?;
         let managed_requirements = managed::requirements(&managed)?;
-        let discovery = trust::Discovery::of([&system, &user, &managed])?;
-        let projects = project::layers(cwd, &codex_home, &discovery, &mut reader)?;
+        let project_trust = trust::ProjectTrust::of([&system, &user, &managed])?;
+        let projects = project::layers(cwd, &codex_home, &project_trust, &mut reader)?;
 
         let named = |label: &str, path: &Path| format!("{label} ({})", path.display());
         let layer =
@@ -87,7 +89,7 @@ impl ConfigPlaces {
         let user_layer = layer(named("user", &codex_home.join(CONFIG_FILE)), &codex_home, user);
         let managed_layer = layer(named("legacy managed_config.toml", &managed_path), &self.system, managed);
         let plain = |name: &str, table| layer(self.system.join(name).display().to_string(), &self.system, table);
-        // What an organisation says counts more than what one machine does, and less than what its user does.
+        // A client inserts the settings of its organisation above the layer of the machine and below the layer of the user.
         let above_machine = [user_layer].into_iter().chain(projects).chain([managed_layer]);
         Ok(ConfigReadResult {
             user_home_dir: self.user_home.as_deref().and_then(PathUri::from_native),
@@ -120,7 +122,8 @@ impl ConfigPlaces {
     }
 }
 
-/// The selected keys of all layers that have some. The settings that a client gets from elsewhere belong between `first` and `rest`.
+/// The layers with the selected keys only, without layers that have none of them. `cloud_insertion_index` is the index between `first` and
+/// `rest`, where the client inserts settings that it gets from elsewhere.
 fn selected(
     paths: &[Vec<String>],
     first: Layer,
@@ -136,7 +139,7 @@ fn selected(
     Ok(ConfigLayers { layers, cloud_insertion_index })
 }
 
-/// A layer with the selected keys only, unless it has none of them.
+/// A layer with the selected keys only. None if it has none of them.
 fn part(selection: &Selection<'_>, layer: Layer) -> Result<Option<ConfigLayer>, ConfigError> {
     let table = selection.of(&layer.table);
     let Some(base_dir) = PathUri::from_native(&layer.directory).filter(|_| !table.is_empty()) else {

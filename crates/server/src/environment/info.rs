@@ -1,6 +1,6 @@
-//! `environment/info`. The shell is looked up when the server starts: directories of the `PATH` can be on a dead network mount, and the
-//! answer to this question must wait for nothing. The rest is found anew for every request, because a working directory can be renamed
-//! or removed while the server runs.
+//! The answer to `environment/info`: shell, directories and capabilities of this machine. The shell is looked up when the server starts,
+//! because directories of the `PATH` can be on a dead network mount and the request must not block. Directories are determined for each
+//! request, because a working directory can be renamed or removed while the server runs.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,7 @@ use protocol::{Capabilities, EnvironmentInfo, PathUri, ShellInfo};
 use super::child_env::Variables;
 use super::passwd;
 
-/// What the environment is like now.
+/// Makes the answer from the variables and the shell of the server.
 pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> EnvironmentInfo {
     let cwd = std::env::current_dir().ok();
     let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty());
@@ -58,14 +58,14 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
     }
 }
 
-/// The shell of the user the server runs as. May block.
+/// The login shell of the user as whom the server runs. May block.
 pub(crate) fn users_shell(variables: &Variables) -> ShellInfo {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
     let users = passwd_shell(&passwd, rustix::process::getuid().as_raw());
     shell(users.as_deref(), variables.get(OsStr::new("PATH")).map(|path| &**path))
 }
 
-/// Removes `.` and `..` without looking at the file system.
+/// Removes `.` and `..` without reading the file system.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -78,26 +78,25 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// A kind of shell whose command line clients know how to write.
+/// A kind of shell for which clients can write command lines.
 struct ShellKind {
-    /// What clients call it.
+    /// The name of the kind in the protocol.
     name: &'static str,
-    /// File names, without extension, of programs of this kind. The first is looked for on the `PATH`.
+    /// File names, without extension, of programs of this kind. Only the first is searched for on the `PATH`.
     programs: &'static [&'static str],
-    /// Where it is if it is not on the `PATH`.
-    usual_places: &'static [&'static str],
+    /// Paths to try if the program is not on the `PATH`.
+    usual_paths: &'static [&'static str],
 }
 
-const BASH: ShellKind =
-    ShellKind { name: "bash", programs: &["bash"], usual_places: &["/bin/bash", "/usr/bin/bash"] };
-const ZSH: ShellKind = ShellKind { name: "zsh", programs: &["zsh"], usual_places: &["/bin/zsh"] };
-const SH: ShellKind = ShellKind { name: "sh", programs: &["sh"], usual_places: &["/bin/sh"] };
+const BASH: ShellKind = ShellKind { name: "bash", programs: &["bash"], usual_paths: &["/bin/bash", "/usr/bin/bash"] };
+const ZSH: ShellKind = ShellKind { name: "zsh", programs: &["zsh"], usual_paths: &["/bin/zsh"] };
+const SH: ShellKind = ShellKind { name: "sh", programs: &["sh"], usual_paths: &["/bin/sh"] };
 const POWERSHELL: ShellKind =
-    ShellKind { name: "powershell", programs: &["pwsh", "powershell"], usual_places: &["/usr/local/bin/pwsh"] };
-const CMD: ShellKind = ShellKind { name: "cmd", programs: &["cmd"], usual_places: &[] };
+    ShellKind { name: "powershell", programs: &["pwsh", "powershell"], usual_paths: &["/usr/local/bin/pwsh"] };
+const CMD: ShellKind = ShellKind { name: "cmd", programs: &["cmd"], usual_paths: &[] };
 const KINDS: [&ShellKind; 5] = [&BASH, &ZSH, &SH, &POWERSHELL, &CMD];
 
-/// The user's shell if clients know its kind, else the first of bash and zsh, else `/bin/sh`.
+/// The shell of the user, if it is of a known kind. Otherwise bash or zsh, whichever is found first. Otherwise `/bin/sh`.
 fn shell(users: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
     let users_kind = users.and_then(|users| {
         let program = users.file_stem()?.to_str()?;
@@ -114,13 +113,13 @@ fn shell(users: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
     }
 }
 
-/// A program of this kind: the first on the `PATH`, else one at its usual place. Directories that are relative to the server's working
-/// directory do not count: a client has another one.
+/// Finds a program of this kind: on the `PATH`, or at one of its usual paths. Relative directories of the `PATH` are skipped, because clients
+/// have other working directories.
 fn find(kind: &ShellKind, path: Option<&OsStr>) -> Option<PathBuf> {
     let program = kind.programs.first()?;
     let directories = path.map(std::env::split_paths).into_iter().flatten();
     let on_path = directories.filter(|directory| directory.is_absolute()).map(|directory| directory.join(program));
-    on_path.chain(kind.usual_places.iter().map(PathBuf::from)).find(|path| is_executable(path))
+    on_path.chain(kind.usual_paths.iter().map(PathBuf::from)).find(|path| is_executable(path))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -177,34 +176,34 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_of_a_known_kind_is_taken_where_it_is() {
+    fn the_shell_of_the_user_is_used_if_its_kind_is_known() {
         let directory = tempfile::tempdir().unwrap();
-        let place = |name: &str| directory.path().join(name);
+        let at = |name: &str| directory.path().join(name);
         let program = |name: &str, mode| {
-            std::fs::create_dir_all(place(name).parent().unwrap()).unwrap();
-            std::fs::write(place(name), "").unwrap();
-            std::fs::set_permissions(place(name), std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            std::fs::write(at(name), "").unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
         };
         for name in ["bin/bash", "bin/zsh", "bin/pwsh", "users/zsh.real"] {
             program(name, 0o755);
         }
         program("not-executable/bash", 0o644);
-        std::fs::create_dir_all(place("a-directory/bash")).unwrap();
+        std::fs::create_dir_all(at("a-directory/bash")).unwrap();
         let path = std::env::join_paths(
             ["relative", "", "a-directory", "not-executable", "bin"]
-                .map(|name| if matches!(name, "relative" | "") { name.into() } else { place(name) }),
+                .map(|name| if matches!(name, "relative" | "") { name.into() } else { at(name) }),
         )
         .unwrap();
         let found = |users: Option<&str>| {
             let info = shell(users.map(Path::new), Some(&path));
             (info.name, PathBuf::from(info.path))
         };
-        let users = place("users/zsh.real");
+        let users = at("users/zsh.real");
         assert_eq!(found(users.to_str()), ("zsh".into(), users.clone()), "the extension does not count");
-        assert_eq!(found(Some("/nonexistent/zsh")), ("zsh".into(), place("bin/zsh")));
-        assert_eq!(found(Some("/nonexistent/powershell")), ("powershell".into(), place("bin/pwsh")));
+        assert_eq!(found(Some("/nonexistent/zsh")), ("zsh".into(), at("bin/zsh")));
+        assert_eq!(found(Some("/nonexistent/powershell")), ("powershell".into(), at("bin/pwsh")));
         for other in [Some("/usr/bin/fish"), Some("/usr/sbin/nologin"), Some("/nonexistent/cmd"), None] {
-            assert_eq!(found(other), ("bash".into(), place("bin/bash")), "{other:?}");
+            assert_eq!(found(other), ("bash".into(), at("bin/bash")), "{other:?}");
         }
         let without_path = shell(Some(Path::new("/nonexistent/sh")), None);
         assert_eq!((without_path.name.as_str(), without_path.path.as_str()), ("sh", "/bin/sh"));

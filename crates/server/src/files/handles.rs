@@ -1,5 +1,5 @@
-//! The open files and the uploads of a session, by the names its client gave them. They belong to the session, so that a
-//! transfer goes on over the next connection.
+//! The file handles of a session: its open files and uploads, by the ids that its client chose. They belong to the session and not to a
+//! connection, so that a transfer continues after a reconnection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -8,48 +8,50 @@ use files::{RegularFile, Upload};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// What a handle stands for.
-pub(crate) enum Opened {
-    /// It is being opened, or could not be.
-    Nothing,
+/// What a handle refers to.
+pub(crate) enum HandleState {
+    /// The file is not open yet, could not be opened, or was closed.
+    Closed,
+    /// A file that is read in blocks.
     File(RegularFile),
+    /// A file that is written in blocks.
     Upload(Upload),
-    /// An upload that is in its place. Remembered until the handle is closed, so that a client that lost the answer can
-    /// ask again.
+    /// The upload was committed: the file has its final name. The handle remembers this until it is closed, so that a client that lost the
+    /// answer can repeat the commit.
     Committed,
 }
 
-/// A handle. Blocks share its lock, opening and committing have it alone; it is fair, so that the order of asking is the
-/// order of doing.
+/// A file handle. Requests for blocks hold its lock shared; opening and committing hold it exclusively. The lock is fair, so requests are
+/// carried out in the order in which they ask for it.
 #[derive(Clone)]
-pub(crate) struct Slot {
-    opened: Arc<RwLock<Opened>>,
-    /// Why a block of this upload was refused before it was tried. The file would lack the block, so later blocks and a commit fail.
+pub(crate) struct FileHandle {
+    opened: Arc<RwLock<HandleState>>,
+    /// Why a block of this upload was refused before it was written. The file would lack the block, so later blocks and a commit fail.
     refused_block: Arc<OnceLock<String>>,
 }
 
-impl Slot {
-    pub(crate) fn share(&self) -> impl Future<Output = OwnedRwLockReadGuard<Opened>> + use<> {
+impl FileHandle {
+    pub(crate) fn lock_shared(&self) -> impl Future<Output = OwnedRwLockReadGuard<HandleState>> + use<> {
         Arc::clone(&self.opened).read_owned()
     }
 
-    pub(crate) fn take(&self) -> impl Future<Output = OwnedRwLockWriteGuard<Opened>> + use<> {
+    pub(crate) fn lock_exclusive(&self) -> impl Future<Output = OwnedRwLockWriteGuard<HandleState>> + use<> {
         Arc::clone(&self.opened).write_owned()
     }
 
-    /// Ends an upload for good; `sentence` says why.
+    /// Makes the upload fail from now on; `sentence` says why. Only the first call counts.
     pub(crate) fn note_refused_block(&self, sentence: &str) {
-        // The first refusal explains those that follow it.
-        let _explained = self.refused_block.set(sentence.to_owned());
+        // Later refusals are consequences of the first one, which explains them best.
+        let _already_refused = self.refused_block.set(sentence.to_owned());
     }
 
-    /// Why the upload cannot go on.
+    /// Why the upload has failed. None if no block was refused.
     pub(crate) fn refused_block(&self) -> Option<&str> {
         self.refused_block.get().map(String::as_str)
     }
 
     fn is_committed(&self) -> bool {
-        self.opened.try_read().is_ok_and(|opened| matches!(*opened, Opened::Committed))
+        self.opened.try_read().is_ok_and(|opened| matches!(*opened, HandleState::Committed))
     }
 }
 
@@ -62,60 +64,61 @@ pub(crate) enum HandleRefusal {
 /// All handles of a session.
 pub(crate) struct Handles {
     limit: usize,
-    slots: Mutex<HashMap<String, Slot>>,
+    by_id: Mutex<HashMap<String, FileHandle>>,
 }
 
 impl Handles {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, slots: Mutex::default() }
+        Self { limit, by_id: Mutex::default() }
     }
 
-    /// Makes a handle that is being opened by whoever has the guard.
-    pub(crate) fn begin(&self, id: &str) -> Result<(Slot, OwnedRwLockWriteGuard<Opened>), HandleRefusal> {
-        let lock = Arc::new(RwLock::new(Opened::Nothing));
-        let mut slots = self.slots.lock();
-        if slots.contains_key(id) {
+    /// Makes a closed handle, and locks it exclusively. The caller opens the file and drops the guard; requests that use the handle wait
+    /// until then.
+    pub(crate) fn begin(&self, id: &str) -> Result<(FileHandle, OwnedRwLockWriteGuard<HandleState>), HandleRefusal> {
+        let lock = Arc::new(RwLock::new(HandleState::Closed));
+        let mut by_id = self.by_id.lock();
+        if by_id.contains_key(id) {
             return Err(HandleRefusal::Exists);
         }
-        if slots.len() >= self.limit {
-            slots.retain(|_, slot| !slot.is_committed());
+        if by_id.len() >= self.limit {
+            by_id.retain(|_, handle| !handle.is_committed());
         }
         let Ok(guard) = Arc::clone(&lock).try_write_owned() else { return Err(HandleRefusal::Exists) };
-        if slots.len() >= self.limit {
+        if by_id.len() >= self.limit {
             return Err(HandleRefusal::TooMany(self.limit));
         }
-        let slot = Slot { opened: lock, refused_block: Arc::default() };
-        slots.insert(id.to_owned(), slot.clone());
-        Ok((slot, guard))
+        let handle = FileHandle { opened: lock, refused_block: Arc::default() };
+        by_id.insert(id.to_owned(), handle.clone());
+        Ok((handle, guard))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.lock().is_empty()
+        self.by_id.lock().is_empty()
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<Slot> {
-        self.slots.lock().get(id).cloned()
+    pub(crate) fn find(&self, id: &str) -> Option<FileHandle> {
+        self.by_id.lock().get(id).cloned()
     }
 
-    /// Ends every upload for good; `sentence` says why. Files that are read are not concerned.
+    /// Makes every upload fail from now on; `sentence` says why. Files that are read are not affected.
     pub(crate) fn note_refused_block_of_any(&self, sentence: &str) {
-        self.slots.lock().values().for_each(|slot| slot.note_refused_block(sentence));
+        self.by_id.lock().values().for_each(|handle| handle.note_refused_block(sentence));
     }
 
-    /// Forgets a handle, if it has not been made anew meanwhile.
-    pub(crate) fn forget(&self, id: &str, slot: &Slot) {
-        let mut slots = self.slots.lock();
-        if slots.get(id).is_some_and(|known| Arc::ptr_eq(&known.opened, &slot.opened)) {
-            slots.remove(id);
+    /// Forgets a handle. A newer handle with the same id stays.
+    pub(crate) fn forget(&self, id: &str, handle: &FileHandle) {
+        let mut by_id = self.by_id.lock();
+        if by_id.get(id).is_some_and(|known| Arc::ptr_eq(&known.opened, &handle.opened)) {
+            by_id.remove(id);
         }
     }
 
-    pub(crate) fn remove(&self, id: &str) -> Option<Slot> {
-        self.slots.lock().remove(id)
+    pub(crate) fn remove(&self, id: &str) -> Option<FileHandle> {
+        self.by_id.lock().remove(id)
     }
 
-    /// Takes all of them. Dropping them may block.
-    pub(crate) fn take_all(&self) -> Vec<Slot> {
-        self.slots.lock().drain().map(|(_, slot)| slot).collect()
+    /// Takes all handles out. Dropping them closes files, which may block.
+    pub(crate) fn take_all(&self) -> Vec<FileHandle> {
+        self.by_id.lock().drain().map(|(_, handle)| handle).collect()
     }
 }

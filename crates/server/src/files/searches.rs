@@ -1,50 +1,53 @@
-//! How many searches run at once, and with how many threads: each thread of each search takes memory, and so does what it looks for. A
-//! session has a part of the places, so that searches whose client does not read leave places to others.
+//! Permits for searches (`--max-searches`) and for their threads. They limit memory: each thread of a search takes some, and so do the
+//! compiled patterns. A session can have only a quarter of the permits, so that a client that does not read its results leaves permits to
+//! other sessions.
 
 use std::sync::Arc;
 
 use crate::limits::MAX_FURTHER_SEARCH_THREADS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A session has one of so many parts of all places.
-const PARTS: usize = 4;
-/// A pattern up to here takes a few megabytes while it is compiled.
+/// A session can have at most this fraction of all permits.
+const SESSION_DIVISOR: usize = 4;
+/// A pattern of at most this many bytes takes a few megabytes while it is compiled.
 const ORDINARY_PATTERN_BYTES: usize = 512;
-/// Globs up to here take a few megabytes.
+/// Globs of together at most this many bytes take a few megabytes while they are compiled.
 const ORDINARY_GLOB_BYTES: usize = 4 << 10;
 
-/// The places of all sessions.
-pub(crate) struct SearchPlaces {
-    places: Arc<Semaphore>,
+/// The permits of all sessions.
+pub(crate) struct SearchPermits {
+    searches: Arc<Semaphore>,
+    /// Permits for threads beyond the first thread of each search.
     further_threads: Arc<Semaphore>,
-    for_session: usize,
+    /// How many permits a session can have.
+    per_session: usize,
 }
 
-/// The places of a session.
+/// The permits that one session can have.
 pub(crate) struct SessionSearches {
     own: Arc<Semaphore>,
-    of_all: Arc<SearchPlaces>,
+    of_all: Arc<SearchPermits>,
 }
 
-/// The place of a search that runs.
-pub(crate) struct SearchPlace {
-    /// With how many threads it may run.
+/// The permit of a search that runs.
+pub(crate) struct SearchPermit {
+    /// How many threads the search may use.
     pub(crate) threads: usize,
     _own: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
     _further_threads: Option<OwnedSemaphorePermit>,
 }
 
-/// How much memory it takes to prepare a search.
+/// How much memory the compiled pattern and globs of a search take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum SearchCost {
     /// A few megabytes.
     Ordinary,
-    /// As much as the limits of patterns and globs allow. Such a search takes all places of its session.
+    /// Up to what the limits of patterns and globs allow. Such a search takes all permits of its session.
     Large,
 }
 
-impl Question {
+impl SearchCost {
     pub(crate) fn of(pattern: Option<&str>, globs: &[String]) -> Self {
         let glob_bytes: usize = globs.iter().map(String::len).sum();
         if pattern.map_or(0, str::len) <= ORDINARY_PATTERN_BYTES && glob_bytes <= ORDINARY_GLOB_BYTES {
@@ -55,37 +58,39 @@ impl Question {
     }
 }
 
-impl SearchPlaces {
-    pub(crate) fn new(places: usize) -> Arc<Self> {
+impl SearchPermits {
+    pub(crate) fn new(max_searches: usize) -> Arc<Self> {
         Arc::new(Self {
-            places: Arc::new(Semaphore::new(places)),
+            searches: Arc::new(Semaphore::new(max_searches)),
             further_threads: Arc::new(Semaphore::new(MAX_FURTHER_SEARCH_THREADS)),
-            for_session: places.div_ceil(PARTS),
+            per_session: max_searches.div_ceil(SESSION_DIVISOR),
         })
     }
 
     pub(crate) fn of_session(self: &Arc<Self>) -> SessionSearches {
-        SessionSearches { own: Arc::new(Semaphore::new(self.for_session)), of_all: Arc::clone(self) }
+        SessionSearches { own: Arc::new(Semaphore::new(self.per_session)), of_all: Arc::clone(self) }
     }
 }
 
 impl SessionSearches {
-    /// Waits for a place for a search that would like to have so many threads. None only while the server ends.
-    pub(crate) async fn place(&self, question: Question, threads: usize) -> Option<SearchPlace> {
-        let count = match question {
-            Question::Ordinary => 1,
-            Question::Large => u32::try_from(self.of_all.for_session).unwrap_or(u32::MAX),
+    /// Waits for a permit for a search that wants to use `threads` threads. It may get fewer, but at least one. None if a semaphore was
+    /// closed.
+    pub(crate) async fn permit(&self, cost: SearchCost, threads: usize) -> Option<SearchPermit> {
+        let count = match cost {
+            SearchCost::Ordinary => 1,
+            SearchCost::Large => u32::try_from(self.of_all.per_session).unwrap_or(u32::MAX),
         };
-        // First the session's own: a session with many searches waits among them, not among those of others.
+        // The permit of the session comes first, so that the searches of a busy session wait for each other and not in front of the
+        // searches of other sessions.
         let own = Arc::clone(&self.own).acquire_many_owned(count).await.ok()?;
-        let of_all = Arc::clone(&self.of_all.places).acquire_many_owned(count).await.ok()?;
+        let of_all = Arc::clone(&self.of_all.searches).acquire_many_owned(count).await.ok()?;
         let further = &self.of_all.further_threads;
-        // At most half of those that are free, so that the next search has some too.
+        // A search takes at most half of the free threads, so that the next search gets some too.
         let wanted = threads.saturating_sub(1).min(further.available_permits() / 2);
         let further_threads =
             u32::try_from(wanted).ok().and_then(|wanted| Arc::clone(further).try_acquire_many_owned(wanted).ok());
         let threads = 1 + further_threads.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        Some(SearchPlace { threads, _own: own, _of_all: of_all, _further_threads: further_threads })
+        Some(SearchPermit { threads, _own: own, _of_all: of_all, _further_threads: further_threads })
     }
 }
 
@@ -98,54 +103,54 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_session_has_a_quarter_of_the_places() {
-        let all = SearchPlaces::new(8);
+    async fn a_session_has_a_quarter_of_the_permits() {
+        let all = SearchPermits::new(8);
         let sessions: Vec<SessionSearches> = (0..5).map(|_| all.of_session()).collect();
         let mut held = Vec::new();
         for session in &sessions[..4] {
-            held.push(session.place(Question::Ordinary, 1).await.unwrap());
-            held.push(session.place(Question::Ordinary, 1).await.unwrap());
-            let third = timeout(Duration::ZERO, session.place(Question::Ordinary, 1)).await;
-            assert!(third.is_err(), "a third place of one session");
+            held.push(session.permit(SearchCost::Ordinary, 1).await.unwrap());
+            held.push(session.permit(SearchCost::Ordinary, 1).await.unwrap());
+            let third = timeout(Duration::ZERO, session.permit(SearchCost::Ordinary, 1)).await;
+            assert!(third.is_err(), "a session has two permits of eight");
         }
-        let mut waiting = Box::pin(sessions[4].place(Question::Ordinary, 1));
-        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err(), "a ninth place");
+        let mut waiting = Box::pin(sessions[4].permit(SearchCost::Ordinary, 1));
+        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err(), "all eight permits are taken");
         held.pop();
         waiting.await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_large_question_takes_the_places_of_its_session() {
-        let all = SearchPlaces::new(8);
+    async fn a_large_search_takes_all_permits_of_its_session() {
+        let all = SearchPermits::new(8);
         let (one, other) = (all.of_session(), all.of_session());
-        let large = one.place(Question::Large, 1).await.unwrap();
-        assert_eq!(all.places.available_permits(), 6);
-        assert!(timeout(Duration::ZERO, one.place(Question::Ordinary, 1)).await.is_err());
-        other.place(Question::Ordinary, 1).await.unwrap();
+        let large = one.permit(SearchCost::Large, 1).await.unwrap();
+        assert_eq!(all.searches.available_permits(), 6);
+        assert!(timeout(Duration::ZERO, one.permit(SearchCost::Ordinary, 1)).await.is_err());
+        other.permit(SearchCost::Ordinary, 1).await.unwrap();
         drop(large);
-        one.place(Question::Ordinary, 1).await.unwrap();
+        one.permit(SearchCost::Ordinary, 1).await.unwrap();
     }
 
     #[tokio::test]
-    async fn every_search_has_a_thread_and_all_together_have_a_bound() {
-        let all = SearchPlaces::new(64);
+    async fn every_search_has_a_thread_and_the_number_of_further_threads_is_limited() {
+        let all = SearchPermits::new(64);
         let mut held = Vec::new();
         for _ in 0..64 {
-            held.push(all.of_session().place(Question::Ordinary, 12).await.unwrap());
+            held.push(all.of_session().permit(SearchCost::Ordinary, 12).await.unwrap());
         }
         assert_eq!((held[0].threads, held[63].threads), (12, 1));
-        let threads: usize = held.iter().map(|place| place.threads).sum();
+        let threads: usize = held.iter().map(|permit| permit.threads).sum();
         assert!(threads <= 64 + MAX_FURTHER_SEARCH_THREADS, "{threads} threads");
         drop(held);
         assert_eq!(all.further_threads.available_permits(), MAX_FURTHER_SEARCH_THREADS);
     }
 
     #[test]
-    fn what_costs_much_to_prepare_is_a_large_question() {
-        let of = |pattern: usize, globs: usize| Question::of(Some(&"a".repeat(pattern)), &["b".repeat(globs)]);
-        assert_eq!(Question::of(None, &[]), Question::Ordinary);
-        assert_eq!(of(ORDINARY_PATTERN_BYTES, ORDINARY_GLOB_BYTES), Question::Ordinary);
-        assert_eq!(of(ORDINARY_PATTERN_BYTES + 1, 0), Question::Large);
-        assert_eq!(of(0, ORDINARY_GLOB_BYTES + 1), Question::Large);
+    fn a_search_with_a_long_pattern_or_long_globs_is_large() {
+        let of = |pattern: usize, globs: usize| SearchCost::of(Some(&"a".repeat(pattern)), &["b".repeat(globs)]);
+        assert_eq!(SearchCost::of(None, &[]), SearchCost::Ordinary);
+        assert_eq!(of(ORDINARY_PATTERN_BYTES, ORDINARY_GLOB_BYTES), SearchCost::Ordinary);
+        assert_eq!(of(ORDINARY_PATTERN_BYTES + 1, 0), SearchCost::Large);
+        assert_eq!(of(0, ORDINARY_GLOB_BYTES + 1), SearchCost::Large);
     }
 }

@@ -1,5 +1,5 @@
-//! The watches of a session. Each has a thread that sees changes and a task that tells them, so that a client which does not
-//! listen holds up nothing but its own news.
+//! The watches of a session (`fs/watch`). Each watch has a thread that detects changes, a log of changes, and a task that sends them. So a
+//! client that does not read delays only its own notifications. The rules of the log are in [`session::ChangeLog`].
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,25 +16,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outbound::Outbound;
 
-/// About what a change takes on the wire beside its paths.
+/// About how many bytes a change takes in a message, its paths not counted.
 const CHANGE_BYTES: usize = 80;
 
-/// A watch.
-pub(crate) struct Watched {
+/// A watched file or directory. The watch belongs to the session and survives a lost connection.
+pub(crate) struct SessionWatch {
+    /// The id that the client chose.
     id: String,
     log: Mutex<ChangeLog<FileChange>>,
-    news: Notify,
-    over: CancellationToken,
-    /// Who is told. A client that comes back is told nothing before it has said up to where it knows, or was silent for a
-    /// while.
+    /// Wakes the sending task: the log or the listener has changed.
+    changed: Notify,
+    /// Cancelled when the watch ends; stops the sending task.
+    ended: CancellationToken,
+    /// The connection that changes are sent to. After a reconnection this is the old connection, and nothing is sent, until the client has
+    /// said which changes it knows or a short time has passed without it.
     listener: Mutex<ConnectionNumber>,
-    /// What sees the changes, while it does.
-    eyes: Mutex<Option<PathWatch>>,
-    /// What the watches of the session take together.
-    share: WatchedDirectoryCount,
+    /// Detects the changes. None before [`Self::start`] and after the end.
+    path_watch: Mutex<Option<PathWatch>>,
+    /// Counts the directories that all watches of the session watch.
+    directory_count: WatchedDirectoryCount,
 }
 
-/// Why there is no watch.
+/// Why a watch could not be made.
 pub(crate) enum WatchRefusal {
     Exists,
     TooMany(usize),
@@ -45,55 +48,57 @@ pub(crate) struct Watches {
     limit: usize,
     /// Changes of a watch that wait to be sent, and changes that are kept for a client that reconnects.
     max_changes: usize,
-    by_id: Mutex<HashMap<String, Arc<Watched>>>,
-    share: WatchedDirectoryCount,
+    by_id: Mutex<HashMap<String, Arc<SessionWatch>>>,
+    /// Counts the directories that all watches of the session watch.
+    directory_count: WatchedDirectoryCount,
 }
 
 impl Watches {
     pub(crate) fn new(limit: usize, max_changes: usize) -> Self {
-        Self { limit, max_changes, by_id: Mutex::default(), share: WatchedDirectoryCount::default() }
+        Self { limit, max_changes, by_id: Mutex::default(), directory_count: WatchedDirectoryCount::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.by_id.lock().is_empty()
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<Watched>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<SessionWatch>> {
         self.by_id.lock().get(id).cloned()
     }
 
-    /// Takes the name for a watch that `listener` is told of. It sees nothing yet. One whose end was told is kept for a
-    /// client that missed it, until its place is needed.
-    pub(crate) fn begin(&self, id: &str, listener: ConnectionNumber) -> Result<Arc<Watched>, WatchRefusal> {
+    /// Makes a watch with this id that detects nothing before [`SessionWatch::start`]. Changes are sent to the connection `listener`. A watch
+    /// that has ended is kept for a client that missed the message about the end; a new watch replaces it if both have the same id or the
+    /// limit is reached.
+    pub(crate) fn begin(&self, id: &str, listener: ConnectionNumber) -> Result<Arc<SessionWatch>, WatchRefusal> {
         let mut by_id = self.by_id.lock();
-        let in_the_way = match by_id.get(id) {
-            Some(known) if known.is_over() => Some(Arc::clone(known)),
+        let replaced = match by_id.get(id) {
+            Some(known) if known.has_ended() => Some(Arc::clone(known)),
             Some(_) => return Err(WatchRefusal::Exists),
             None if by_id.len() < self.limit => None,
             None => {
-                let over = by_id.values().find(|known| known.is_over()).cloned();
-                Some(over.ok_or(WatchRefusal::TooMany(self.limit))?)
+                let ended = by_id.values().find(|known| known.has_ended()).cloned();
+                Some(ended.ok_or(WatchRefusal::TooMany(self.limit))?)
             }
         };
-        if let Some(over) = in_the_way {
-            by_id.remove(&over.id);
-            over.end();
+        if let Some(ended) = replaced {
+            by_id.remove(&ended.id);
+            ended.end();
         }
-        let watched = Arc::new(Watched {
+        let watched = Arc::new(SessionWatch {
             id: id.to_owned(),
             log: Mutex::new(ChangeLog::new(self.max_changes)),
-            news: Notify::new(),
-            over: CancellationToken::new(),
+            changed: Notify::new(),
+            ended: CancellationToken::new(),
             listener: Mutex::new(listener),
-            eyes: Mutex::new(None),
-            share: self.share.clone(),
+            path_watch: Mutex::new(None),
+            directory_count: self.directory_count.clone(),
         });
         by_id.insert(id.to_owned(), Arc::clone(&watched));
         Ok(watched)
     }
 
-    /// Ends a watch, if it has not been made anew meanwhile.
-    pub(crate) fn end(&self, watched: &Arc<Watched>) {
+    /// Ends a watch. A newer watch with the same id stays.
+    pub(crate) fn end(&self, watched: &Arc<SessionWatch>) {
         let mut by_id = self.by_id.lock();
         if by_id.get(&watched.id).is_some_and(|known| Arc::ptr_eq(known, watched)) {
             by_id.remove(&watched.id);
@@ -102,12 +107,12 @@ impl Watches {
         watched.end();
     }
 
-    /// The client on this connection relies on what it is told.
-    pub(crate) fn listen(&self, listener: ConnectionNumber) {
+    /// From now on, changes of all watches are sent to this connection.
+    pub(crate) fn set_listener(&self, listener: ConnectionNumber) {
         let all: Vec<_> = self.by_id.lock().values().cloned().collect();
         for watched in all {
             *watched.listener.lock() = listener;
-            watched.news.notify_one();
+            watched.changed.notify_one();
         }
     }
 
@@ -117,97 +122,97 @@ impl Watches {
     }
 }
 
-/// One that was begun while its session ended is in nobody's way, but nobody else would end it.
+/// Ends a watch that was made while its session ended, after [`Watches::end_all`].
 impl Drop for Watches {
     fn drop(&mut self) {
         self.end_all();
     }
 }
 
-impl Watched {
-    /// Begins to see. May block.
-    pub(crate) fn open_eyes(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
+impl SessionWatch {
+    /// Begins to detect changes of `path`. May block.
+    pub(crate) fn start(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
         let watched = Arc::downgrade(self);
-        let sink = Box::new(move |changes| Self::seen(&watched, changes));
-        let eyes = PathWatch::start(&path, recursive, WatchOptions::default(), &self.share, sink)?;
-        *self.eyes.lock() = Some(eyes);
-        if self.over.is_cancelled() {
-            self.eyes.lock().take();
+        let sink = Box::new(move |changes| Self::handle_changes(&watched, changes));
+        let path_watch = PathWatch::start(&path, recursive, WatchOptions::default(), &self.directory_count, sink)?;
+        *self.path_watch.lock() = Some(path_watch);
+        if self.ended.is_cancelled() {
+            self.path_watch.lock().take();
         }
         Ok(())
     }
 
-    fn seen(watched: &Weak<Self>, changes: ChangeBatch) -> ControlFlow<()> {
+    fn handle_changes(watched: &Weak<Self>, changes: ChangeBatch) -> ControlFlow<()> {
         let Some(watched) = watched.upgrade() else { return ControlFlow::Break(()) };
-        let is_over = changes.end.is_some();
+        let has_ended = changes.end.is_some();
         let mut log = watched.log.lock();
-        log.add(changes.changes.into_iter().filter_map(on_the_wire).collect(), changes.overflow);
-        if is_over {
+        log.add(changes.changes.into_iter().filter_map(to_wire).collect(), changes.overflow);
+        if has_ended {
             log.end();
         }
         drop(log);
-        watched.news.notify_one();
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        watched.changed.notify_one();
+        if has_ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The client on this connection knows everything up to `seq`.
+    /// The client has reconnected over `listener` and knows the messages up to the sequence number `seq`.
     pub(crate) fn resume(&self, seq: u64, listener: ConnectionNumber) {
         self.log.lock().resume(seq);
         *self.listener.lock() = listener;
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Tells the attached client what changes, until the watch is over or the session is.
-    /// `attached` returns the connection of that client, if there is one now.
-    pub(crate) async fn tell(self: Arc<Self>, attached: impl Fn() -> Option<Arc<Outbound>>) {
-        let over = self.over.clone();
-        over.run_until_cancelled(self.tell_for_ever(attached)).await;
+    /// Sends changes to the attached client until the watch ends. `attached` returns the connection of that client. None: the client is not
+    /// connected now.
+    pub(crate) async fn send_changes(self: Arc<Self>, attached: impl Fn() -> Option<Arc<Outbound>>) {
+        let ended = self.ended.clone();
+        ended.run_until_cancelled(self.send_until_cancelled(attached)).await;
     }
 
-    async fn tell_for_ever(&self, attached: impl Fn() -> Option<Arc<Outbound>>) {
+    async fn send_until_cancelled(&self, attached: impl Fn() -> Option<Arc<Outbound>>) {
         loop {
-            self.news.notified().await;
-            while let Some((outbound, told)) = self.next(attached()) {
-                self.tell_one(&outbound, told).await;
+            self.changed.notified().await;
+            while let Some((outbound, message)) = self.next(attached()) {
+                self.send_message(&outbound, message).await;
             }
         }
     }
 
-    /// What to tell now, and whom.
+    /// The message to send now, and the connection to send it on.
     fn next(&self, attached: Option<Arc<Outbound>>) -> Option<(Arc<Outbound>, ChangeMessage<FileChange>)> {
         let outbound = attached?;
         if outbound.number != *self.listener.lock() {
             return None;
         }
-        let told = self.log.lock().next_message()?;
-        Some((outbound, told))
+        let message = self.log.lock().next_message()?;
+        Some((outbound, message))
     }
 
-    async fn tell_one(&self, outbound: &Outbound, told: ChangeMessage<FileChange>) {
-        let bytes = told.changes.iter().map(wire_bytes).sum();
+    async fn send_message(&self, outbound: &Outbound, message: ChangeMessage<FileChange>) {
+        let bytes = message.changes.iter().map(wire_bytes).sum();
         let room = tokio::select! {
             room = outbound.room_for_reply(bytes) => room,
             () = outbound.displaced() => None,
         };
-        // Whoever comes back is told again.
+        // If this connection has ended, the client gets the message again after it has reconnected.
         let Some(room) = room else { return };
         let changed = ChangedNotification {
             watch_id: self.id.clone(),
-            seq: told.seq,
-            changes: told.changes.to_vec(),
-            overflow: told.overflow,
-            ended: told.ended,
+            seq: message.seq,
+            changes: message.changes.to_vec(),
+            overflow: message.overflow,
+            ended: message.ended,
         };
         outbound.reply_covering(encode_notification(notification::FS_CHANGED, &changed), None, Some(room));
     }
 
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.log.lock().is_over()
     }
 
     fn end(&self) {
-        self.over.cancel();
-        self.eyes.lock().take();
+        self.ended.cancel();
+        self.path_watch.lock().take();
     }
 }
 
@@ -215,7 +220,8 @@ fn wire_bytes(change: &FileChange) -> usize {
     CHANGE_BYTES + change.path.as_str().len() + change.from.as_ref().map_or(0, |from| from.as_str().len())
 }
 
-fn on_the_wire(change: files::PathChange) -> Option<FileChange> {
+/// The change in the form of the protocol. None if its path cannot be written as a URI.
+fn to_wire(change: files::PathChange) -> Option<FileChange> {
     let (kind, from) = match change.kind {
         files::PathChangeKind::Created => (ChangeKind::Created, None),
         files::PathChangeKind::Modified => (ChangeKind::Modified, None),
@@ -230,13 +236,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_that_was_begun_late_ends_with_its_session() {
+    fn a_watch_that_was_made_after_end_all_ends_with_its_session() {
         let root = tempfile::tempdir().unwrap();
         let watches = Watches::new(1, 1);
         watches.end_all();
         let Ok(watched) = watches.begin("late", ConnectionNumber(1)) else { panic!("there is room") };
-        watched.open_eyes(root.path().to_owned(), false).unwrap();
+        watched.start(root.path().to_owned(), false).unwrap();
         drop(watches);
-        assert!(watched.over.is_cancelled() && watched.eyes.lock().is_none());
+        assert!(watched.ended.is_cancelled() && watched.path_watch.lock().is_none());
     }
 }

@@ -1,4 +1,7 @@
-//! `capabilityRoots/discoverV1`: several roots at once, each with its own failures, answered in the order of the request.
+//! `capabilityRoots/discoverV1`: returns the plugins and skills in directories of this machine, the capability roots. Several roots are read
+//! at once. An error of one root does not affect the others. The answer has the order of the request.
+//!
+//! `scan` finds the files of a root, `manifest` reads the manifest of a plugin, and `bundle` keeps the answer within its limits.
 
 mod bundle;
 mod manifest;
@@ -17,7 +20,7 @@ use crate::connection::Call;
 use crate::limits::{MAX_CAPABILITY_ROOTS, MAX_ROOTS_AT_ONCE};
 use crate::session::Session;
 
-/// What stands around the roots in an answer, the id of the request aside.
+/// Bytes of an answer without its roots and the id of the request.
 const AROUND_ROOTS_BYTES: usize = 64;
 
 pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>) {
@@ -31,20 +34,20 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
         let roots_bytes: usize = params.roots.iter().map(|root| bundle::root_bytes(&root.id, &root.path)).sum();
         let taken = AROUND_ROOTS_BYTES + config.max_id_bytes + roots_bytes;
         let answer_room = bundle::AnswerRoom::new(config.max_message_bytes, taken);
-        // Kept until there is room to send the answer, so that texts which nobody takes cannot pile up.
-        let Ok(_place) = session.files.discoveries.acquire().await else { return };
-        // How large the answer becomes is not known before.
+        // The permit is held until the answer has its memory permits, so that unsent answers cannot pile up.
+        let Ok(_permit) = session.files.discoveries.acquire().await else { return };
+        // The size of the answer is not known yet, so the largest possible size is assumed.
         let Some(large) = call.connection.room_if_large(config.max_message_bytes).await else { return };
         let Some(roots) = discover_all(params.roots, &session, answer_room).await else { return };
         let id = call.id().clone();
         let encode = move || encode_response(&id, &DiscoverResult { roots });
-        let Some(message) = session.files.work.run(encode).await else { return };
+        let Some(message) = session.files.operations.run(encode).await else { return };
         let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
         call.finish_encoded(message, Some(room.with_large(large)));
     });
 }
 
-/// None only while the server shuts down.
+/// Reads all roots. None if a read panicked, or while the server shuts down.
 async fn discover_all(
     roots: Vec<CapabilityRoot>,
     session: &Arc<Session>,
@@ -52,21 +55,21 @@ async fn discover_all(
 ) -> Option<Vec<DiscoveredRoot>> {
     let cancel = CancelOnDrop::new();
     let answer_room = Arc::new(answer_room);
-    let places = Arc::new(Semaphore::new(MAX_ROOTS_AT_ONCE));
+    let permits = Arc::new(Semaphore::new(MAX_ROOTS_AT_ONCE));
     let mut running = JoinSet::new();
     for (number, root) in roots.into_iter().enumerate() {
-        let (session, places, answer_room) = (Arc::clone(session), Arc::clone(&places), Arc::clone(&answer_room));
+        let (session, permits, answer_room) = (Arc::clone(session), Arc::clone(&permits), Arc::clone(&answer_room));
         let cancelled = cancel.flag();
         running.spawn(async move {
-            let _place = places.acquire_owned().await.ok()?;
-            let found = session.files.work.run(move || discover_one(root, &answer_room, &cancelled)).await?;
+            let _permit = permits.acquire_owned().await.ok()?;
+            let found = session.files.operations.run(move || discover_one(root, &answer_room, &cancelled)).await?;
             Some((number, found))
         });
     }
     let mut found = Vec::new();
-    while let Some(one) = running.join_next().await {
-        match one {
-            Ok(one) => found.push(one?),
+    while let Some(joined) = running.join_next().await {
+        match joined {
+            Ok(root) => found.push(root?),
             Err(cancelled) if cancelled.is_cancelled() => return None,
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
@@ -77,9 +80,9 @@ async fn discover_all(
 
 fn discover_one(root: CapabilityRoot, answer_room: &bundle::AnswerRoom, cancel: &Cancel) -> DiscoveredRoot {
     let mut bundle = bundle::Bundle::new(answer_room);
-    let looked = look_through(&root, &mut bundle, cancel);
+    let scanned = scan_root(&root, &mut bundle, cancel);
     let CapabilityRoot { id, path, sandbox: _ } = root;
-    match looked {
+    match scanned {
         Ok(scan::Scanned { plugin, skills, namespace_manifests }) => {
             let warnings = bundle.into_warnings();
             DiscoveredRoot { id, path, plugin, skills, namespace_manifests, warnings, error: None }
@@ -96,8 +99,8 @@ fn discover_one(root: CapabilityRoot, answer_room: &bundle::AnswerRoom, cancel: 
     }
 }
 
-/// What is in a root, or why it cannot be looked at.
-fn look_through(
+/// Scans a root. Fails with the text for the `error` of the root.
+fn scan_root(
     root: &CapabilityRoot,
     bundle: &mut bundle::Bundle<'_>,
     cancel: &Cancel,

@@ -1,4 +1,5 @@
-//! Runs the shell of a snapshot as a process of a session that no client sees.
+//! Runs the login shell from which a shell snapshot is captured (see `snapshot.rs`). The shell is a process of the session that no client
+//! sees.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ impl<'a> SessionShell<'a> {
 
 impl CaptureShell for SessionShell<'_> {
     async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
-        self.shared.starter.start(self.session.asker(), command, self.tag, cancel).await
+        self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel).await
     }
 
     fn kill_in_background(&self, shell: Child) {

@@ -1,12 +1,13 @@
-//! `environmentConfig/read`: checked at once, read on a thread that may block.
+//! `environmentConfig/read`: returns settings from the configuration files of this machine. The request is checked at once, and the files are
+//! read on a thread that may block.
 
 use std::sync::Arc;
 
 use protocol::{ConfigReadParams, ConfigReadResult, ErrorCode, ErrorData, WireError, encode_response};
 
 use crate::connection::Call;
-use crate::environment::{ConfigError, ConfigPlaces};
-use crate::files::Weight;
+use crate::environment::{ConfigError, ConfigLocations};
+use crate::files::MemoryNeed;
 use crate::session::Session;
 
 pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) {
@@ -18,11 +19,11 @@ pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) 
         let shared = Arc::clone(&call.connection.shared);
         let id = call.id().clone();
         let operation = move || {
-            read_now(&params, &ConfigPlaces::of_machine(&shared.env)).map(|result| encode_response(&id, &result))
+            read_now(&params, &ConfigLocations::of_machine(&shared.env)).map(|result| encode_response(&id, &result))
         };
-        // The place is kept until there is room to send the answer, so that answers which nobody takes cannot pile up.
-        match session.files.work.run_for_reply(Weight::Large, operation).await {
-            Some((Ok(message), _place)) => {
+        // The permit is held until the answer has its memory permits, so that unsent answers cannot pile up.
+        match session.files.operations.run_for_reply(MemoryNeed::Large, operation).await {
+            Some((Ok(message), _permit)) => {
                 let room = call.connection.outbound.room_for_reply(message.len()).await;
                 call.finish_encoded(message, room);
             }
@@ -43,9 +44,9 @@ fn check(params: &ConfigReadParams) -> Result<(), WireError> {
     Ok(())
 }
 
-fn read_now(params: &ConfigReadParams, places: &ConfigPlaces) -> Result<ConfigReadResult, WireError> {
+fn read_now(params: &ConfigReadParams, locations: &ConfigLocations) -> Result<ConfigReadResult, WireError> {
     let cwd = params.cwd.to_native().map_err(|error| WireError::invalid_params(error.to_string()))?;
-    places.read(&cwd, &params.config_paths, &params.requirements_paths).map_err(|error| {
+    locations.read(&cwd, &params.config_paths, &params.requirements_paths).map_err(|error| {
         let code = match &error {
             ConfigError::CwdTooLong { .. } => ErrorCode::InvalidParams,
             ConfigError::Home { .. } | ConfigError::Load { .. } => ErrorCode::Internal,

@@ -1,4 +1,4 @@
-//! `process/flow`: a client that cannot take more of one process lets it wait, and hears of the others meanwhile.
+//! `process/flow`: a client pauses the events of one process, and still gets the events of its other processes.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ pub(super) fn flow(call: Call, params: ProcessFlowParams, session: &Arc<Session>
     };
     let connection = call.connection.number();
     if params.paused {
-        // Before the answer: whoever has it gets no further event.
+        // The events are paused before the answer is queued, so that no event follows the answer.
         let paused = session.pause(&process, connection);
         return call.finish(if paused { Ok(NoResult {}) } else { Err(resumed_elsewhere()) });
     }
-    // The answer comes before what waited.
+    // The answer is queued before the events that waited.
     call.finish(Ok(NoResult {}));
     session.unpause(&process, connection);
 }

@@ -1,9 +1,9 @@
-//! `fs/*`: what they have in common. Each decodes its path, looks whether a sandbox would have to be enforced, and does its work
-//! on a thread that may block.
+//! The methods `fs/*`. Each handler converts the path of the request, refuses a sandbox that cannot be enforced, and does its work on a
+//! thread that may block. This file has what all of them share: permits, memory for answers, and errors.
 
 pub(super) mod blocks;
 pub(super) mod change;
-pub(super) mod look;
+pub(super) mod query;
 pub(super) mod search;
 pub(super) mod watch;
 
@@ -16,22 +16,22 @@ use protocol::{ErrorCode, ErrorData, PathUri, SandboxContext, WireError, encode_
 use serde::Serialize;
 
 use crate::connection::Call;
-use crate::files::Weight;
+use crate::files::MemoryNeed;
 use crate::limits::SMALL_ANSWER_BYTES;
 use crate::session::Session;
 
-/// What an attempt to make an answer has led to.
+/// The result of an attempt to make an answer.
 enum Attempt {
     /// The answer, encoded.
     Answer(Vec<u8>),
-    /// Nothing was done yet, because the answer would have about so many bytes.
+    /// The answer would have about this many bytes, which is more than the attempt was allowed.
     NeedsRoom(usize),
     Failed(WireError),
 }
 
-/// Looks at files: ends with the connection, because nobody else wants to know. The answer is encoded where it was found, and
-/// waits for room before more may be looked for.
-fn look<R: Serialize + Send + 'static>(
+/// Runs an operation that only reads, on a thread that may block, and answers with its result. The operation is dropped if the connection
+/// ends. The answer is encoded on the same thread.
+fn spawn_query<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
     operation: impl Fn() -> Result<R, WireError> + Send + Sync + 'static,
@@ -53,12 +53,13 @@ async fn answer<R: Serialize + Send + 'static>(
     answer_in_room(call, session, attempt).await;
 }
 
-/// Answers with what `attempt` makes, which is told for how many bytes there is room. Small answers are made at once. For others, room is
-/// taken first: an answer that turns out to be larger, with no room at once, is dropped, and made again when there is room.
+/// Answers with what `attempt` makes. The argument of `attempt` is the largest size that the answer may have. The first attempt makes a small
+/// answer. If the answer is larger and its memory permits ("room") are not available at once, it is dropped, and made again when the permits
+/// are there.
 ///
-/// Room is waited for in one order by everybody, so that nobody waits in a circle: the turn and the shared room of a large answer, then a
-/// place of the session, then room of the connection, then a place among those of all sessions. Before it has all shared room, an
-/// answer holds nothing that the small answers of its session need.
+/// All answers wait for their permits in the same order, so that there is no deadlock: first the shared room of large answers, then a permit
+/// of the session, then room of the connection, then a permit of all sessions. An answer that waits for shared room holds no permit that
+/// small answers of its session need.
 async fn answer_in_room(
     call: Call,
     session: Arc<Session>,
@@ -67,16 +68,16 @@ async fn answer_in_room(
     let connection = Arc::clone(&call.connection);
     let attempt = Arc::new(attempt);
     let first = Arc::clone(&attempt);
-    let tried = session.files.work.run_for_reply(Weight::Ordinary, move || first(SMALL_ANSWER_BYTES)).await;
+    let tried = session.files.operations.run_for_reply(MemoryNeed::Ordinary, move || first(SMALL_ANSWER_BYTES)).await;
     let mut bytes = match tried {
-        Some((Attempt::Answer(message), slot)) => {
+        Some((Attempt::Answer(message), permit)) => {
             let room = if message.len() <= SMALL_ANSWER_BYTES {
                 let Some(room) = connection.outbound.room_for_reply(message.len()).await else { return };
                 Some(room)
             } else {
                 connection.room_for_answer_now(message.len())
             };
-            drop(slot);
+            drop(permit);
             if room.is_some() {
                 return call.finish_encoded(message, room);
             }
@@ -88,12 +89,12 @@ async fn answer_in_room(
     };
     loop {
         let Some(large) = connection.room_if_large(bytes).await else { return };
-        let Some(slot) = session.files.work.own_place(Weight::Ordinary).await else { return };
+        let Some(permit) = session.files.operations.session_permit(MemoryNeed::Ordinary).await else { return };
         let Some(room) = connection.outbound.room_for_reply(bytes).await else { return };
         let again = Arc::clone(&attempt);
-        match session.files.work.run_with(slot, move || again(bytes)).await {
+        match session.files.operations.run_with_session_permit(permit, move || again(bytes)).await {
             Some((Attempt::Answer(message), _)) => return call.finish_encoded(message, Some(room.with_large(large))),
-            // It has grown meanwhile.
+            // The file or directory has grown meanwhile.
             Some((Attempt::NeedsRoom(more), _)) => bytes = more.max(bytes.saturating_mul(2)),
             Some((Attempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
             None => return,
@@ -101,20 +102,20 @@ async fn answer_in_room(
     }
 }
 
-/// Changes files: what was begun is finished whoever is listening.
-fn change<R: Serialize + Send + 'static>(
+/// Runs an operation that changes files, on a thread that may block. The operation is finished even if the connection ends.
+fn spawn_change<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
     operation: impl FnOnce() -> Result<R, WireError> + Send + 'static,
 ) {
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        // Answered on the thread that did the work: to wake this task for it takes as long as a small write.
-        session.files.work.run(move || call.finish(operation())).await;
+        // The request is answered on the same thread, because waking this task takes as long as a small write.
+        session.files.operations.run(move || call.finish(operation())).await;
     });
 }
 
-/// The native path a request is about, if the request may touch files directly.
+/// The native path of a URI. Fails if the request asks for a sandbox, which this server cannot enforce.
 fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, WireError> {
     if sandbox.is_some_and(SandboxContext::restricts_files) {
         return Err(WireError::invalid_request("filesystem sandbox cannot be enforced on this executor"));
@@ -129,7 +130,7 @@ fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, W
     })
 }
 
-/// A native path as it travels. Every absolute path has a URI.
+/// The URI of a native path. Every absolute path has one.
 fn uri(path: &std::path::Path) -> Result<PathUri, WireError> {
     PathUri::from_native(path).ok_or_else(|| WireError::internal("the path is not absolute"))
 }
@@ -138,7 +139,7 @@ fn follow(follow_symlinks: bool) -> files::Follow {
     if follow_symlinks { files::Follow::Yes } else { files::Follow::No }
 }
 
-/// The codes are few, as published; `data` says exactly what happened.
+/// Converts an error of a file operation. The published protocol has only a few codes; `data` has the exact cause.
 fn wire_error(error: &FileError) -> WireError {
     let code = match error.kind() {
         ErrorKind::NotFound => ErrorCode::NotFound,
@@ -148,7 +149,7 @@ fn wire_error(error: &FileError) -> WireError {
     WireError::new(code, error.to_string()).with_data(ErrorData::from_io(error.io(), error.path()))
 }
 
-/// For `map_err`.
+/// [`wire_error`] for use in `map_err`.
 fn failed(error: FileError) -> WireError {
     wire_error(&error)
 }

@@ -1,5 +1,5 @@
-//! `http/request` and what belongs to it. A streamed body is read no faster than its client takes it, and belongs to the
-//! connection: whoever comes back asks again. Nothing of a request is logged here.
+//! `http/request`, `http/cancel` and `http/flow`. A streamed body is read no faster than the client receives it. HTTP requests belong to the
+//! connection: after a reconnection the client must send them again. Requests are not logged, because they may contain secrets.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::Asker;
+use crate::blocking::JobOwner;
 use crate::budget::BudgetShare;
 use crate::connection::{ActiveHttpRequest, Call, Connection};
 use crate::server_state::ServerState;
 use crate::session::Session;
 
-/// What stands around a body in an answer.
+/// Bytes of an answer that are reserved for everything but the body, mostly headers.
 const AROUND_BODY_BYTES: usize = 64 << 10;
 
 const TOO_LATE: &str = "failed to read http/request response body: the time given for the request is over";
 
-/// A request by its name, until it is dropped.
-struct Registration {
+/// Counts an HTTP request and makes it known by its id, until it is dropped.
+struct HttpRegistration {
     connection: Arc<Connection>,
     id: String,
     request: ActiveHttpRequest,
-    /// False if a request that is not streamed has the name of another one: nobody asked for it to be unique.
-    has_name: bool,
-    _place: OwnedSemaphorePermit,
+    /// False for a request that is not streamed if another request has the same id. Only streamed requests need unique ids.
+    is_registered: bool,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Registration {
+impl HttpRegistration {
     fn begin(connection: &Arc<Connection>, id: String, is_streamed: bool) -> Result<Self, WireError> {
-        let place = Arc::clone(&connection.http_places).try_acquire_owned().map_err(|_| {
+        let permit = Arc::clone(&connection.http_permits).try_acquire_owned().map_err(|_| {
             let limit = connection.shared.config.max_http_requests;
             WireError::invalid_request(format!(
                 "connection has reached its limit of {limit} HTTP requests under way (--max-http-requests)"
@@ -50,7 +50,7 @@ impl Registration {
             is_streamed,
         };
         let mut requests = connection.http.lock();
-        let has_name = match requests.get(&id) {
+        let is_registered = match requests.get(&id) {
             Some(other) if is_streamed && other.is_streamed => {
                 return Err(WireError::invalid_params(format!(
                     "http/request streamResponse requestId `{}` is already active",
@@ -60,19 +60,19 @@ impl Registration {
             Some(_) => is_streamed,
             None => true,
         };
-        if has_name {
+        if is_registered {
             requests.insert(id.clone(), request.clone());
         }
         drop(requests);
-        Ok(Self { connection: Arc::clone(connection), id, request, has_name, _place: place })
+        Ok(Self { connection: Arc::clone(connection), id, request, is_registered, _permit: permit })
     }
 }
 
-impl Drop for Registration {
+impl Drop for HttpRegistration {
     fn drop(&mut self) {
         let mut requests = self.connection.http.lock();
         let is_ours = |known: &ActiveHttpRequest| Arc::ptr_eq(&known.paused, &self.request.paused);
-        if self.has_name && requests.get(&self.id).is_some_and(is_ours) {
+        if self.is_registered && requests.get(&self.id).is_some_and(is_ours) {
             requests.remove(&self.id);
         }
     }
@@ -80,7 +80,7 @@ impl Drop for Registration {
 
 pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Session>) {
     let is_streamed = params.stream_response;
-    let registration = match Registration::begin(&call.connection, params.request_id.clone(), is_streamed) {
+    let registration = match HttpRegistration::begin(&call.connection, params.request_id.clone(), is_streamed) {
         Ok(registration) => registration,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -90,12 +90,12 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
             stream(call, params, &session, registration).await;
         } else {
             let cancel = registration.request.cancel.clone();
-            // Given back when the answer has been sent.
+            // The share is held until the answer has been sent.
             let mut share = HttpShare::of(&session, &call.connection.shared);
             let answer = cancel.run_until_cancelled(buffer(&call, params, &session, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
-            // Until there is room for it, it counts as a request under way.
+            // Until the answer has its memory permits, the request counts against `--max-http-requests`.
             let Some(room) = call.connection.outbound.room_for_reply(bytes).await else { return };
             drop(registration);
             call.finish_covering(answer, None, Some(room.with_http(vec![share.of_session, share.of_all])));
@@ -103,7 +103,7 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
     });
 }
 
-/// What an answer that is collected holds of the room of its session, and of that of all sessions.
+/// The memory of a collected answer, as shares of the budget of its session and of the budget of all sessions.
 struct HttpShare {
     of_session: BudgetShare,
     of_all: BudgetShare,
@@ -111,10 +111,10 @@ struct HttpShare {
 
 impl HttpShare {
     fn of(session: &Session, shared: &ServerState) -> Self {
-        Self { of_session: session.http_budget.account(), of_all: shared.http_budget.account() }
+        Self { of_session: session.http_budget.share(), of_all: shared.http_budget.share() }
     }
 
-    /// Holds so much from now on, or says whose limit does not allow it.
+    /// Sets both shares to `bytes`. Fails with a text that says which limit does not allow it.
     fn try_grow(&mut self, bytes: usize) -> Result<(), &'static str> {
         if !self.of_session.try_grow(bytes) {
             return Err("of one session");
@@ -123,6 +123,7 @@ impl HttpShare {
     }
 }
 
+/// Sends a request and collects the whole body of its answer.
 async fn buffer(
     call: &Call,
     params: HttpRequestParams,
@@ -150,7 +151,8 @@ async fn buffer(
     Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })
 }
 
-async fn stream(call: Call, params: HttpRequestParams, session: &Session, registration: Registration) {
+/// Sends a request and streams the body of its answer in notifications.
+async fn stream(call: Call, params: HttpRequestParams, session: &Session, registration: HttpRegistration) {
     let cancel = registration.request.cancel.clone();
     let timeout = params.timeout_ms.map(Duration::from_millis);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -164,15 +166,15 @@ async fn stream(call: Call, params: HttpRequestParams, session: &Session, regist
     };
     let connection = Arc::clone(&call.connection);
     let mut body = response.body;
-    let mut deltas = Deltas { connection, request_id: registration.id.clone(), seq: 0 };
+    let mut deltas = BodyDeltas { connection, request_id: registration.id.clone(), seq: 0 };
     let answer =
         HttpResponse { status: response.status, headers: headers(response.headers), body: Base64Bytes::default() };
-    // Its pieces follow in the same queue.
+    // The pieces of the body follow in the same queue.
     call.finish(Ok(answer));
     let mut paused = registration.request.paused.subscribe();
     let pieces = async {
         loop {
-            // It cannot fail: the sender is ours.
+            // This cannot fail, because `registration` holds the sender.
             let _ = paused.wait_for(|paused| !paused).await.is_ok();
             match body.next().await {
                 Ok(Some(piece)) => {
@@ -185,7 +187,8 @@ async fn stream(call: Call, params: HttpRequestParams, session: &Session, regist
             }
         }
     };
-    // The body knows when its time is over only while it is read: not while it is paused, or nobody takes its pieces.
+    // The body notices its timeout only while it is read. So the timeout is checked here too, for a body that is paused or whose client does
+    // not read.
     let pieces = async {
         match deadline {
             Some(deadline) => {
@@ -195,19 +198,20 @@ async fn stream(call: Call, params: HttpRequestParams, session: &Session, regist
         }
     };
     let end = cancel.run_until_cancelled(pieces).await;
-    // The name is free before the client learns that the stream is over.
+    // The id is free again before the client learns that the stream has ended.
     drop(registration);
     deltas.end(end.unwrap_or_else(|| Some("cancelled".to_owned())));
 }
 
-struct Deltas {
+/// Sends the pieces of one body as notifications.
+struct BodyDeltas {
     connection: Arc<Connection>,
     request_id: String,
     seq: u64,
 }
 
-impl Deltas {
-    /// Waits until earlier pieces have left. Breaks if nobody is there to take them any more.
+impl BodyDeltas {
+    /// Sends a piece, after it has waited for memory permits. Returns `Break` if the connection has ended.
     async fn piece(&mut self, piece: Bytes) -> ControlFlow<()> {
         let Some(room) = self.connection.outbound.room_for_reply(piece.len()).await else {
             return ControlFlow::Break(());
@@ -217,6 +221,7 @@ impl Deltas {
         ControlFlow::Continue(())
     }
 
+    /// Sends the last notification, with an error if the body is incomplete.
     fn end(mut self, error: Option<String>) {
         let message = self.encode(Vec::new(), true, error.as_deref());
         self.connection.outbound.reply(message);
@@ -268,7 +273,8 @@ async fn send(
     fetcher.send(request).await.map_err(|error| failed(&error))
 }
 
-/// Made when it is first needed: reading the roots of trust takes a while, and most servers make no requests.
+/// The fetcher, which makes the HTTP requests of all clients. It is created for the first request: reading the trusted certificates takes a
+/// while, and most servers make no HTTP requests.
 async fn fetcher(shared: &Arc<ServerState>) -> Result<&Fetcher, WireError> {
     shared
         .fetcher
@@ -277,9 +283,11 @@ async fn fetcher(shared: &Arc<ServerState>) -> Result<&Fetcher, WireError> {
             let environment = variables
                 .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect();
-            let made = shared.threads.run(Asker::SERVER, || Fetcher::new(FetcherConfig { environment })).await;
+            let made = shared.threads.run(JobOwner::SERVER, || Fetcher::new(FetcherConfig { environment })).await;
             made.ok_or_else(|| {
-                WireError::internal("http/request failed: the server made a mistake; its log says more")
+                WireError::internal(
+                    "http/request failed: the server has failed to prepare HTTP requests; its log says why",
+                )
             })?
             .map_err(|error| WireError::internal(format!("http/request failed: {error}")))
         })

@@ -1,4 +1,4 @@
-//! `initialize`: a new session, or an old one taken up again.
+//! `initialize`: opens a new session, resumes an old one, takes one over from another connection, or observes one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +21,16 @@ pub(super) async fn initialize(call: Call, params: Result<InitializeParams, Wire
         let (session, role) = match params.resume_session_id {
             Some(id) if params.observe && !params.takeover => observe(&call, &id, keep)?,
             _ if params.observe => {
-                return Err(WireError::invalid_params("observe needs resumeSessionId, and goes without takeover"));
+                return Err(WireError::invalid_params(
+                    "observe needs resumeSessionId and cannot be combined with takeover",
+                ));
             }
             Some(id) if params.takeover => (take_over(&call, id, keep)?, Role::Attached),
             Some(id) => (resume(&call, id, keep).await?, Role::Attached),
             None => (open(&call, keep)?, Role::Attached),
         };
-        tracing::debug!(client = params.client_name, ?role, "session taken up");
-        connection.greeted(Arc::clone(&session), role);
+        tracing::debug!(client = params.client_name, ?role, "session opened or resumed");
+        connection.note_greeted(Arc::clone(&session), role);
         Ok(InitializeResult { session_id: Some(session.id.clone()) })
     };
     let result = result.await;
@@ -52,9 +54,9 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
     }
     match shared.sessions.insert(&session, config.max_sessions) {
         Ok(None) => {}
-        Ok(Some(spared)) => {
-            tracing::info!("a session that nobody is connected to was ended to make room for a new one");
-            shared.end_session_in_background(spared);
+        Ok(Some(evicted)) => {
+            tracing::info!("ended a detached session in favour of a new one (--max-sessions)");
+            shared.end_session_in_background(evicted);
         }
         Err(TooManySessions) => {
             let limit = config.max_sessions;
@@ -75,7 +77,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
     };
     let session = find(call, &id)?;
     if let Some(holder) = session.outbound() {
-        // The owner of the session has presented its id. Only a connection that still answers keeps it out.
+        // The client owns the session. It is refused only if the attached connection is still alive.
         if holder.is_alive(shared.config.takeover_after).await {
             return Err(attached());
         }
@@ -83,7 +85,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
         session.detach(holder.number, Departure::Lost, Instant::now());
     }
     match session.resume(&call.connection.outbound, keep, Instant::now()) {
-        Ok(resumed) => taken_up(call, session, resumed),
+        Ok(resumed) => finish_resume(call, session, resumed),
         Err(_) => Err(attached()),
     }
 }
@@ -100,26 +102,27 @@ fn find(call: &Call, id: &SessionId) -> Result<Arc<Session>, WireError> {
     })
 }
 
-/// Takes the session from the connection that is attached to it, alive or not.
+/// Attaches this connection to the session, and displaces the connection that is attached, even if it is alive.
 fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let session = find(call, &id)?;
     let taken = session.take_over(&call.connection.outbound, keep, Instant::now());
-    taken_up(call, session, taken)
+    finish_resume(call, session, taken)
 }
 
-/// Looks at the session beside the connection that is attached to it.
+/// Makes this connection an observer: it reads from the session while another connection may be attached.
 fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, Role), WireError> {
     let session = find(call, id)?;
     let observer = session.observe(keep, Instant::now());
-    let session = taken_up(call, session, observer.is_some())?;
+    let session = finish_resume(call, session, observer.is_some())?;
     observer.map(|observer| (session, Role::Observing(observer))).ok_or_else(|| unknown(id))
 }
 
-fn taken_up(call: &Call, session: Arc<Session>, is_ours: bool) -> Result<Arc<Session>, WireError> {
+/// Returns the session if this connection could use it. Otherwise the session has ended.
+fn finish_resume(call: &Call, session: Arc<Session>, succeeded: bool) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
-    if is_ours {
-        // The client may want them for a shorter or a longer time than before.
-        shared.janitor.look_after_kept(&session);
+    if succeeded {
+        // `keepForMs` of the client may have changed the time for which closed processes are kept.
+        shared.janitor.forget_expired_kept(&session);
         return Ok(session);
     }
     let error = unknown(&session.id);

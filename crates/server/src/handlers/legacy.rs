@@ -1,4 +1,5 @@
-//! The `command/exec` family: the same processes under the names and shapes of the first published protocol.
+//! The methods `command/exec`, `command/exec/write` and `command/exec/terminate`: the same processes as with `process/*`, in the form of the
+//! first published protocol.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use protocol::{
 };
 use session::{OfferResult, StartedAs};
 
-use super::start::{self, Wanted};
+use super::start::{self, StartSpec};
 use super::{NamedProcess, stdin, stop, unknown_process};
 use crate::connection::Call;
 use crate::environment::child_env;
@@ -22,7 +23,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         return call.finish::<()>(Err(WireError::invalid_params(error)));
     }
     let env = child_env(&call.connection.shared.env, None, &params.env);
-    let wanted = Wanted {
+    let spec = StartSpec {
         id: params.process_id,
         argv: params.argv,
         arg0: params.arg0,
@@ -36,7 +37,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         snapshot: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
     };
-    start::begin(call, wanted, session, |call, process_id| {
+    start::begin(call, spec, session, |call, process_id| {
         call.finish(Ok(LegacyExecResult { process_id, running: true, exit_code: None, stdout: None, stderr: None }));
     });
 }

@@ -1,4 +1,4 @@
-//! `process/read`: retained output, now or when there is some.
+//! `process/read`: returns retained output. If there is none, the request can wait for events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use session::{CHUNK_OVERHEAD_BYTES, EventLog, Page, PartOfChunk, ReadAnswer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::{NamedProcess, still_served, unknown_process};
+use super::{NamedProcess, check_access, unknown_process};
 use crate::connection::Call;
 use crate::outbound::CoveredEvents;
 use crate::process::Process;
@@ -23,41 +23,43 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, named
     let session = Arc::clone(session);
     let connection = Arc::clone(&call.connection);
     if wait.is_zero() || process.delivery(|delivery| delivery.log().has_news_after(after)) {
-        // The common case costs no task, as long as earlier answers have left.
-        if let Ok(permit) = Arc::clone(&connection.large_replies).try_acquire_owned() {
+        // In the common case no task is needed, because earlier answers have been sent.
+        if let Ok(permit) = Arc::clone(&connection.read_answers).try_acquire_owned() {
             return answer(call, &process, &session, &params, permit);
         }
     }
     connection.spawn(async move {
         tokio::select! {
-            () = wait_for_news(&process, after, Instant::now() + wait) => {}
+            () = wait_for_events(&process, after, Instant::now() + wait) => {}
             () = call.connection.input_ended() => {}
         }
-        let Ok(permit) = Arc::clone(&call.connection.large_replies).acquire_owned().await else { return };
-        match still_served(&call.connection, &session) {
+        let Ok(permit) = Arc::clone(&call.connection.read_answers).acquire_owned().await else { return };
+        match check_access(&call.connection, &session) {
             Ok(()) => answer(call, &process, &session, &params, permit),
             Err(error) => call.finish::<()>(Err(error)),
         }
     });
 }
 
-/// Waits until there is something to say. The wait begins before the look, so that nothing can happen in between.
-async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
+/// Waits until the process has events after the sequence number `after`, or until the deadline. Waiting begins before the check, so that no
+/// event between the two is missed.
+async fn wait_for_events(process: &Process, after: u64, deadline: Instant) {
     loop {
-        let news = process.changed.notified();
-        tokio::pin!(news);
-        news.as_mut().enable();
+        let changed = process.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
         if process.delivery(|delivery| delivery.log().has_news_after(after)) {
             return;
         }
-        if timeout_at(deadline, news).await.is_err() {
+        if timeout_at(deadline, changed).await.is_err() {
             return;
         }
     }
 }
 
 fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadParams, permit: OwnedSemaphorePermit) {
-    // Base64 makes four bytes of three; half a message leaves room for that and for what stands around each chunk.
+    // Output of half the size of a message fits into the message, because base64 makes four bytes of three. The rest is for the JSON around
+    // each chunk.
     let fits = call.connection.shared.config.max_message_bytes / 2;
     let reader = call.connection.number();
     let (result, covers, catches_up) = process.delivery(|delivery| {
@@ -68,7 +70,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         };
         let known = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
         let ReadAnswer { page, catches_up } = delivery.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
-        // Nothing more is read from a closed process, so nobody waits for its receipt.
+        // A closed process adds no output, so it need not know whether the client has received this answer.
         let covers = (catches_up && !delivery.log().is_closed()).then(|| CoveredEvents {
             process: Arc::clone(process),
             through: page.next_seq - 1,
@@ -85,7 +87,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     if catches_up {
         process.delivery(|delivery| delivery.answer_queued(reader));
         session.queue_if_ready(process);
-        // What the client says it has need not wait for a receipt, so there may be room for more.
+        // The request has acknowledged earlier events, so the event log may have room for more output.
         process.wake_task();
     }
 }

@@ -1,4 +1,5 @@
-//! `process/start`: validated and its id taken at once, spawned off the async threads, answered before its events.
+//! `process/start`. The request is checked and its process id reserved at once. The process is started on another thread, and the answer is
+//! queued before the first event of the process.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -17,45 +18,47 @@ use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
-use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, StdinFeed};
+use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
 use crate::process_task;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
-use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
+use crate::snapshot::{CommandContext, Execution, SnapshotRequest};
 use crate::starter::LONGEST_START;
 use crate::survive::{survive, survive_call};
 
-/// Read, write and execute for owner, group and others. The kernel ignores further bits.
+/// Read, write and execute for user, group and others. The kernel ignores further bits.
 const LARGEST_UMASK: u32 = 0o777;
 
-/// A start, freed of how it was asked for.
-pub(super) struct Wanted {
+/// A start request in a form that is independent of the method (`process/start` or `command/exec`).
+pub(super) struct StartSpec {
     pub(super) id: ProcessId,
     pub(super) argv: Vec<String>,
     pub(super) arg0: Option<String>,
     pub(super) cwd: PathBuf,
     pub(super) env: Variables,
+    /// None: the process gets pipes.
     pub(super) terminal: Option<TerminalSize>,
     pub(super) pipe_stdin: bool,
     pub(super) started_as: StartedAs,
     pub(super) timeout: Option<Duration>,
-    /// Permissions that its files do not get; the server's if not given.
+    /// Permission bits that new files of the process do not get. None: the umask of the server.
     pub(super) umask: Option<u32>,
     pub(super) snapshot: Option<SnapshotRequest>,
     pub(super) dialect: Dialect,
 }
 
+/// `process/start`.
 pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     let observes = matches!(call.connection.role(), Some(Role::Observing(_)));
-    match wanted(&call.connection.shared, params, observes) {
-        Ok(wanted) => begin(call, wanted, session, |call, process_id| {
+    match to_spec(&call.connection.shared, params, observes) {
+        Ok(spec) => begin(call, spec, session, |call, process_id| {
             call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));
         }),
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
 
-fn wanted(shared: &ServerState, params: StartParams, observes: bool) -> Result<Wanted, WireError> {
+fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<StartSpec, WireError> {
     let started_as = match (observes, params.paused) {
         (true, true) => StartedAs::Unrequested,
         (true, false) => {
@@ -85,13 +88,13 @@ fn wanted(shared: &ServerState, params: StartParams, observes: bool) -> Result<W
     let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
     let snapshot = match params.shell_snapshot {
         Some(snapshot) => {
-            let surroundings = Surroundings { cwd: &cwd, policy: params.env_policy, overlay: params.env, env: &env };
-            SnapshotRequest::check(snapshot, &params.argv, params.arg0.as_deref(), surroundings)?
+            let context = CommandContext { cwd: &cwd, policy: params.env_policy, overlay: params.env, env: &env };
+            SnapshotRequest::check(snapshot, &params.argv, params.arg0.as_deref(), context)?
         }
         None => None,
     };
     let size = params.size.map_or(TerminalSize::default(), |size| TerminalSize { rows: size.rows, cols: size.cols });
-    Ok(Wanted {
+    Ok(StartSpec {
         id: params.process_id,
         argv: params.argv,
         arg0: params.arg0,
@@ -107,33 +110,33 @@ fn wanted(shared: &ServerState, params: StartParams, observes: bool) -> Result<W
     })
 }
 
-/// Checks what needs no system call, takes the id, and leaves the rest to a task.
+/// Checks the request, reserves the process id, and starts the process in a task. `answer` is called when the process runs.
 pub(super) fn begin(
     call: Call,
-    wanted: Wanted,
+    spec: StartSpec,
     session: &Arc<Session>,
     answer: impl FnOnce(Call, ProcessId) + Send + 'static,
 ) {
     let shared = Arc::clone(&call.connection.shared);
-    let reservation = match check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
+    let reservation = match check(&shared, &spec).and_then(|()| reserve(&shared, &spec, session)) {
         Ok(reservation) => reservation,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let session = Arc::clone(session);
-    // Not a task of the connection: a process that exists must get its place whoever is listening.
+    // A task of the server and not of the connection: a started process must enter the table even if the connection ends.
     shared.clone().tasks.spawn(async move {
-        let id = wanted.id.clone();
-        // From now on there may be a process, also one that was cancelled and that nobody waits for.
+        let id = spec.id.clone();
+        // From now on there may be processes to reap, even if this start is cancelled.
         shared.janitor.start_sweeping();
         let starter = call.connection.number();
-        let launched = survive(launch(&shared, wanted, &session, &reservation, starter)).await.unwrap_or_else(|| {
-            // Whatever was started has nobody to look after it.
-            shared.end_rest_in_background(reservation.tag, Arc::clone(&session));
+        let launched = survive(launch(&shared, spec, &session, &reservation, starter)).await.unwrap_or_else(|| {
+            // The start has panicked. A process that it has made has no task, so it is killed.
+            shared.kill_leftovers_in_background(reservation.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
         });
         match launched {
             Ok((process, io, timeout)) => {
-                let actor = process_task::run(
+                let process_task = process_task::run(
                     Arc::clone(&process),
                     Arc::downgrade(&session),
                     io,
@@ -145,7 +148,7 @@ pub(super) fn begin(
                     answer(call, id);
                     process.delivery(|delivery| delivery.answer_queued(starter));
                 });
-                shared.actors.spawn(actor);
+                shared.process_tasks.spawn(process_task);
                 push_late_start_later(&shared, &session, starter);
                 if answered.is_none() {
                     shared.kill_in_background(Arc::clone(&process), Some(Arc::clone(&session)));
@@ -163,8 +166,8 @@ pub(super) fn begin(
     });
 }
 
-/// A start may finish after another connection has attached to the session. If the client of that connection is expected to read first,
-/// its time for that begins now.
+/// A start may end after another connection has been attached to the session. The client of that connection is sent no events of this process
+/// before it reads, or before a short time is over, which begins now.
 fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: ConnectionNumber) {
     if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != starter)
         && outbound.is_initialized()
@@ -173,58 +176,60 @@ fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: 
     }
 }
 
-/// Handles the requests that waited for a start. One that panics, which answers it with an error, costs no other.
+/// Handles the requests that waited for a start. If one panics, it is answered with an error, and the others are still handled.
 fn dispatch_all(waiting: impl IntoIterator<Item = DeferredRequest>, outcome: impl Fn() -> StartOutcome) {
     for deferred in waiting {
         let _panicked = survive_call(|| deferred(outcome()));
     }
 }
 
-fn check(shared: &ServerState, wanted: &Wanted) -> Result<(), WireError> {
+fn check(shared: &ServerState, spec: &StartSpec) -> Result<(), WireError> {
     if shared.closing.is_cancelled() {
         return Err(WireError::invalid_request("server is shutting down"));
     }
-    if wanted.argv.is_empty() {
+    if spec.argv.is_empty() {
         return Err(WireError::invalid_params("argv must not be empty"));
     }
     let limit = shared.config.max_id_bytes;
-    if wanted.id.as_str().len() > limit {
+    if spec.id.as_str().len() > limit {
         return Err(WireError::invalid_params(format!(
             "processId exceeds the limit of {limit} bytes (--max-id-bytes)"
         )));
     }
-    let bytes = start_bytes(&wanted.argv, &wanted.env);
+    let bytes = start_bytes(&spec.argv, &spec.env);
     let limit = shared.config.max_start_bytes;
     if bytes > limit {
         return Err(WireError::invalid_params(format!(
             "argv and env have {bytes} bytes and exceed the limit of {limit} (--max-start-bytes)"
         )));
     }
-    if wanted.timeout.is_some_and(|timeout| timeout.is_zero()) {
+    if spec.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(WireError::invalid_params("timeoutMs must not be 0"));
     }
-    if wanted.umask.is_some_and(|mask| mask > LARGEST_UMASK) {
+    if spec.umask.is_some_and(|mask| mask > LARGEST_UMASK) {
         return Err(WireError::invalid_params(format!("umask must be at most {LARGEST_UMASK}")));
     }
     Ok(())
 }
 
+/// Size of argv and environment as the kernel counts it: with a NUL after each text.
 fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
     let argv: usize = argv.iter().map(|argument| argument.as_ref().len() + 1).sum();
     let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     argv + env
 }
 
-fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<StartReservation, WireError> {
+/// Reserves the process id. If the session has too many processes, processes that are kept for its client are forgotten first.
+fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<StartReservation, WireError> {
     let limit = shared.config.max_processes;
-    let id = &wanted.id;
+    let id = &spec.id;
     let tag = session.tags.next();
-    let mut reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
+    let mut reserved = session.table.reserve(id, shown(&spec.argv), tag, limit);
     while matches!(reserved, Err(ReserveRefusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
         shared.janitor.note_freed(session.forget(&oldest));
-        reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
+        reserved = session.table.reserve(id, shown(&spec.argv), tag, limit);
     }
     reserved.map_err(|refusal| {
         WireError::invalid_request(match refusal {
@@ -234,7 +239,7 @@ fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<S
     })
 }
 
-/// What `process/list` shows of a command: enough to recognise it, and little enough to keep for every process.
+/// The arguments that `process/list` shows: enough to recognise a command, and few enough to keep them for every process.
 fn shown(argv: &[String]) -> Vec<String> {
     let mut left = MAX_SHOWN_ARGUMENTS;
     let mut shown = Vec::new();
@@ -249,42 +254,44 @@ fn shown(argv: &[String]) -> Vec<String> {
     shown
 }
 
+/// Starts the process and puts it into the table. Also returns its streams, and the part of its timeout that is left.
 async fn launch(
     shared: &Arc<ServerState>,
-    wanted: Wanted,
+    spec: StartSpec,
     session: &Arc<Session>,
     reservation: &StartReservation,
     starter: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
-    let Execution { argv, env } = execution(shared, &wanted, session).await;
-    // That can take a while, and a command that nobody wants any more must not run.
+    let Execution { argv, env } = execution(shared, &spec, session).await;
+    // Capturing a snapshot can take a while. A command that was cancelled meanwhile must not run.
     if shared.closing.is_cancelled() || session.has_ended() || reservation.cancel.is_cancelled() {
-        return Err(start_cancelled(&wanted.id));
+        return Err(start_cancelled(&spec.id));
     }
-    let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
-    let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
+    let stdin = if spec.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
+    let has_stdin = spec.terminal.is_some() || spec.pipe_stdin;
     let command = SpawnCommand {
         argv,
-        arg0: wanted.arg0.map(Into::into),
+        arg0: spec.arg0.map(Into::into),
         env: env.into_iter().collect(),
-        cwd: wanted.cwd,
-        stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
-        umask: wanted.umask,
+        cwd: spec.cwd,
+        stdio: spec.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
+        umask: spec.umask,
     };
     let begun = Instant::now();
-    let start = shared.starter.start(session.asker(), command, reservation.tag, &reservation.cancel);
-    // A child that is not found by its tag cannot be ended before its program is executed.
-    let spawned = match wanted.timeout.filter(|_| shared.spawner.tags_work()) {
-        // A start that does not hang is never refused for its time: the program runs, and is ended.
+    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel);
+    // A hanging start can be cancelled only if tags work, because the child is found by its tag.
+    let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
+        // With the time of a normal start added, only a hanging start runs into this timeout. After a short timeout the process is started
+        // and then killed, as the client expects.
         Some(timeout) => match tokio::time::timeout(timeout.saturating_add(LONGEST_START), start).await {
             Ok(spawned) => spawned,
-            Err(_) => return Err(give_up_late_start(shared, &wanted.id, timeout, session, reservation).await),
+            Err(_) => return Err(cancel_late_start(shared, &spec.id, timeout, session, reservation).await),
         },
         None => start.await,
     };
     let spawned =
         spawned.ok_or_else(|| WireError::internal("the server has failed to start the process; its log says why"))?;
-    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&wanted.id, &error))?;
+    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&spec.id, &error))?;
     let child = Arc::new(child);
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
@@ -293,37 +300,36 @@ async fn launch(
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
-        max_chunk_bytes: largest_chunk(&shared.config, &wanted.id),
+        max_chunk_bytes: largest_chunk(&shared.config, &spec.id),
         ..LogLimits::default()
     };
-    // Only the current family numbers its events.
-    let resend = if wanted.dialect == Dialect::Current { Resend::Unacknowledged } else { Resend::Never };
+    // Only events of the current family carry sequence numbers, by which a client recognises events that were sent twice.
+    let resend = if spec.dialect == Dialect::Current { Resend::Unacknowledged } else { Resend::Never };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
-    let birth = ProcessParts {
-        id: wanted.id,
-        dialect: wanted.dialect,
-        argv: shown(&wanted.argv),
+    let process = Process::new(ProcessParts {
+        id: spec.id,
+        dialect: spec.dialect,
+        argv: shown(&spec.argv),
         tag: reservation.tag,
         child: Arc::clone(&child),
         terminal,
-        delivery: CountedDelivery::new(Delivery::new(limits, resend, wanted.started_as), shared.budget.account()),
-        stdin: StdinFeed::new(queue, shared.stdin_budget.account(), input),
-    };
-    let process = Process::new(birth);
+        delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.budget.share()),
+        stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
+    });
     if !session.claim(reservation, &process, starter, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;
         return Err(start_cancelled(&process.id));
     }
-    Ok((process, io, wanted.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))))
+    Ok((process, io, spec.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))))
 }
 
 fn start_cancelled(id: &ProcessId) -> WireError {
     WireError::invalid_request(format!("process {id} start was cancelled"))
 }
 
-/// The time of a process is over, and its start hangs. Returns when it is certain that its program does not run, or not any more if the kernel
-/// has executed it in this very moment.
-async fn give_up_late_start(
+/// Cancels a start that hangs although the timeout of the process is over. When this returns, the program does not run; if the kernel was just
+/// executing it, it was killed.
+async fn cancel_late_start(
     shared: &Arc<ServerState>,
     id: &ProcessId,
     timeout: Duration,
@@ -331,34 +337,34 @@ async fn give_up_late_start(
     reservation: &StartReservation,
 ) -> WireError {
     reservation.cancel.cancel();
-    // What cannot be ended now is ended later, and nothing of it runs.
+    // Survivors are killed again in the background. They are stuck in the kernel and do not run.
     let _survivors = shared.kill_cancelled_start(session, reservation).await;
     let text = format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis());
     WireError::internal(text).with_data(ErrorData::of_kind(error_kind::START_TIMED_OUT))
 }
 
-/// What is wanted, or the same with the profile of its shell already run.
-async fn execution(shared: &Arc<ServerState>, wanted: &Wanted, session: &Session) -> Execution {
-    let as_asked = || Execution { argv: wanted.argv.iter().map(Into::into).collect(), env: wanted.env.clone() };
-    let Some(snapshot) = &wanted.snapshot else { return as_asked() };
+/// The arguments and environment to execute: those of the request, or those that restore a shell snapshot and then run the command.
+async fn execution(shared: &Arc<ServerState>, spec: &StartSpec, session: &Session) -> Execution {
+    let as_requested = || Execution { argv: spec.argv.iter().map(Into::into).collect(), env: spec.env.clone() };
+    let Some(snapshot) = &spec.snapshot else { return as_requested() };
     let shell = || SessionShell::new(shared, session);
-    let restored =
-        snapshot.restore(&session.snapshots, shell, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;
-    let fits = |it: &Execution| start_bytes(&it.argv, &it.env) <= shared.config.max_start_bytes;
-    restored.filter(fits).unwrap_or_else(as_asked)
+    let restored = snapshot.restore(&session.snapshots, shell, &spec.argv, spec.arg0.as_deref(), &spec.env).await;
+    let fits = |restored: &Execution| start_bytes(&restored.argv, &restored.env) <= shared.config.max_start_bytes;
+    restored.filter(fits).unwrap_or_else(as_requested)
 }
 
-/// Small enough that a few fit into what is retained, and that one fits into a message, in base64 and with what else
-/// stands in it.
+/// The largest chunk of output, in bytes. Four chunks fit into the retained output of a process, and one chunk in base64, with the rest of
+/// its notification, fits into a message.
 fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
+    // A character of the id can take 6 bytes in JSON, as in `\u0000`.
     const LONGEST_ESCAPE: usize = 6;
-    const REST_OF_THE_MESSAGE: usize = 512;
-    let around = REST_OF_THE_MESSAGE + id.as_str().len() * LONGEST_ESCAPE;
+    const OTHER_MEMBERS_BYTES: usize = 512;
+    let around = OTHER_MEMBERS_BYTES + id.as_str().len() * LONGEST_ESCAPE;
     let in_message = config.max_message_bytes.saturating_sub(around) / 4 * 3;
     LogLimits::default().max_chunk_bytes.min(config.retain_bytes / 4).min(in_message).max(1)
 }
 
-/// What the client got wrong is its params' fault; what the operating system refused carries its cause.
+/// Converts an error of a start. Mistakes of the client are invalid params; errors of the operating system carry their cause in `data`.
 fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
     let message = error.to_string();
     match error {

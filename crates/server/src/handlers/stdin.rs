@@ -1,4 +1,5 @@
-//! `process/write` and `process/closeStdin`: in wire order, each write once.
+//! `process/write` and `process/closeStdin`. Requests about one process take effect in the order of their arrival, and a repeated write takes
+//! effect once.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use session::OfferResult;
 
 use super::poll_once::poll_once;
 use super::waiting::input_crowded;
-use super::{NamedProcess, Waiting, unknown_process};
+use super::{NamedProcess, WaitingBytes, unknown_process};
 use crate::connection::Call;
 use crate::process::Process;
 use crate::session::Session;
@@ -29,13 +30,13 @@ pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, named: Na
     };
     offer(call, process, params.write_id, params.chunk.0.into(), |call, offer| {
         let repeated = offer == OfferResult::Repeated;
-        let is_taken = repeated || offer == OfferResult::Accepted;
-        let status = if is_taken { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
+        let is_accepted = repeated || offer == OfferResult::Accepted;
+        let status = if is_accepted { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
         call.finish(Ok(WriteResult { status, repeated }));
     });
 }
 
-/// Offers a write in its turn and answers when it was taken or refused.
+/// Offers a write to the stdin queue of the process after all earlier writes, and calls `answer` when it was accepted or refused.
 pub(super) fn offer(
     call: Call,
     process: Arc<Process>,
@@ -43,24 +44,28 @@ pub(super) fn offer(
     bytes: Bytes,
     answer: impl FnOnce(Call, OfferResult) + Send + 'static,
 ) {
-    debug_assert_eq!(call.method.order(), RequestOrder::Stdin, "the table promises otherwise");
-    let answer = move |call: Call, offer| match offer {
+    debug_assert_eq!(
+        call.method.order(),
+        RequestOrder::Stdin,
+        "the method table must say that this method is ordered by stdin"
+    );
+    let answer = move |call: Call, result| match result {
         OfferResult::AllQueuesFull => {
             let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
             call.finish::<()>(Err(input_crowded(error)));
         }
-        offer => answer(call, offer),
+        result => answer(call, result),
     };
-    let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
-    let lane = poll_once(turn.as_mut());
+    let mut locking = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
+    let lane = poll_once(locking.as_mut());
     if lane.is_some() {
         match process.offer(id.as_ref(), &bytes) {
             OfferResult::Full => {}
-            taken => return answer(call, taken),
+            decided => return answer(call, decided),
         }
     }
     let connection = Arc::clone(&call.connection);
-    let waiting = match Waiting::for_room(&connection, bytes.len()) {
+    let waiting = match WaitingBytes::for_stdin(&connection, bytes.len()) {
         Ok(waiting) => waiting,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -68,7 +73,7 @@ pub(super) fn offer(
         let _waiting = waiting;
         let lane = match lane {
             Some(lane) => lane,
-            None => turn.await,
+            None => locking.await,
         };
         answer(call, process.offer_when_there_is_room(id, bytes, lane).await);
     });
@@ -78,14 +83,14 @@ pub(super) fn close(call: Call, params: ProcessIdParams, _: &Arc<Session>, named
     let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
-    let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
-    if poll_once(turn.as_mut()).is_some() {
+    let mut locking = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
+    if poll_once(locking.as_mut()).is_some() {
         process.end_stdin();
         return call.finish(Ok(NoResult {}));
     }
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let _lane = turn.await;
+        let _lane = locking.await;
         process.end_stdin();
         call.finish(Ok(NoResult {}));
     });

@@ -1,4 +1,4 @@
-//! `process/terminate`: the process and everything it started, gone when the answer comes.
+//! `process/terminate`: kills a process and everything that it has started, and answers when all of them have ended.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::NamedProcess;
 use crate::connection::Call;
 use crate::limits::{DELIVERY_PATIENCE, START_PATIENCE};
-use crate::process::{Process, Stop};
+use crate::process::{Process, StopRequest};
 use crate::server_state::ServerState;
 use crate::session::{Session, StartOutcome, StartReservation};
 
@@ -21,13 +21,13 @@ pub(super) fn terminate_named(call: Call, named: NamedProcess) {
     let process = match named {
         NamedProcess::Started(process) => process,
         NamedProcess::Unknown => return call.finish(Ok(TerminateResult { running: false })),
-        NamedProcess::NeverStarted(given_up) => {
-            return call.finish(given_up.map(|()| TerminateResult { running: true }));
+        NamedProcess::NeverStarted(killed) => {
+            return call.finish(killed.map(|()| TerminateResult { running: true }));
         }
     };
     let running = !process.has_exited();
     process.mark_terminated();
-    // Not a task of the connection: what was begun is finished even if the client is gone.
+    // A task of the server and not of the connection: the kill is finished even if the connection ends.
     let shared = Arc::clone(&call.connection.shared);
     shared.clone().tasks.spawn(async move {
         let result = shared.kill(&process).await;
@@ -41,33 +41,33 @@ fn not_terminated(id: &ProcessId, survivors: &Survivors) -> WireError {
     WireError::internal(format!("failed to terminate process {id}: {survivors}"))
 }
 
-/// Waits until the last event was handed to the connection. What the client lets wait is not waited for.
+/// Waits until the last event was handed to the connection, or the deadline has passed. Paused events are not waited for.
 async fn wait_delivered(process: &Process, deadline: Instant) {
-    process.stop(Stop::Drain);
+    process.stop(StopRequest::Drain);
     loop {
-        let news = process.changed.notified();
-        tokio::pin!(news);
-        news.as_mut().enable();
+        let changed = process.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
         if process.delivery(|delivery| delivery.is_sent_or_paused()) {
             return;
         }
-        if timeout_at(deadline, news).await.is_err() {
+        if timeout_at(deadline, changed).await.is_err() {
             return;
         }
     }
 }
 
-/// A terminate waits behind a start. If that one hangs, or still waits for its turn, it is given up: its id is free again, and the terminate
-/// is answered when it is certain that the program will not run.
-pub(super) fn give_up_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, reservation: StartReservation) {
+/// Called for a `process/terminate` that waits for the start of its process. If the start is not done after [`START_PATIENCE`], it is
+/// cancelled and its id is free again. The `process/terminate` is answered when it is certain that the program will not run.
+pub(super) fn cancel_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, reservation: StartReservation) {
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     shared.clone().tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;
         let Some(waiting) = session.table.abandon(&reservation) else { return };
-        let given_up = shared.kill_cancelled_start(&session, &reservation).await;
-        let given_up = given_up.map_err(|survivors| not_terminated(reservation.id(), &survivors));
+        let killed = shared.kill_cancelled_start(&session, &reservation).await;
+        let killed = killed.map_err(|survivors| not_terminated(reservation.id(), &survivors));
         for deferred in waiting {
-            deferred(StartOutcome::GivenUp(given_up.clone()));
+            deferred(StartOutcome::Cancelled(killed.clone()));
         }
     });
 }

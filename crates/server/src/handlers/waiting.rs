@@ -1,4 +1,4 @@
-//! Bytes of requests that wait: what one connection may make the server keep for it.
+//! Limits the bytes of requests that wait, for example until a process reads its stdin. All waiting requests of a connection count together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,20 +8,20 @@ use protocol::{ErrorData, WireError, error_kind};
 use crate::connection::Connection;
 use crate::limits::WAITING_QUEUES;
 
-/// Refuses a write of which nothing was taken and that may be sent again.
+/// The error for a write that was not accepted because too many bytes wait. The client may send the write again.
 pub(super) fn input_crowded(message: impl Into<String>) -> WireError {
     WireError::invalid_request(message).with_data(ErrorData::of_kind(error_kind::INPUT_CROWDED))
 }
 
-/// A request that waits, as part of what its connection may have waiting.
-pub(crate) struct Waiting {
+/// Counts the bytes of one waiting request until it is dropped.
+pub(crate) struct WaitingBytes {
     connection: Arc<Connection>,
     bytes: usize,
 }
 
-impl Waiting {
-    /// Lets a write wait for its process to read.
-    pub(super) fn for_room(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
+impl WaitingBytes {
+    /// Counts a write that waits until its process reads its stdin. Refused if too many bytes wait already.
+    pub(super) fn for_stdin(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
         let unit = connection.shared.config.max_queued_stdin;
         Self::begin(connection, bytes, unit.saturating_mul(WAITING_QUEUES)).map_err(|before| {
             input_crowded(format!(
@@ -30,7 +30,7 @@ impl Waiting {
         })
     }
 
-    /// Lets a request wait for its process to start.
+    /// Counts a request that waits until its process is started. Refused if too many bytes wait already.
     pub(super) fn for_start(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
         let limit = connection.shared.config.max_message_bytes;
         Self::begin(connection, bytes, limit).map_err(|before| {
@@ -40,7 +40,7 @@ impl Waiting {
         })
     }
 
-    /// Lets a write wait for the disk.
+    /// Counts a write that waits for the disk. Refused if too many bytes wait already.
     pub(super) fn for_disk(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
         let limit = connection.shared.config.max_message_bytes;
         Self::begin(connection, bytes, limit).map_err(|before| {
@@ -50,7 +50,7 @@ impl Waiting {
         })
     }
 
-    /// One that is alone may have any size. Fails with how much waits already.
+    /// Counts the bytes of a request. If no other request waits, it may have any size. Fails with the number of bytes that wait already.
     fn begin(connection: &Arc<Connection>, bytes: usize, limit: usize) -> Result<Self, usize> {
         let before = connection.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let waiting = Self { connection: Arc::clone(connection), bytes };
@@ -58,7 +58,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingBytes {
     fn drop(&mut self) {
         self.connection.waiting_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }

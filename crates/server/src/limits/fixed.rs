@@ -1,11 +1,11 @@
-//! Limits that no flag changes: part of the wire contract, or a detail that a user has no reason to change. The server's own are defined
-//! here and used from here. Those of other crates are taken from their `limits` modules, so that `docs/limits.md` shows them too.
+//! Limits that no flag changes: parts of the wire protocol, and details that a user has no reason to change. The limits of this crate are
+//! defined in this file. The limits of other crates are copied from their `limits` modules, so that `docs/limits.md` shows them too.
 //!
 //! A new limit that a user may want to change belongs into `config.rs` instead.
 
 use std::time::Duration;
 
-use super::{FixedLimit, LimitUnit, Quantity};
+use super::{FixedLimit, LimitUnit, LimitValue};
 
 /// Makes constants, and `FIXED_LIMITS`, from groups of entries of the form `/// what is limited`, `/// sentences about what happens at the limit`,
 /// `NAME: type = value, unit, "why it is fixed";`.
@@ -31,7 +31,7 @@ macro_rules! fixed_limits {
                 what: $what.trim_ascii(),
                 at_limit: concat!($($at_limit),+).trim_ascii(),
                 reason: $reason,
-                value: Quantity { number: number!($unit, $name), unit: LimitUnit::$unit },
+                value: LimitValue { number: number!($unit, $name), unit: LimitUnit::$unit },
             },
         )+)+];
     };
@@ -51,15 +51,15 @@ fixed_limits! {
         /// Time from accepting a TCP connection to its first complete HTTP request, and from one request to the next.
         /// The connection is closed.
         REQUEST_TIMEOUT: Duration = transport::limits::REQUEST_TIMEOUT, Milliseconds,
-        "A client that works needs far less.";
+        "A working client needs far less time.";
 
         /// Bytes of the headers of an HTTP request.
         /// The request is answered with status 431.
         MAX_REQUEST_HEADER_BYTES: usize = transport::limits::MAX_HEADER_BYTES, Bytes,
-        "An upgrade needs far less.";
+        "The request for a WebSocket needs far less.";
 
         /// Connections to a Unix socket that wait to be accepted.
-        /// The kernel refuses a further one.
+        /// The kernel refuses a further connection.
         UNIX_BACKLOG: i32 = transport::limits::UNIX_BACKLOG, Count,
         "The server accepts at once; the kernel may have a lower limit.";
 
@@ -68,42 +68,42 @@ fixed_limits! {
         MAX_VALUES: usize = protocol::MAX_VALUES, Count,
         "Part of the protocol: a decoded value can take much more memory than its text.";
 
-        /// Arrays and objects of a message that are inside each other.
+        /// Depth of nested arrays and objects in a message.
         /// The message is refused with -32600.
         MAX_DEPTH: usize = protocol::MAX_DEPTH, Count,
         "Part of the protocol: the JSON library that decodes params has this limit.";
 
         /// Bytes of answers of a connection that wait to be sent.
-        /// No further request of the connection is handled until less is waiting.
+        /// No further request of the connection is handled until fewer bytes wait.
         MAX_UNSENT_ANSWER_BYTES: usize = 4 << 20, Bytes,
-        "It is memory of each connection; `--max-connections` limits their sum.";
+        "Each connection can use this much memory, and `--max-connections` limits the sum.";
 
-        /// Bytes of requests of a connection that have arrived while it has too many unsent answers.
+        /// Bytes of requests of a connection that have arrived while too many of its answers are unsent.
         /// The connection is not read any more. The message that reaches the limit is kept too.
         MAX_PARKED_BYTES: usize = 128 << 10, Bytes,
-        "Pongs are recognised between the parked requests; more would only fragment memory.";
+        "Reading on finds pongs between the requests; keeping more requests would only fragment memory.";
 
         /// Bytes of contents of files, search results, changes and HTTP bodies that wait to be sent on a connection.
-        /// The operation that has more of them waits.
+        /// An operation that has further bytes to send waits.
         MAX_PUSHED_BYTES: usize = 8 << 20, Bytes,
-        "It is memory of each connection; `--max-connections` limits their sum.";
+        "Each connection can use this much memory, and `--max-connections` limits the sum.";
 
-        /// Answers of a connection with retained output that wait to be sent.
+        /// Answers to `process/read` that wait to be sent on a connection.
         /// A further `process/read` waits.
         MAX_UNSENT_READS: usize = 4, Count,
-        "Each can be as large as the retained output of a process.";
+        "Each answer can be as large as the retained output of a process.";
 
-        /// Pings of a connection whose pongs have not come.
-        /// A further ping replaces the youngest.
+        /// Pings of a connection that the client has not answered with a pong.
+        /// A further ping replaces the newest unanswered ping.
         MAX_WAITING_PINGS: usize = session::limits::MAX_WAITING_PINGS, Count,
-        "One pong acknowledges everything before it, so nothing is lost.";
+        "A pong acknowledges everything that was sent before its ping, so no acknowledgement is lost.";
 
-        /// Time that the last requests of a client have to be answered after it has closed its sending side.
+        /// Time for answering the last requests of a client after the client has closed its sending side.
         /// The connection is closed without the remaining answers.
         LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5), Milliseconds,
         "On stdio the session, with its processes, ends only after this time.";
 
-        /// Time that a client has at shutdown to read its last messages and the goodbye.
+        /// Time that a client has at shutdown to read its last messages and the close frame.
         /// The connection is closed.
         LONGEST_GOODBYE: Duration = Duration::from_secs(60), Milliseconds,
         "It must be shorter than the 90 s after which a service manager kills a server.";
@@ -113,14 +113,14 @@ fixed_limits! {
         /// Chunks of output that are retained for a process.
         /// The process waits, or the oldest chunk is dropped, as for `--retain-bytes`.
         MAX_RETAINED_CHUNKS: usize = session::limits::MAX_RETAINED_CHUNKS, Count,
-        "Part of the protocol: a read of all of them must not have more JSON values than a message may.";
+        "Part of the protocol: an answer with all chunks must not have more JSON values than a message may have.";
 
         /// Write ids of a process that are remembered.
-        /// The oldest is forgotten, so a write that is repeated after so many others is written twice.
+        /// The oldest id is forgotten. A client that then repeats the write with this id writes twice.
         MAX_REMEMBERED_WRITES: usize = session::limits::MAX_REMEMBERED_WRITES, Count,
-        "A client does not have that many unanswered writes.";
+        "A client repeats only unanswered writes, and does not have that many.";
 
-        /// Writes of a connection that wait for room, as a multiple of `--max-queued-stdin`.
+        /// Bytes of writes of a connection that wait until processes read their stdin, as a multiple of `--max-queued-stdin`.
         /// A further write is refused with -32600 and `inputCrowded`.
         WAITING_QUEUES: usize = 4, Count,
         "It follows `--max-queued-stdin`.";
@@ -128,36 +128,36 @@ fixed_limits! {
         /// Starts of all sessions that hang, for example on a dead network mount.
         /// A further start waits until one of them ends.
         MAX_HANGING_STARTS: usize = 64, Count,
-        "Each occupies a thread, and none hangs on a machine that works.";
+        "Each hanging start occupies a thread, and on a working machine no start hangs.";
 
         /// Starts of a session that hang.
         /// A further start of the session waits until one of them ends.
         MAX_HANGING_STARTS_PER_SESSION: usize = MAX_HANGING_STARTS / 4, Count,
-        "A quarter of all, so that other sessions can still start processes.";
+        "A quarter of the limit for all sessions, so that other sessions can still start processes.";
 
         /// Time that `process/terminate` waits for the last output of the process to be sent.
-        /// The request is answered before the output was sent.
+        /// The request is answered before the output has been sent.
         DELIVERY_PATIENCE: Duration = Duration::from_secs(1), Milliseconds,
-        "The output is not lost, it only comes after the answer.";
+        "The output is not lost. It is sent after the answer.";
 
         /// Time that `process/terminate` waits for the start of the process.
         /// The start is cancelled.
         START_PATIENCE: Duration = Duration::from_secs(1), Milliseconds,
-        "A start that takes longer hangs.";
+        "A start that takes longer is taken to hang.";
 
         /// Arguments of a process that `process/list` shows.
-        /// The further ones are shown as `…`.
+        /// Further arguments are shown as one `…`.
         MAX_SHOWN_ARGUMENTS: usize = 32, Count,
-        "They are kept for every process, and this many are enough to recognise a command.";
+        "The arguments take memory for every process, and this many are enough to recognise a command.";
     }
 
     "Shell snapshots" {
         /// Snapshots of a session.
-        /// The one that was not used for the longest time is dropped.
+        /// The least recently used snapshot is dropped.
         MAX_SNAPSHOTS: usize = 16, Count,
         "Part of the protocol.";
 
-        /// Bytes of the scope of a snapshot.
+        /// Bytes of the scope of a snapshot, a name that the client chooses.
         /// The start is refused with -32602.
         MAX_SNAPSHOT_SCOPE_BYTES: usize = 256, Bytes,
         "Part of the protocol.";
@@ -168,9 +168,9 @@ fixed_limits! {
         "Part of the protocol.";
 
         /// Time that a shell has to run its profile and report its state.
-        /// The command runs with what was reported by then, or in a plain login shell.
+        /// The command runs with the state that was reported in this time, or in a plain login shell.
         CAPTURE_PATIENCE: Duration = Duration::from_secs(10), Milliseconds,
-        "Part of the protocol: the first command of a session waits for this.";
+        "Part of the protocol: the first command of a session waits for the shell.";
     }
 
     "Files" {
@@ -195,71 +195,71 @@ fixed_limits! {
         "Part of the protocol.";
 
         /// Extents of a file in one answer of `fs/extents`.
-        /// The answer says where to continue.
+        /// The answer contains the offset from which to continue.
         MAX_EXTENTS: usize = 4096, Count,
-        "A client asks again, so it loses nothing.";
+        "A client gets the further extents with another request.";
 
-        /// Levels of directories that `fs/walk` may be asked for.
+        /// Levels of directories that a client may ask `fs/walk` for.
         /// The request is refused with -32600.
         MAX_WALK_DEPTH: usize = files::limits::MAX_WALK_DEPTH, Count,
         "Part of the protocol.";
 
-        /// Directories that `fs/walk` may be asked for.
+        /// Directories that a client may ask `fs/walk` for.
         /// The request is refused with -32600.
         MAX_WALK_DIRECTORIES: usize = files::limits::MAX_WALK_DIRECTORIES, Count,
         "Part of the protocol.";
 
-        /// Names that `fs/walk` may be asked for.
+        /// Names that a client may ask `fs/walk` for.
         /// The request is refused with -32600.
         MAX_WALK_ENTRIES: usize = files::limits::MAX_WALK_ENTRIES, Count,
         "Part of the protocol.";
 
-        /// Bytes of the paths and errors in the answer of `fs/walk`, with 64 for each.
+        /// Bytes of the paths and errors in the answer of `fs/walk`; each path and each error counts 64 bytes more than its length.
         /// The walk ends and the answer has `truncated`.
         MAX_WALK_ANSWER_BYTES: usize = protocol::fs::MAX_WALK_ANSWER_BYTES, Bytes,
         "Part of the protocol.";
 
-        /// File operations of a session at once that take much memory: those whose answer may have the size of a whole message.
-        /// A further one waits until one of the session ends.
+        /// File operations of a session at once whose answer may be as large as a message may be, and which take much memory.
+        /// A further such operation waits until another operation of the session ends.
         MAX_LARGE_FILE_OPERATIONS: u32 = 4, Count,
-        "It divides `--max-file-operations`.";
+        "Each of them counts as a quarter of `--max-file-operations`.";
 
-        /// Bytes of an answer that is made before there is room to send it.
-        /// For a larger answer, room is taken first and the file is read afterwards.
+        /// Bytes of an answer about files that may be made while earlier answers fill the memory for unsent answers.
+        /// A larger answer waits for this memory first, and the file is read afterwards.
         SMALL_ANSWER_BYTES: usize = 384 << 10, Bytes,
-        "A session has at most `--max-file-operations` of them.";
+        "A session has at most `--max-file-operations` such answers.";
 
         /// Bytes above which an answer is large.
-        /// A large answer waits for room of `--max-large-answers`.
+        /// A large answer also waits until it fits into `--max-large-answers`.
         LARGE_ANSWER_BYTES: usize = 4 << 20, Bytes,
         "Smaller answers are limited for each connection.";
 
         /// Symbolic links in a row that an upload follows.
         /// The upload fails with an error.
         MAX_UPLOAD_LINKS: usize = files::limits::MAX_UPLOAD_LINKS, Count,
-        "The kernel follows as many.";
+        "The kernel has the same limit.";
     }
 
     "Watches" {
         /// Changes in one `fs/changed` message.
         /// The further changes are in the next message.
         MAX_CHANGES_PER_MESSAGE: usize = session::limits::MAX_CHANGES_PER_MESSAGE, Count,
-        "A message stays far below the size of a message, however long the paths are.";
+        "With this many changes, a message stays far below `--max-message-bytes`, however long the paths are.";
 
         /// Events of the kernel that wait for a watch that is busy.
-        /// They are dropped and the client is sent `overflow`.
+        /// All waiting events are dropped and the client is sent `overflow`.
         MAX_WATCH_EVENTS: usize = files::limits::MAX_WATCH_EVENTS, Count,
-        "The kernel queues as many by default.";
+        "The queue of the kernel has this length by default.";
     }
 
     "Searches" {
-        /// Threads of all searches beside the first thread of each.
-        /// A search runs with fewer threads.
+        /// Threads of all searches together, beyond the first thread of each search.
+        /// A search runs with fewer threads than it asked for.
         MAX_FURTHER_SEARCH_THREADS: usize = 32, Count,
-        "Each can take 20 MiB; `--max-searches` limits the first threads.";
+        "Each thread can take 20 MiB of memory; `--max-searches` limits the first threads.";
 
-        /// Threads of a search that is asked for without a number of threads, on a machine with more processors.
-        /// The search runs with this many.
+        /// Threads of a search if the client gives no number of threads and the machine has more processors than this.
+        /// The search runs with this many threads.
         MAX_DEFAULT_SEARCH_THREADS: usize = files::limits::MAX_DEFAULT_SEARCH_THREADS, Count,
         "More threads mostly wait for each other.";
 
@@ -271,29 +271,29 @@ fixed_limits! {
         /// Bytes of a compiled pattern.
         /// The search is refused with -32602.
         MAX_COMPILED_PATTERN_BYTES: usize = files::limits::MAX_COMPILED_PATTERN_BYTES, Bytes,
-        "It is enough for every pattern that a person writes.";
+        "This size is enough for every pattern that a person writes.";
 
         /// Globs of a search.
         /// The search is refused with -32602.
         MAX_GLOBS: usize = files::limits::MAX_GLOBS, Count,
-        "Each can take 30 KB when it is compiled.";
+        "A compiled glob can take 30 KB of memory.";
 
         /// Bytes of all globs of a search.
         /// The search is refused with -32602.
         MAX_GLOB_BYTES: usize = files::limits::MAX_GLOB_BYTES, Bytes,
-        "Compiled, they take at most about 60 MB.";
+        "The compiled globs then take at most about 60 MB of memory.";
 
-        /// Opening braces of a glob, or of a line of an ignore file.
-        /// The search is refused with -32602, or the directory of the ignore file is not searched.
+        /// Opening braces in a glob, or in a line of an ignore file.
+        /// A search with such a glob is refused with -32602. The directory of such an ignore file is not searched.
         MAX_BRACES: usize = files::limits::MAX_BRACES, Count,
-        "The parser of globs calls itself for each brace, and the stack of a thread is limited.";
+        "The glob parser is recursive: each brace takes a part of the stack of a thread.";
 
         /// Lines of context before or after a match.
         /// The search is refused with -32602.
         MAX_CONTEXT_LINES: u32 = files::limits::MAX_CONTEXT_LINES, Count,
-        "A client that needs more reads the file.";
+        "A client that needs more lines can read the file.";
 
-        /// Bytes of a line that is searched, or of a file if a match may span lines.
+        /// Bytes of a line that is searched, or of a whole file if a match may span lines.
         /// The file is not searched further, and the answer lists an error for it.
         MAX_SEARCHED_BYTES: usize = files::limits::MAX_SEARCHED_BYTES, Bytes,
         "Every thread of every search may hold this much memory.";
@@ -301,39 +301,39 @@ fixed_limits! {
         /// Bytes of a line in a result.
         /// The rest of the line is cut off.
         MAX_RESULT_LINE_BYTES: usize = files::limits::MAX_RESULT_LINE_BYTES, Bytes,
-        "A file without line ends must not be one huge result.";
+        "A file without line breaks would otherwise be one huge result.";
 
         /// Errors that the answer of a search lists.
         /// Further errors are only counted.
         MAX_SEARCH_ERRORS: usize = files::limits::MAX_SEARCH_ERRORS, Count,
-        "A tree that cannot be read must not fill a message.";
+        "The errors of a tree that cannot be read would otherwise fill a message.";
 
         /// Bytes of an ignore file.
-        /// Its directory is not searched, and the answer lists an error for it.
+        /// The directory of the ignore file is not searched, and the answer lists an error for it.
         MAX_IGNORE_FILE_BYTES: usize = files::limits::MAX_IGNORE_FILE_BYTES, Bytes,
-        "Real ones are far smaller.";
+        "Real ignore files are far smaller.";
 
         /// Lines of an ignore file.
-        /// Its directory is not searched, and the answer lists an error for it.
+        /// The directory of the ignore file is not searched, and the answer lists an error for it.
         MAX_IGNORE_FILE_LINES: usize = files::limits::MAX_IGNORE_FILE_LINES, Count,
-        "Each line can take 10 KB when it is compiled.";
+        "A compiled line can take 10 KB of memory.";
 
-        /// Ignore rules that apply to a directory, those of the directories above it included.
+        /// Ignore rules that apply to a directory, including the rules of the directories above it.
         /// The directory is not searched, and the answer lists an error for it.
         MAX_IGNORE_RULES: usize = files::limits::MAX_IGNORE_RULES, Count,
-        "Each rule can take 10 KB when it is compiled.";
+        "A compiled rule can take 10 KB of memory.";
     }
 
     "HTTP requests of clients" {
-        /// Look-ups of names that all sessions have under way.
-        /// A further look-up waits until one ends.
+        /// Look-ups of host names by all sessions at once.
+        /// A further look-up waits until another one ends.
         MAX_LOOKUPS: usize = fetch::limits::MAX_LOOKUPS, Count,
-        "Each occupies a thread until the resolver returns.";
+        "Each look-up occupies a thread until the resolver returns.";
 
-        /// Look-ups of names that a session has under way.
-        /// A further look-up of the session waits until one ends.
+        /// Look-ups of host names by a session at once.
+        /// A further look-up of the session waits until another one ends.
         MAX_LOOKUPS_PER_SESSION: usize = fetch::limits::MAX_LOOKUPS_PER_CLIENT, Count,
-        "A quarter of all, so that a name server that does not answer one session leaves threads to others.";
+        "A quarter of the limit for all sessions, so that a session whose look-ups hang leaves threads to other sessions.";
 
         /// Redirects of a request that are followed.
         /// The request fails with -32603.
@@ -343,29 +343,29 @@ fixed_limits! {
         /// Bytes of the headers of an HTTP answer.
         /// The request fails with -32603.
         MAX_HEAD_BYTES: usize = fetch::limits::MAX_HEAD_BYTES, Bytes,
-        "Servers send far less.";
+        "Real servers send far less.";
 
         /// Headers of an HTTP answer.
         /// The request fails with -32603.
         MAX_HEADERS: usize = fetch::limits::MAX_HEADERS, Count,
-        "Servers send far fewer.";
+        "Real servers send far fewer headers.";
     }
 
     "Configuration, plugins and tokens" {
         /// Bytes of a configuration file.
         /// `environmentConfig/read` fails with an error that names the file.
         MAX_CONFIG_FILE_BYTES: u64 = 2 << 20, Bytes,
-        "While it is parsed, a file can take eighty times its size.";
+        "A file can take eighty times its size in memory while it is parsed.";
 
         /// Bytes of all configuration files of a request.
-        /// `environmentConfig/read` fails with an error that names the file that is too much.
+        /// `environmentConfig/read` fails with an error that names the file that exceeds the limit.
         MAX_CONFIG_TOTAL_BYTES: usize = 8 << 20, Bytes,
         "A project can have thousands of directories with a file each.";
 
-        /// Bytes of the directory of an `environmentConfig/read`.
+        /// Bytes of the directory path in an `environmentConfig/read` request.
         /// The request is refused with -32602.
         MAX_CONFIG_PATH_BYTES: usize = 4096, Bytes,
-        "The kernel opens no longer path.";
+        "The kernel does not open longer paths.";
 
         /// Bytes of a `.git` file that points to a repository.
         /// The file is treated as if it did not exist.
@@ -377,38 +377,38 @@ fixed_limits! {
         MAX_HOSTS_FILE_BYTES: u64 = 16 << 20, Bytes,
         "A longer list serves another purpose, such as blocking advertisements.";
 
-        /// Roots of a `capabilityRoots/discoverV1`.
+        /// Capability roots, that is, directories with plugins, in a `capabilityRoots/discoverV1` request.
         /// The request is refused with -32600.
         MAX_CAPABILITY_ROOTS: usize = 128, Count,
         "Part of the protocol.";
 
-        /// Roots of a request that are read at once.
-        /// A further root waits.
+        /// Capability roots of a request that are read at once.
+        /// A further root waits until another root of the request is done.
         MAX_ROOTS_AT_ONCE: usize = 8, Count,
         "Part of the protocol.";
 
-        /// Discoveries of a session at once.
-        /// A further one waits.
+        /// Requests `capabilityRoots/discoverV1` of a session that are handled at once.
+        /// A further request waits until another one is done.
         MAX_DISCOVERIES: usize = 2, Count,
-        "Each can hold the texts of a whole message.";
+        "Each request can take as much memory as a message.";
 
         /// Levels of directories of a capability root that are scanned.
-        /// The rest is left out, and the answer has a warning.
+        /// Deeper directories are left out, and the answer has a warning.
         MAX_SCAN_DEPTH: usize = 6, Count,
         "Part of the protocol.";
 
         /// Directories of a capability root that are scanned.
-        /// The rest is left out, and the answer has a warning.
+        /// Further directories are left out, and the answer has a warning.
         MAX_SCAN_DIRECTORIES: usize = 2_000, Count,
         "Part of the protocol.";
 
         /// Names of a capability root that are scanned.
-        /// The rest is left out, and the answer has a warning.
+        /// Further names are left out, and the answer has a warning.
         MAX_SCAN_ENTRIES: usize = 20_000, Count,
         "Part of the protocol.";
 
-        /// Bytes of the names of a capability root that are scanned, with 64 for each name.
-        /// The rest is left out, and the answer has a warning.
+        /// Bytes of the names of a capability root that are scanned; each name counts 64 bytes more than its length.
+        /// Further names are left out, and the answer has a warning.
         MAX_SCAN_NAME_BYTES: usize = 4 << 20, Bytes,
         "Part of the protocol.";
 
@@ -418,13 +418,13 @@ fixed_limits! {
         "Part of the protocol.";
 
         /// Bytes of all files of a capability root.
-        /// The file that is too much is left out, and the answer has a warning.
+        /// A file that exceeds the limit is left out, and the answer has a warning.
         MAX_CAPABILITY_ROOT_BYTES: u64 = 16 << 20, Bytes,
         "Part of the protocol.";
 
         /// Bytes of a token file.
         /// The server does not start; after a SIGHUP it keeps the old tokens.
         MAX_TOKEN_FILE_BYTES: u64 = 1 << 20, Bytes,
-        "It is enough for 10,000 long tokens.";
+        "This size is enough for 10,000 long tokens.";
     }
 }

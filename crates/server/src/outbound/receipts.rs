@@ -1,5 +1,6 @@
-//! The receipts of one connection, joined to the processes whose events they are about. The rules are in [`session::Receipts`]; what
-//! counts as a proof, a pong or a finished write, is a property of the connection's stream ([`ReceiptProof`]).
+//! Tracks which events the client of one connection has received, and acknowledges them in the deliveries of the processes. A receipt is
+//! the proof that the client has an event: a pong, or on some streams a finished write ([`ReceiptProof`]). The rules are in
+//! [`session::Receipts`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub(crate) struct ConnectionReceipts {
     receipts: Mutex<Receipts<SentProcess>>,
 }
 
-/// Compares processes by address, which is quicker than by name and tells apart two processes that had the same name.
+/// Compares processes by address, which is quicker than by id, and distinguishes two processes that had the same id one after the other.
 #[derive(Clone)]
 struct SentProcess(Arc<Process>);
 
@@ -36,29 +37,29 @@ impl Hash for SentProcess {
 }
 
 impl ConnectionReceipts {
-    /// `retain_bytes` is how much output each process retains.
+    /// `retain_bytes` is the limit of output that each process retains.
     pub(crate) fn new(connection: ConnectionNumber, proof: ReceiptProof, retain_bytes: usize) -> Self {
         Self { connection, proof, receipts: Mutex::new(Receipts::new(retain_bytes)) }
     }
 
-    /// Events up to `through` were sent. Returns whether a ping should follow.
+    /// Events up to the sequence number `through` were sent. Returns whether a ping should follow.
     pub(crate) fn sent(&self, process: &Arc<Process>, through: u64, output_bytes: usize) -> bool {
-        let ends_a_stretch = self.receipts.lock().sent(SentProcess(Arc::clone(process)), through, output_bytes);
-        ends_a_stretch && self.proof == ReceiptProof::Pong
+        let needs_receipt = self.receipts.lock().sent(SentProcess(Arc::clone(process)), through, output_bytes);
+        needs_receipt && self.proof == ReceiptProof::Pong
     }
 
     /// The last events of a process were sent. Returns whether a ping should follow.
     pub(crate) fn sent_last(&self, process: &Arc<Process>, output_bytes: usize) -> bool {
-        let ends_a_stretch = self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes);
-        ends_a_stretch && self.proof == ReceiptProof::Pong
+        let needs_receipt = self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes);
+        needs_receipt && self.proof == ReceiptProof::Pong
     }
 
-    /// An answer of so many bytes was sent. Returns whether a ping should follow.
+    /// An answer of `bytes` bytes was sent. Returns whether a ping should follow.
     pub(crate) fn answer_sent(&self, bytes: usize) -> bool {
         self.receipts.lock().answer_sent(bytes) && self.proof == ReceiptProof::Pong
     }
 
-    /// The payload of the ping that is sent now and has been wanted since `wanted_at`.
+    /// The payload of a ping that is sent now. It was requested at `wanted_at`.
     pub(crate) fn ping(&self, wanted_at: Instant) -> [u8; 8] {
         self.receipts.lock().ping(wanted_at)
     }
@@ -71,7 +72,7 @@ impl ConnectionReceipts {
         is_answer
     }
 
-    /// Everything that was sent has been written and flushed. On some streams that proves that it was received.
+    /// Everything that was sent has been written and flushed, which on some streams proves that the client has received it.
     pub(crate) fn flushed(&self) {
         match self.proof {
             ReceiptProof::Pong => {}
@@ -82,14 +83,17 @@ impl ConnectionReceipts {
         }
     }
 
+    /// Number of the last ping that was sent.
     pub(crate) fn last_ping(&self) -> u64 {
         self.receipts.lock().last_ping()
     }
 
+    /// Number of the last ping that the peer has answered.
     pub(crate) fn last_pong(&self) -> u64 {
         self.receipts.lock().last_pong()
     }
 
+    /// When the oldest ping without a pong was requested.
     pub(crate) fn oldest_unanswered(&self) -> Option<Instant> {
         self.receipts.lock().oldest_unanswered()
     }

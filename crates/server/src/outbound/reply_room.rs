@@ -1,5 +1,5 @@
-//! The memory that answers may take until they have been sent: a part that belongs to their connection, and for large answers a part of
-//! what all connections share. The queue itself is in `outbound`.
+//! Permits for the memory of unsent answers ("room"). Every answer with contents of files takes room of its connection. A large answer also
+//! takes a part of the room that all connections share (`--max-large-answers`). The queue of answers is in `outbound`.
 
 use std::sync::Arc;
 
@@ -7,17 +7,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::BudgetShare;
 
-/// A large answer takes at most this fraction of the shared room, so that a peer that does not read leaves room to others.
+/// A large answer takes at most a quarter of the shared room, so that a peer that does not read leaves room to others.
 const LARGE_ANSWER_DIVISOR: usize = 4;
+/// Bytes for which one permit of the semaphore stands.
 const UNIT_BYTES: usize = 1 << 10;
 
-/// Room for the large answers of all connections (`--max-large-answers`).
+/// The shared room for the large answers of all connections (`--max-large-answers`).
 pub(crate) struct LargeAnswers {
     units: Arc<Semaphore>,
+    /// The most units that one answer takes.
     most_units: u32,
 }
 
-/// What one large answer holds: a part of the shared room, and the turn of its connection.
+/// Held by a large answer until it has been sent: its part of the shared room, and the permit that makes the large answers of a connection
+/// wait for each other.
 pub(crate) struct LargeAnswerRoom {
     _turn: OwnedSemaphorePermit,
     _units: OwnedSemaphorePermit,
@@ -30,15 +33,15 @@ impl LargeAnswers {
         Self { units: Arc::new(Semaphore::new(units)), most_units }
     }
 
-    /// Waits for `turn`, which lets one large answer of a connection through at a time, and for room. An answer that is larger than the
-    /// largest part takes that part.
+    /// Waits for `turn`, the permit that only one large answer of a connection can have at a time, and then for shared room. An answer that
+    /// is larger than a quarter of the room takes a quarter. None if a semaphore was closed.
     pub(crate) async fn room(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
         let turn = Arc::clone(turn).acquire_owned().await.ok()?;
         let units = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok()?;
         Some(LargeAnswerRoom { _turn: turn, _units: units })
     }
 
-    /// As [`Self::room`], but None if there is not enough room now.
+    /// As [`Self::room`], but does not wait: None if there is not enough room now.
     pub(crate) fn room_now(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
         let turn = Arc::clone(turn).try_acquire_owned().ok()?;
         let units = Arc::clone(&self.units).try_acquire_many_owned(self.units_for(bytes)).ok()?;
@@ -50,7 +53,7 @@ impl LargeAnswers {
     }
 }
 
-/// The room of one answer, freed when it is dropped.
+/// The memory permits of one answer. They are returned when this value is dropped.
 pub(crate) struct ReplyRoom {
     _of_connection: OwnedSemaphorePermit,
     _large: Option<LargeAnswerRoom>,
@@ -65,7 +68,7 @@ impl ReplyRoom {
         Self { is_shared: large.is_some(), _large: large, ..self }
     }
 
-    /// Adds the shares that an HTTP answer has of the budgets for collected bodies.
+    /// Adds the shares of the budgets for HTTP bodies that are collected (`--max-buffered-http`).
     pub(crate) fn with_http(self, http: Vec<BudgetShare>) -> Self {
         Self { is_shared: true, _http: http, ..self }
     }
@@ -94,10 +97,10 @@ mod tests {
         let all = LargeAnswers::new(64 << 20);
         let (one, other) = (turn(), turn());
         let first = all.room(&one, 500 << 20).await.unwrap();
-        assert!(all.room_now(&one, 1).is_none(), "another large answer of this connection has the turn");
+        assert!(all.room_now(&one, 1).is_none(), "another large answer of this connection is unsent");
         assert!(
             timeout(Duration::ZERO, all.room(&one, 1)).await.is_err(),
-            "another large answer of this connection has the turn"
+            "another large answer of this connection is unsent"
         );
         let mut held: Vec<LargeAnswerRoom> = Vec::new();
         for connection in [&other, &turn(), &turn()] {

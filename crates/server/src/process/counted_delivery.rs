@@ -1,4 +1,5 @@
-//! The delivery of one process, with the memory of its log counted against what all processes may retain together.
+//! The delivery of one process: its event log, and how far each reader of the log has got. The memory of the log is counted against the
+//! limit for all processes together (`--retain-total-bytes`).
 
 use std::time::Instant;
 
@@ -16,17 +17,19 @@ impl CountedDelivery {
         Self { delivery, retained }
     }
 
-    /// Changes the delivery, and counts what its log holds afterwards.
+    /// Changes the delivery, and then counts the memory that its log occupies.
     pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Delivery) -> T) -> T {
         let result = change(&mut self.delivery);
         self.retained.set(self.delivery.log().occupied_bytes());
         result
     }
 
+    /// How many bytes of output may be appended now; see [`Delivery::room`].
     pub(super) fn room(&self) -> usize {
         self.delivery.room(self.pressure(), Instant::now())
     }
 
+    /// Drops output to free memory; see [`Delivery::reclaim`].
     pub(super) fn reclaim(&mut self, step: ReclaimStep, share: usize) -> Reclaimed {
         let pressure = self.pressure();
         self.change(|delivery| delivery.reclaim(step, share, pressure, Instant::now()))
@@ -51,7 +54,7 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
 
-    /// Bytes of memory that this test has now.
+    /// Resident memory of this test process now.
     fn resident_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -60,18 +63,18 @@ mod tests {
 
     #[test]
     fn output_in_single_bytes_is_counted_with_the_memory_that_it_occupies() {
-        // With a limit of zero, everything that is held is excess.
+        // With a limit of zero, `excess` returns all bytes that are counted.
         let budget = Budget::new(0);
         let before = resident_bytes();
         let deliveries: Vec<_> = (0..10)
             .map(|_| {
                 let delivery = Delivery::new(LogLimits::default(), Resend::Unacknowledged, StartedAs::Followed);
-                let mut counted = CountedDelivery::new(delivery, budget.account());
-                for turn in 0..60_000 {
-                    let stream = if turn % 2 == 0 { Stream::Stdout } else { Stream::Stderr };
+                let mut counted = CountedDelivery::new(delivery, budget.share());
+                for number in 0..60_000 {
+                    let stream = if number % 2 == 0 { Stream::Stdout } else { Stream::Stderr };
                     counted.change(|delivery| delivery.append(stream, &mut vec![b'x', 0, 0], 1));
                 }
-                // A read makes each chunk shared, which takes a little more memory.
+                // After a read, each chunk is shared with the answer, which takes a little more memory.
                 let reader = session::ConnectionNumber(1);
                 let answer = counted.change(|delivery| delivery.read(reader, 0, None, None));
                 assert!(answer.page.chunks.len() >= 49_999);

@@ -1,4 +1,5 @@
-//! Writing to a process: into a bounded queue at once where there is room, in wire order always.
+//! Writing to the stdin of a process. Writes go into a bounded queue, in the order in which the client sent them. Bytes that the process
+//! can take at once are written at once; the process task writes the others when the process reads.
 
 use std::sync::Arc;
 
@@ -11,18 +12,19 @@ use tokio::sync::OwnedMutexGuard;
 use super::Process;
 use crate::budget::BudgetShare;
 
-/// How much is written to a process before others get their turn.
-const TURN_BYTES: usize = 256 << 10;
+/// Bytes that are written to a process before other tasks may run.
+const BATCH_BYTES: usize = 256 << 10;
 
-/// A queue, its share of what may wait in all, and where it leads.
-pub(crate) struct StdinFeed {
+/// The stdin of a process with the queue in front of it.
+pub(crate) struct QueuedStdin {
     queue: StdinQueue,
+    /// Bytes in the queue, counted against `--max-queued-stdin-total`.
     share: BudgetShare,
-    /// Gone when nothing more will be written.
+    /// None when nothing more will be written.
     input: Option<ChildInput>,
 }
 
-impl StdinFeed {
+impl QueuedStdin {
     pub(crate) fn new(queue: StdinQueue, share: BudgetShare, input: Option<ChildInput>) -> Self {
         Self { queue, share, input }
     }
@@ -34,7 +36,7 @@ impl StdinFeed {
     }
 
     fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> OfferResult {
-        // An answer that it was taken cannot be called back, so the process is asked first whether it can read.
+        // The client is told at once that its write was accepted. So the check whether the process still reads its stdin comes first.
         if self.input.as_ref().is_none_or(ChildInput::reader_gone) {
             self.change(StdinQueue::close);
         }
@@ -42,10 +44,11 @@ impl StdinFeed {
         self.change(|queue| queue.offer(id, bytes, room))
     }
 
-    /// Writes what the process takes now. The bytes leave the queue only when the kernel has them. Returns how many.
-    fn feed(&mut self) -> usize {
+    /// Writes as many queued bytes as the process takes now, and returns their number. Bytes leave the queue only after the kernel has
+    /// taken them.
+    fn write_queued(&mut self) -> usize {
         let mut written = 0;
-        while written < TURN_BYTES {
+        while written < BATCH_BYTES {
             let (Some(input), Some(front)) = (&self.input, self.queue.front()) else { break };
             match input.try_write(front) {
                 Ok(WriteOutcome::Wrote(count)) => {
@@ -61,13 +64,13 @@ impl StdinFeed {
 }
 
 impl Process {
-    /// Takes a write if there is room for it now. What the process can take at once it gets at once; the actor is only
-    /// needed for the rest.
+    /// Queues a write if the queue has room now, and writes to the process what it takes at once. The process task is woken only if bytes
+    /// are left.
     pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> OfferResult {
         let mut stdin = self.stdin.lock();
         let offer = stdin.offer(id, bytes);
         if offer == OfferResult::Accepted {
-            stdin.feed();
+            stdin.write_queued();
         }
         if offer == OfferResult::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
             self.wake_task();
@@ -75,7 +78,7 @@ impl Process {
         offer
     }
 
-    /// Takes a write, waiting for room. Later writes wait behind `_lane`.
+    /// Queues a write, and waits until the queue has room for it. Meanwhile the lock `_lane` keeps later writes waiting.
     pub(crate) async fn offer_when_there_is_room(
         self: Arc<Self>,
         id: Option<WriteId>,
@@ -88,12 +91,12 @@ impl Process {
             room.as_mut().enable();
             match self.offer(id.as_ref(), &bytes) {
                 OfferResult::Full => room.await,
-                taken => return taken,
+                decided => return decided,
             }
         }
     }
 
-    /// Ends stdin after what waits: a pipe is closed, a terminal gets its end-of-file character and stays open.
+    /// Ends stdin after the queued bytes: a pipe is closed, a terminal gets its end-of-file character and stays open.
     pub(crate) fn end_stdin(&self) {
         match self.with_terminal(spawn::Pty::eof_byte) {
             Some(eof) => self.stdin.lock().change(|queue| queue.push([eof])),
@@ -102,7 +105,7 @@ impl Process {
         self.wake_task();
     }
 
-    /// The process can take no more.
+    /// Closes stdin and drops queued bytes, because the process reads no more.
     pub(crate) fn close_stdin(&self) {
         let mut stdin = self.stdin.lock();
         stdin.change(StdinQueue::close);
@@ -111,11 +114,12 @@ impl Process {
         self.stdin_room.notify_waiters();
     }
 
+    /// Whether bytes wait to be written.
     pub(crate) fn has_input(&self) -> bool {
         self.stdin.lock().queue.front().is_some()
     }
 
-    /// The descriptor to wait for. Closed, as soon as nothing more will be written.
+    /// The descriptor to which the queued bytes are written. It is closed, and None returned, when nothing more will be written.
     pub(crate) fn input(&self) -> Option<ChildInput> {
         let mut stdin = self.stdin.lock();
         if stdin.queue.is_finished() {
@@ -124,9 +128,9 @@ impl Process {
         stdin.input.clone()
     }
 
-    /// Writes what the process takes now.
-    pub(crate) fn feed(&self) {
-        let written = self.stdin.lock().feed();
+    /// Writes as many queued bytes as the process takes now.
+    pub(crate) fn write_queued_stdin(&self) {
+        let written = self.stdin.lock().write_queued();
         if written > 0 {
             self.stdin_room.notify_waiters();
         }

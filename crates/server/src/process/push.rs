@@ -1,4 +1,5 @@
-//! Writes events of a process into the buffer of a connection. Output goes from the event log straight into the frame.
+//! Encodes events of a process as notifications, directly into the send buffer of a connection. Output is copied only once, from the event
+//! log into the frame.
 
 use std::sync::atomic::Ordering;
 
@@ -38,12 +39,12 @@ impl Process {
             self.apply_cap(&mut event);
             self.write_event(framing, out, &event);
         }
-        // A terminate may be waiting for its output to be on its way.
+        // A `process/terminate` may be waiting until the last output is sent.
         self.changed.notify_waiters();
         Some(Pushed { through, output_bytes: batch.output_bytes, has_more: batch.has_more, is_last })
     }
 
-    /// The legacy family sends at most so many bytes of each stream.
+    /// Shortens output so that at most `output_bytes_cap` bytes of each stream are sent in the legacy family.
     fn apply_cap(&self, event: &mut LogEvent) {
         if let Dialect::Legacy { output_bytes_cap: Some(cap) } = self.dialect
             && let LogEvent::Output(chunk) = event
@@ -90,7 +91,7 @@ impl Process {
     }
 }
 
-/// Appends one encoded message.
+/// Appends an encoded message as one frame.
 pub(crate) fn write_message(framing: Framing, out: &mut Vec<u8>, message: &[u8]) {
     framing.frame(out, message.len(), |out| out.extend_from_slice(message));
 }

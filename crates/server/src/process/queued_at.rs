@@ -1,23 +1,23 @@
-//! Where a process that has something to say stands in line: at one connection, at most once.
+//! Notes in which connection's send queue a process with unsent events stands. A process is in at most one queue, and there only once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::ConnectionNumber;
 
-/// The connection in whose line a process stands; 0 is none. It is told apart by number, so that an old connection that
-/// ends late cannot keep the process out of the line of the new one.
+/// Number of the connection in whose queue a process stands; 0 if it is in no queue. Because the number identifies the connection, an old
+/// connection that ends late cannot keep the process out of the queue of a new connection.
 #[derive(Debug, Default)]
 pub(super) struct QueuedAt(AtomicU64);
 
 impl QueuedAt {
-    /// Takes a place at a connection. False if it stands there already.
+    /// The process enters the queue of a connection. Returns false if it is in that queue already.
     pub(super) fn enter(&self, connection: ConnectionNumber) -> bool {
         self.0.swap(connection.0, Ordering::AcqRel) != connection.0
     }
 
-    /// Gives the place up, unless it is at another connection by now.
+    /// The process leaves the queue of a connection. Nothing changes if it is in the queue of another connection by now.
     pub(super) fn leave(&self, connection: ConnectionNumber) {
-        let _elsewhere = self.0.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _in_another_queue = self.0.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -29,22 +29,22 @@ mod tests {
     const NEW: ConnectionNumber = ConnectionNumber(2);
 
     #[test]
-    fn stands_once_until_it_leaves() {
-        let place = QueuedAt::default();
-        assert!(place.enter(OLD));
-        assert!(!place.enter(OLD));
-        place.leave(OLD);
-        assert!(place.enter(OLD));
+    fn a_process_enters_a_queue_once_until_it_leaves() {
+        let queued_at = QueuedAt::default();
+        assert!(queued_at.enter(OLD));
+        assert!(!queued_at.enter(OLD));
+        queued_at.leave(OLD);
+        assert!(queued_at.enter(OLD));
     }
 
     #[test]
-    fn an_old_connection_that_never_serves_it_does_not_keep_it_from_the_new_one() {
-        let place = QueuedAt::default();
-        assert!(place.enter(OLD), "lined up by the old writer, which then ends");
-        assert!(place.enter(NEW));
-        place.leave(OLD);
-        assert!(!place.enter(NEW), "it stands at the new one, whatever the old one does late");
-        place.leave(NEW);
-        assert!(place.enter(NEW));
+    fn an_old_connection_does_not_keep_a_process_out_of_the_queue_of_a_new_one() {
+        let queued_at = QueuedAt::default();
+        assert!(queued_at.enter(OLD), "the process is queued at the old connection, which then ends");
+        assert!(queued_at.enter(NEW));
+        queued_at.leave(OLD);
+        assert!(!queued_at.enter(NEW), "the process is still queued at the new connection");
+        queued_at.leave(NEW);
+        assert!(queued_at.enter(NEW));
     }
 }

@@ -1,4 +1,5 @@
-//! Kills processes and what they have started, once for a caller that is told of survivors, and again and again where nobody is.
+//! Kills process trees: processes with everything that they have started. A kill on behalf of a caller is tried once, and the caller gets
+//! the survivors as an error. A kill in the background is repeated until it succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,38 +7,40 @@ use std::time::Duration;
 use spawn::{Child, KillFuture, SurvivalReason, Survivors, Tag};
 
 use super::ServerState;
-use crate::process::{Process, Stop};
+use crate::process::{Process, StopRequest};
 use crate::session::{Session, StartReservation};
 
-/// How long a kill that has failed and of which nobody is told waits before it is tried again, at first and at most. Each try costs
-/// looks at all processes of the machine.
-const KILL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Pause before a failed background kill is tried again. The pause doubles up to [`LONGEST_KILL_PAUSE`], because each attempt reads the
+/// entries of all processes of the machine.
+const FIRST_KILL_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_KILL_PAUSE: Duration = Duration::from_secs(30);
 
 impl ServerState {
-    /// Kills a process and everything it started; returns when they are gone and the process has been reaped.
+    /// Kills a process and everything that it has started. Returns when all of them have ended and the process has been reaped.
     pub(crate) async fn kill(&self, process: &Process) -> Result<(), Survivors> {
         self.spawner.kill_tree(process.tag, self.config.kill_patience).await?;
         process.wait_reaped().await;
-        process.stop(Stop::Drain);
+        process.stop(StopRequest::Drain);
         Ok(())
     }
 
-    /// `session` is that of the process; none if it is over.
+    /// Kills a process and everything that it has started, in the background. `session` is the session of the process; None if it has
+    /// ended.
     pub(crate) fn kill_in_background(self: &Arc<Self>, process: Arc<Process>, session: Option<Arc<Session>>) {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
-            // The tag of the process is not given to another process while its session exists.
+            // While the session exists, the tag of the process is not given to another process.
             let _session = session;
             let kill = || shared.spawner.kill_tree(process.tag, shared.config.kill_patience);
             if shared.kill_until_gone(kill).await {
                 process.wait_reaped().await;
-                process.stop(Stop::Drain);
+                process.stop(StopRequest::Drain);
             }
         });
     }
 
-    /// Kills what is left of a tree whose process is closed.
-    pub(crate) fn end_rest_in_background(self: &Arc<Self>, tag: Tag, session: Arc<Session>) {
+    /// Kills, in the background, the descendants that a closed process has left running.
+    pub(crate) fn kill_leftovers_in_background(self: &Arc<Self>, tag: Tag, session: Arc<Session>) {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
             shared.kill_until_gone(|| shared.spawner.kill_tree(tag, shared.config.kill_patience)).await;
@@ -45,8 +48,8 @@ impl ServerState {
         });
     }
 
-    /// Kills what a start has made that was cancelled before. When this is over, it is certain that its program does not run, unless there
-    /// are survivors: those are killed again and again.
+    /// Kills the processes of a cancelled start. If this returns `Ok`, the program certainly does not run. If processes survive, they are
+    /// killed again in the background.
     pub(crate) async fn kill_cancelled_start(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -54,12 +57,12 @@ impl ServerState {
     ) -> Result<(), Survivors> {
         let killed = self.spawner.kill_tree(reservation.tag, self.config.kill_patience).await;
         if killed.is_err() {
-            self.end_rest_in_background(reservation.tag, Arc::clone(session));
+            self.kill_leftovers_in_background(reservation.tag, Arc::clone(session));
         }
         killed
     }
 
-    /// Kills a process that nobody wants any more and that has no place in a table.
+    /// Kills a process that was started too late: its start was cancelled, so it is in no process table.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
             tracing::warn!(pid = child.pid(), "{survivors}");
@@ -67,10 +70,10 @@ impl ServerState {
         child.wait().await;
     }
 
-    /// Kills again and again until nobody is left, or nobody but processes of another user. For kills whose failure nobody is told, so that
-    /// nobody else would try again. At the end of the server everything is killed anyway. False if somebody may be left.
+    /// Calls `kill` again and again until no process is left. Gives up and returns false if only processes of another user are left, or if
+    /// the server shuts down, when all processes are killed anyway.
     pub(super) async fn kill_until_gone(&self, kill: impl Fn() -> KillFuture) -> bool {
-        let (mut pause, longest_pause) = KILL_PAUSES;
+        let mut pause = FIRST_KILL_PAUSE;
         while let Err(survivors) = kill().await {
             tracing::warn!("{survivors}");
             if matches!(survivors.reason, SurvivalReason::NotPermitted) {
@@ -79,7 +82,7 @@ impl ServerState {
             if self.closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return false;
             }
-            pause = longest_pause.min(pause * 2);
+            pause = LONGEST_KILL_PAUSE.min(pause * 2);
         }
         true
     }

@@ -1,4 +1,4 @@
-//! The sessions of a server by id, up to a limit.
+//! All sessions of a server, by id. Their number is limited (`--max-sessions`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use transport::Principal;
 
 use super::Session;
 
-/// There are as many sessions as `--max-sessions` permits, and none of them may be ended for a new one.
+/// The limit `--max-sessions` is reached, and no session may be ended in favour of a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManySessions;
 
-/// Why a connection does not get a session.
+/// Why a connection does not get the session that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionRefusal {
     /// No session has this id, or the session has ended.
@@ -30,7 +30,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session. If there are `limit` sessions already, a detached one is ended and returned, and the caller must kill its processes.
+    /// Adds a session. If there are `limit` sessions already, a detached session is ended and returned; the caller must kill its processes.
     pub(crate) fn insert(
         &self,
         session: &Arc<Session>,
@@ -42,7 +42,7 @@ impl Sessions {
         Ok(evicted)
     }
 
-    /// The session with this id. To know the id is not enough: `principal` must have made the session.
+    /// The session with this id, if `principal` (user or token) has made it. Knowing the id is not enough.
     pub(crate) fn get(&self, id: &SessionId, principal: &Principal) -> Result<Arc<Session>, SessionRefusal> {
         let session = self.by_id.lock().get(id).cloned().ok_or(SessionRefusal::Unknown)?;
         if session.owner == *principal { Ok(session) } else { Err(SessionRefusal::OwnedByAnother) }
@@ -61,7 +61,8 @@ impl Sessions {
     }
 }
 
-/// Ends the session with the lowest [`Session::eviction_rank`] and removes it. If its client comes back in this moment, tries the next one.
+/// Ends the session with the lowest [`Session::eviction_rank`] and removes it. If the client of that session reconnects at this moment, the
+/// next session is tried.
 fn evict(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, TooManySessions> {
     loop {
         let ranked = by_id.values().filter_map(|session| Some((session.eviction_rank(now)?, session)));

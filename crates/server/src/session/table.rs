@@ -1,7 +1,7 @@
 //! The processes of a session by id, and the requests that wait for a start to finish.
 //!
-//! An id goes through three steps: [`Table::reserve`] before the start, [`Table::claim`] when there is a process, and [`Table::settle`]
-//! when all requests that have waited are handled.
+//! A process id goes through three steps: [`Table::reserve`] before the start, [`Table::claim`] when the process exists, and
+//! [`Table::settle`] when all requests that waited for the start are handled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use spawn::Tag;
 use crate::process::{Process, now_ms};
 use crate::start_cancel::StartCancel;
 
-/// Handles a request that arrived while its process was being started. Requests are not known here, so it is a function.
+/// Handles a request that arrived while its process was being started. This is a function, because this module does not know requests.
 pub(crate) type DeferredRequest = Box<dyn FnOnce(StartOutcome) + Send>;
 
-/// What became of the start for which a request has waited.
+/// The result of the start for which a request has waited.
 pub(crate) enum StartOutcome {
     Started(Arc<Process>),
-    /// The start was given up because a terminate asked for it. The terminate is answered with the error, if something of the start could
+    /// A `process/terminate` has cancelled the start. The error, with which the `process/terminate` is answered, says that a process could
     /// not be killed.
-    GivenUp(Result<(), WireError>),
-    /// The start has failed. The id may belong to a later process by now, which the request does not mean.
+    Cancelled(Result<(), WireError>),
+    /// The start has failed. The request must not look the id up again, because it may belong to a later process by now.
     Failed,
 }
 
-/// What a process id stands for. `R` is the request that names the id; it is given back if it does not have to wait.
+/// The result of looking up a process id. `R` is the request that names the id; it is returned if it does not have to wait.
 pub(crate) enum Lookup<R> {
     Unknown(R),
     Found(R, Arc<Process>),
-    /// A start that is not finished. The request waits for it now.
+    /// The process is being started. The request now waits for the end of the start.
     Deferred(StartReservation),
-    /// A start that is not finished, and the request was refused.
+    /// The process is being started, and the request was refused.
     Refused,
 }
 
-/// The id that a start has taken in the table. The id may be freed and taken by another start before this start ends, so that a number
-/// tells the two apart.
+/// The reservation of an id for a start. The id may be freed and reserved by another start before this start ends; `number` distinguishes
+/// the two starts.
 #[derive(Clone, Debug)]
 pub(crate) struct StartReservation {
     id: ProcessId,
     number: u64,
-    /// The tag of the process that the start makes.
+    /// The tag of the process to start: a number that its descendants inherit, and by which they are found and killed.
     pub(crate) tag: Tag,
-    /// Cancelled when the start is given up.
+    /// Cancels the start.
     pub(crate) cancel: StartCancel,
 }
 
@@ -62,7 +62,7 @@ enum TableEntry {
 
 struct PendingStart {
     reservation: StartReservation,
-    /// Present when the start has made a process, while requests that have waited for it are handled.
+    /// Some after the start has made the process, while requests that waited for it are handled.
     process: Option<Arc<Process>>,
     deferred: Vec<DeferredRequest>,
     argv: Vec<String>,
@@ -91,7 +91,7 @@ impl TableEntry {
         }
     }
 
-    /// Numbers count the starts of a session.
+    /// The number of the start. The starts of a session are counted from 1.
     fn number(&self) -> u64 {
         match self {
             Self::Live { number, .. }
@@ -106,8 +106,8 @@ impl TableEntry {
         }
     }
 
-    /// The start with this number, as long as it has made no process.
-    fn without_process(&mut self, number: u64) -> Option<&mut PendingStart> {
+    /// The start with this number. None if it has made its process, or if this is the entry of another start.
+    fn unfinished_start(&mut self, number: u64) -> Option<&mut PendingStart> {
         match self {
             Self::Starting(start) if start.reservation.number == number && start.process.is_none() => Some(start),
             _ => None,
@@ -132,7 +132,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes an id for a start.
+    /// Reserves an id for a start.
     pub(crate) fn reserve(
         &self,
         id: &ProcessId,
@@ -160,7 +160,8 @@ impl Table {
         Ok(reservation)
     }
 
-    /// Finds a process for a request. If it is still being started, `defer` turns the request into one that waits, or refuses it.
+    /// Finds the process that a request names. If the process is still being started, `defer` turns the request into a function that is
+    /// called after the start, or refuses it with None.
     pub(crate) fn find_or_defer<R>(
         &self,
         id: &ProcessId,
@@ -180,11 +181,11 @@ impl Table {
         }
     }
 
-    /// The start has made a process. False if the start was given up.
+    /// The start has made a process. Returns false if the start was cancelled.
     pub(crate) fn claim(&self, reservation: &StartReservation, process: &Arc<Process>) -> bool {
         let mut entries = self.entries.lock();
         let Some(start) =
-            entries.get_mut(&reservation.id).and_then(|entry| entry.without_process(reservation.number))
+            entries.get_mut(&reservation.id).and_then(|entry| entry.unfinished_start(reservation.number))
         else {
             return false;
         };
@@ -192,11 +193,11 @@ impl Table {
         true
     }
 
-    /// Takes the requests that have waited, in order; the caller handles them and calls this again. None: no request waits any more, and
-    /// requests find the process from now on. So a later request cannot overtake one that has waited.
+    /// Takes the requests that waited for the start, in order. The caller handles them and calls this again. None: no request waits any
+    /// more, and from now on requests find the process. So a later request cannot overtake a request that has waited.
     pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
-        // The entry is gone if the session ended meanwhile.
+        // There is no entry if the session ended meanwhile.
         let entry = entries.get_mut(&process.id)?;
         let TableEntry::Starting(start) = entry else { return None };
         if !start.process.as_ref().is_some_and(|made| Arc::ptr_eq(made, process)) {
@@ -209,12 +210,12 @@ impl Table {
         Some(std::mem::take(&mut start.deferred))
     }
 
-    /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns the requests that waited for it. None
-    /// if the start has made a process, or was given up before.
+    /// Cancels a start that has failed or is no longer wanted, frees its id, and returns the requests that waited for it. None if the start
+    /// has made a process, or was cancelled before.
     pub(crate) fn abandon(&self, reservation: &StartReservation) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
         let deferred =
-            std::mem::take(&mut entries.get_mut(&reservation.id)?.without_process(reservation.number)?.deferred);
+            std::mem::take(&mut entries.get_mut(&reservation.id)?.unfinished_start(reservation.number)?.deferred);
         entries.remove(&reservation.id);
         reservation.cancel.cancel();
         Some(deferred)
@@ -229,7 +230,7 @@ impl Table {
         }
     }
 
-    /// Frees the ids of all starts that have made no process yet. A process that they still make is killed.
+    /// Frees the ids of all starts that have made no process yet. A process that such a start still makes is killed.
     pub(crate) fn abandon_all(&self) {
         self.entries.lock().retain(|_, entry| entry.process().is_some());
     }
@@ -250,7 +251,7 @@ impl Table {
         self.entries.lock().values().filter_map(TableEntry::process).cloned().collect()
     }
 
-    /// Whether a process is being started or is not closed yet. None: the table is empty.
+    /// Whether a process is being started or is not closed. None: the table is empty.
     pub(crate) fn is_at_work(&self) -> Option<bool> {
         let entries = self.entries.lock();
         let is_closed = |entry: &TableEntry| {
@@ -259,8 +260,8 @@ impl Table {
         (!entries.is_empty()).then(|| !entries.values().all(is_closed))
     }
 
-    /// All processes for `process/list`, in the order of their starts. The times of starts cannot tell the order, because many processes
-    /// start within a millisecond.
+    /// All processes for `process/list`, in the order of their starts. The number of the start gives the order, because several processes
+    /// can start within a millisecond.
     pub(crate) fn list(&self) -> Vec<ProcessSummary> {
         let entries = self.entries.lock();
         let mut in_order: Vec<_> = entries.iter().collect();
@@ -268,7 +269,7 @@ impl Table {
         in_order.into_iter().map(|(id, entry)| entry.summary(id)).collect()
     }
 
-    /// Empties the table and returns its processes. A start that is not finished yet is given up.
+    /// Empties the table and returns its processes. A process that an unfinished start still makes is killed.
     pub(crate) fn clear(&self) -> Vec<Arc<Process>> {
         let entries = std::mem::take(&mut *self.entries.lock());
         entries.values().filter_map(TableEntry::process).cloned().collect()
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_start_that_was_given_up_does_not_touch_its_successor() {
+    async fn a_cancelled_start_does_not_affect_a_later_start_with_the_same_id() {
         let table = Table::default();
         let id = ProcessId::from("p");
         let tag = spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next();
@@ -289,7 +290,7 @@ mod tests {
         assert!(table.abandon(&first).is_some());
         assert!(first.cancel.is_cancelled());
         let second = table.reserve(&id, vec![], tag, 1).unwrap();
-        assert!(table.abandon(&first).is_none(), "the late end of the first start");
+        assert!(table.abandon(&first).is_none(), "the first start does not own the id any more");
         let lookup = || table.find_or_defer(&id, (), |()| Some(Box::new(|_| ())));
         assert!(matches!(lookup(), Lookup::Deferred(_)));
         assert!(!second.cancel.is_cancelled());

@@ -1,4 +1,5 @@
-//! The snapshots of a session: each captured once, however many starts wait for it, and the one longest unused forgotten first.
+//! The shell snapshots of a session (see `snapshot.rs`). Each snapshot is captured once, however many starts wait for it. The least recently
+//! used snapshot is dropped first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,42 +7,43 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::Key;
+use super::SnapshotKey;
 use super::state::Snapshot;
 use crate::limits::MAX_SNAPSHOTS;
 use crate::start_cancel::StartCancel;
 
-/// One that failed is kept as well: it would most likely fail again, and take as long.
+/// A capture that is under way or done. A failed capture is kept as None, because it would probably fail again and take as long.
 type Entry = Arc<OnceCell<Option<Arc<Snapshot>>>>;
 
-/// Snapshots by what they were captured for.
+/// All snapshots of a session.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// Latest used last.
-    entries: Mutex<VecDeque<(Key, Entry)>>,
-    /// Gives up the starts of the shells that are to be captured.
+    /// The most recently used snapshot is the last.
+    entries: Mutex<VecDeque<(SnapshotKey, Entry)>>,
+    /// Cancels the starts of shells for captures.
     pub(super) cancel: StartCancel,
 }
 
 impl Snapshots {
-    /// The snapshot for `key`, which is captured unless that was done or is being done.
+    /// The snapshot for `key`. `capture` is called only by the first caller for a key; other callers wait for its result. None: the capture
+    /// has failed.
     pub(super) async fn get_or_capture(
         &self,
-        key: &Key,
+        key: &SnapshotKey,
         capture: impl AsyncFnOnce() -> Option<Snapshot>,
     ) -> Option<Arc<Snapshot>> {
         let entry = self.entry(key);
         entry.get_or_init(async || capture().await.map(Arc::new)).await.clone()
     }
 
-    /// The session is over: no further profile is run.
+    /// The session has ended: no further profile is run.
     pub(crate) fn cancel_captures(&self) {
         self.cancel.cancel();
     }
 
-    fn entry(&self, key: &Key) -> Entry {
+    fn entry(&self, key: &SnapshotKey) -> Entry {
         let mut entries = self.entries.lock();
-        let known = entries.iter().position(|(known, _)| known == key).and_then(|place| entries.remove(place));
+        let known = entries.iter().position(|(known, _)| known == key).and_then(|index| entries.remove(index));
         let (key, entry) = known.unwrap_or_else(|| (key.clone(), Entry::default()));
         if entries.len() == MAX_SNAPSHOTS {
             entries.pop_front();
@@ -56,18 +58,18 @@ mod tests {
     use super::*;
     use protocol::{ShellInfo, ShellSnapshot};
 
-    fn key(scope: usize) -> Key {
+    fn key(scope: usize) -> SnapshotKey {
         let shell = ShellInfo { name: "sh".into(), path: "/bin/sh".into() };
         let snapshot = ShellSnapshot { scope_id: scope.to_string(), shell };
-        Key { snapshot, cwd: "/".into(), policy: None, deciding: Default::default() }
+        SnapshotKey { snapshot, cwd: "/".into(), policy: None, startup_variables: Default::default() }
     }
 
     #[test]
-    fn the_longest_unused_is_forgotten() {
+    fn the_least_recently_used_snapshot_is_dropped() {
         let snapshots = Snapshots::default();
         let first: Vec<_> = (0..MAX_SNAPSHOTS).map(|scope| snapshots.entry(&key(scope))).collect();
         let is_known = |scope: usize| Arc::ptr_eq(&first[scope], &snapshots.entry(&key(scope)));
-        assert!(is_known(0), "and used again by that");
+        assert!(is_known(0), "the first snapshot is known, and now used again");
         snapshots.entry(&key(MAX_SNAPSHOTS));
         assert!(is_known(0) && is_known(2));
         assert!(!is_known(1));
@@ -78,7 +80,7 @@ mod tests {
     async fn a_failure_is_remembered() {
         let snapshots = Snapshots::default();
         assert!(snapshots.get_or_capture(&key(0), async || None).await.is_none());
-        let again = snapshots.get_or_capture(&key(0), async || panic!("it is captured again")).await;
+        let again = snapshots.get_or_capture(&key(0), async || panic!("a failed capture must not be repeated")).await;
         assert!(again.is_none());
     }
 }

@@ -1,21 +1,21 @@
-//! The text that brings a shell into a captured state: composed here, from what the scripts in `report/` list, so that no shell has to
-//! quote anything. It runs in a fresh shell, in which nothing is redefined yet.
+//! Composes the script that brings a fresh shell into a captured state (a shell snapshot, see `snapshot.rs`). The state comes from the items
+//! that the scripts in `report/` list. The quoting is done by this module, because a profile may have redefined what a shell needs for it.
 //!
-//! Functions come last, because they may redefine what the rest is made of. A function called `builtin`, and the options that trace
-//! commands or end the shell, come directly before the command, after everything that restores has run.
+//! Functions are restored late, because they may redefine the commands that restore other items. A function called `builtin`, and options
+//! that trace commands or end the shell, are restored directly before the command of the client, when everything else is done.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::script::Shell;
 
-/// Options that would act on what restores, by their names in bash and `sh`.
+/// Options of bash and `sh` that would disturb the restoring commands, and are set directly before the command of the client.
 const LATE_OPTIONS: &[&str] = &["errexit", "xtrace", "verbose", "posix"];
-/// Options of bash that only the start of a shell decides, or that stop it.
+/// Options of bash that can be set only when the shell is started, or that would end the shell.
 const FIXED_BASH_OPTIONS: &[&str] = &["privileged", "noexec", "onecmd", "login_shell", "restricted_shell"];
 /// Options that are on in a new bash.
 const DEFAULT_BASH_OPTIONS: &[&str] = &["braceexpand", "hashall", "interactive-comments"];
-/// Options of zsh that only the start of a shell decides.
+/// Options of zsh that can be set only when the shell is started.
 const FIXED_ZSH_OPTIONS: &[&str] = &[
     "globalrcs",
     "interactive",
@@ -28,21 +28,22 @@ const FIXED_ZSH_OPTIONS: &[&str] = &[
     "singlecommand",
     "zle",
 ];
-/// Options that would act on what restores, by their names in zsh.
+/// Options of zsh that would disturb the restoring commands, and are set directly before the command of the client.
 const LATE_ZSH_OPTIONS: &[&str] =
     &["errexit", "errreturn", "exec", "sourcetrace", "unset", "verbose", "xtrace", "aliases"];
 
-/// What a fresh shell reads to be in a captured state.
+/// The script that brings a fresh shell into a captured state.
 #[derive(Debug)]
-pub(super) struct Restore {
+pub(super) struct RestoreScript {
     pub(super) shell: Shell,
+    /// Restores everything that can be restored first.
     pub(super) state: Vec<u8>,
-    /// Goes directly before the command, in the same line.
+    /// Goes directly before the command of the client, in the same line.
     pub(super) before_command: Vec<u8>,
 }
 
-impl Restore {
-    /// From the items that the report of the shell lists. A report without items, or with others than expected, restores nothing.
+impl RestoreScript {
+    /// Makes the script from the items that the report of the shell lists. A report with no items or with unexpected items restores nothing.
     pub(super) fn new(shell: Shell, items: &[Vec<u8>]) -> Self {
         let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
         let (state, before_command) = match (shell, items.as_slice()) {
@@ -58,7 +59,7 @@ impl Restore {
         Self { shell, state, before_command }
     }
 
-    /// The state, after a line that removes variables.
+    /// The script of the state, preceded by a line that unsets the variables in `removed`. Names that no shell can unset are skipped.
     pub(super) fn state<'a>(&self, removed: impl Iterator<Item = &'a OsStr>) -> Vec<u8> {
         let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let is_name = |name: &&OsStr| {
@@ -67,7 +68,7 @@ impl Restore {
         };
         let names: Vec<&[u8]> = removed.filter(is_name).map(OsStr::as_bytes).collect();
         if names.is_empty() {
-            // There is always a state: the variables that carry it are what the shell is told to read.
+            // The text must not be empty, because at least one variable has to carry it to the shell.
             return [self.state.as_slice(), b"\n"].concat();
         }
         let names = names.join(&b' ');
@@ -91,7 +92,7 @@ fn bash(options: [&[u8]; 2], umask: &[u8], aliases: &[u8], functions: &[u8], bui
     for on in options.iter().filter(|name| !is_late(name) && !DEFAULT_BASH_OPTIONS.contains(name)) {
         line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
     }
-    // Functions are read before aliases count, because their text has had its aliases replaced already.
+    // The text of a function has its aliases replaced already. So functions are defined before `expand_aliases` is set.
     let (late, early): (Vec<_>, Vec<_>) = shell_options.into_iter().partition(|name| *name == "expand_aliases");
     line(&mut state, &[b"builtin shopt -u ${BASHOPTS//:/ }; builtin shopt -s ", early.join(" ").as_bytes()]);
     guarded(&mut state, b"builtin ", functions);
@@ -116,7 +117,8 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
         .filter(|name| !is_zsh_option(name, FIXED_ZSH_OPTIONS))
         .collect();
     let (late, early): (Vec<_>, Vec<_>) = options.into_iter().partition(|name| is_zsh_option(name, LATE_ZSH_OPTIONS));
-    // Zsh reads the whole text before it runs any of it, and options and aliases decide how text is read: hence one `eval` each.
+    // Zsh parses the whole text before it runs any of it, and aliases and options change how text is parsed. So parts have an `eval` of their
+    // own.
     let mut state = Vec::new();
     line(&mut state, &[b"builtin unalias -a; builtin umask ", umask]);
     line(&mut state, &[b"fpath=( ", fpath, b" )"]);
@@ -124,7 +126,8 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
     for on in early {
         line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
     }
-    // By assignment, so that only one function is lost if its text cannot be read back. Without aliases: the text has had them replaced.
+    // Functions are assigned to `functions`, so that a function whose text zsh cannot parse is lost alone. The text of a function has its
+    // aliases replaced already, so aliases are off meanwhile.
     let mut assignment = b"functions=(".to_vec();
     let mut before_command = Vec::new();
     for on in late {
@@ -145,7 +148,7 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
     (state, before_command)
 }
 
-/// Whether a name, or what it switches off, is one of these.
+/// Whether `name`, without a leading "no", is one of `names`.
 fn is_zsh_option(name: &str, names: &[&str]) -> bool {
     names.contains(&name) || name.strip_prefix("no").is_some_and(|name| names.contains(&name))
 }
@@ -166,7 +169,8 @@ fn sh(options: &[u8], umask: &[u8], aliases: &[u8], functions: &[u8]) -> (Vec<u8
     (state, before_command)
 }
 
-/// The list that `alias` prints, as commands. Some shells leave the word `alias` away. A value may have several lines.
+/// Turns the list that `alias` prints into commands. Some shells print the definitions without the word `alias`. A value may have several
+/// lines.
 fn defining_aliases(list: &[u8]) -> Vec<u8> {
     let mut commands = Vec::new();
     let mut quote = None;
@@ -189,7 +193,7 @@ fn defining_aliases(list: &[u8]) -> Vec<u8> {
     commands
 }
 
-/// A piece that is read apart from the rest, because it may not be readable.
+/// Adds an `eval` of `piece`. If the shell cannot parse the piece, it prints a complaint and goes on with the rest of the state.
 fn guarded(state: &mut Vec<u8>, builtin: &[u8], piece: &[u8]) {
     if !piece.is_empty() {
         let complaint = b"printf '%s\\n' 'failed to restore shell snapshot' >&2";
@@ -202,7 +206,7 @@ fn line(text: &mut Vec<u8>, parts: &[&[u8]]) {
     text.push(b'\n');
 }
 
-/// As one word of any shell.
+/// Quotes a text as one word for any shell.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut word = vec![b'\''];
     for &byte in text {
@@ -222,13 +226,13 @@ mod tests {
 
     fn restore(shell: Shell, items: &[&str]) -> (String, String) {
         let items: Vec<_> = items.iter().map(|item| item.as_bytes().to_vec()).collect();
-        let restore = Restore::new(shell, &items);
+        let restore = RestoreScript::new(shell, &items);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (text(&restore.state), text(&restore.before_command))
     }
 
     #[test]
-    fn bash_reads_functions_before_aliases_count_and_late_things_before_the_command() {
+    fn bash_defines_functions_before_it_expands_aliases_and_late_options_before_the_command() {
         let items = [
             "errexit:hashall:nounset:privileged",
             "expand_aliases:extglob",
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn sh_gets_aliases_that_its_list_leaves_bare() {
+    fn sh_gets_aliases_that_its_list_prints_without_the_word_alias() {
         let items =
             ["set -o errexit\nset +o xtrace\nset -o noclobber", "eC", "0022", "a='b\nc=d'\nalias e='it'\"'\"'s'", ""];
         let expected = "umask 0022\nset -o noclobber\nalias a='b\nc=d'\nalias e='it'\"'\"'s'\n";
@@ -276,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_told_nothing_is_left_as_it_is() {
+    fn a_report_without_items_restores_nothing() {
         assert_eq!(restore(Shell::Bash, &[]), (String::new(), String::new()));
         let names = ["A_B", "BASH_FUNC_x%%", "1A"].map(OsStr::new);
-        let state = Restore::new(Shell::Bash, &[]).state(names.into_iter());
+        let state = RestoreScript::new(Shell::Bash, &[]).state(names.into_iter());
         assert_eq!(state, b"builtin unset A_B 2>/dev/null\n");
-        assert_eq!(Restore::new(Shell::Sh, &[]).state(std::iter::empty()), b"\n");
+        assert_eq!(RestoreScript::new(Shell::Sh, &[]).state(std::iter::empty()), b"\n");
     }
 }

@@ -1,7 +1,8 @@
-//! What the shells are told: to report their state, and to begin with one.
+//! The scripts of shell snapshots (see `snapshot.rs`): one with which a shell reports its state, and one with which a shell begins in a
+//! reported state.
 //!
 //! A profile may redefine any builtin as a function or an alias, set traps and options, and move or close the standard streams. So the
-//! reports use only what a profile cannot take away:
+//! reporting scripts use only what a profile cannot change:
 //!
 //! - Command words are quoted, which switches aliases off, and no reserved word is used.
 //! - In bash, special builtins come before functions while `POSIXLY_CORRECT` is set. In zsh, an assignment to `dis_functions` disables a
@@ -9,21 +10,22 @@
 //! - Everything happens in subshells, whose failure `||` catches, so that neither `errexit` nor a trap on errors ends the shell.
 //! - Reports go to a descriptor that no profile knows.
 //!
-//! A report is written before and after the file that only interactive shells read by themselves: that file may end the shell or never end.
-//! Each report begins with the environment, for which an external program is enough, so that a shell that cannot tell its state can at least
-//! tell its environment.
+//! A login shell does not read the startup file of interactive shells, for example `~/.bashrc`, so the script reads it. That file may end
+//! the shell or never end. So one report is written before the file is read and one afterwards. Each report begins with the environment,
+//! which an external program prints. So even a shell that cannot report its options and functions reports its environment.
 
 use std::ffi::OsString;
 
 use super::state::Markers;
 
-/// Variables that carry a state to the shell that restores it.
+/// Prefix of the environment variables that carry a state to the shell that restores it.
 pub(super) const STATE_VARIABLE: &str = "__CODEX_SHELL_SNAPSHOT_STATE_";
 
-/// Where the shell reports. Profiles use single digits, 200 and 255, and shells count up from 10.
+/// The descriptor to which the shell writes its reports. The number is one that others do not use: profiles use single digits, 200 and 255,
+/// and shells count up from 10.
 pub(super) const REPORT_DESCRIPTOR: i32 = 93;
 
-/// How many reports a shell writes that comes to the end of its script.
+/// How many reports a shell has written when it reaches the end of its script.
 pub(super) const REPORTS: usize = 2;
 
 /// A shell that can be captured.
@@ -31,7 +33,7 @@ pub(super) const REPORTS: usize = 2;
 pub(super) enum Shell {
     Bash,
     Zsh,
-    /// Whatever `sh` is. One that cannot list its functions loses them.
+    /// The shell that is installed as `sh`. If it cannot list its functions, they are not restored.
     Sh,
 }
 
@@ -45,7 +47,7 @@ impl Shell {
         }
     }
 
-    /// What stands before the name of a builtin so that no function takes its place.
+    /// The prefix of a builtin that prevents a function of the same name from being called.
     pub(super) fn builtin(self) -> &'static str {
         match self {
             Self::Bash | Self::Zsh => "builtin ",
@@ -54,8 +56,8 @@ impl Shell {
     }
 }
 
-/// The script that reports, reads the file that interactive shells read, and reports again.
-pub(super) fn capturing(shell: Shell, markers: &Markers) -> String {
+/// The script that reports the state, reads the startup file of interactive shells, and reports again.
+pub(super) fn capture_script(shell: Shell, markers: &Markers) -> String {
     let (report, rc, end) = match shell {
         // A subshell with a trap outlives a file without a newline at its end: bash 5.2 otherwise replaces the subshell by the last
         // command of such a file.
@@ -78,11 +80,12 @@ pub(super) fn capturing(shell: Shell, markers: &Markers) -> String {
     format!("{report}({rc}\n{report}) || __codex_s=\n{end}\n")
 }
 
-/// Flags, and a script that restores a state from so many variables and then runs its first argument with the arguments from the third on.
-/// The second argument is the part of the state that comes directly before the command.
-pub(super) fn restoring(shell: Shell, variables: usize) -> Vec<OsString> {
-    // None of these reads a startup file that the captured shell has read before, but for `/etc/zshenv`, which zsh always reads. Bash
-    // reads `~/.bashrc` if it takes itself for a remote shell, unless it is told not to.
+/// Flags for a shell, and a script that restores a state from environment variables (`variables` is their number) and then runs a command.
+/// The arguments of the script are the command, the part of the state that comes directly before the command, and the arguments of the
+/// command.
+pub(super) fn restore_command(shell: Shell, variables: usize) -> Vec<OsString> {
+    // With these flags no shell reads a startup file that the captured shell has read, except `/etc/zshenv`, which zsh always reads. Without
+    // `--norc`, bash would read `~/.bashrc` if it takes itself for a remote shell.
     let (flags, own_script): (&[_], _) = match shell {
         Shell::Bash => (&["--norc", "-pc"], "BASH_EXECUTION_STRING=$1; "),
         Shell::Zsh => (&["-fc"], "ZSH_EXECUTION_STRING=$1; "),
@@ -91,9 +94,9 @@ pub(super) fn restoring(shell: Shell, variables: usize) -> Vec<OsString> {
     let builtin = shell.builtin();
     let names: Vec<_> = (0..variables).map(|number| format!("{STATE_VARIABLE}{number}")).collect();
     let state: String = names.iter().map(|name| format!("${{{name}}}")).collect();
-    // What a shell says it was told is what the client told it. The variables are unset in the same step in which the state is read, before
-    // the state can give any of these words another meaning. The command is read after it, because it may use its aliases, and in the
-    // line of the `shift`, so that its lines keep their numbers.
+    // `BASH_EXECUTION_STRING` and `ZSH_EXECUTION_STRING` are set to the command of the client, as without a snapshot. The variables are unset
+    // in the same `eval` that restores the state, so that the state cannot redefine `unset` before. The command has an `eval` of its own,
+    // because it may use aliases of the state. It begins in the line of the `shift`, so that its line numbers stay the same.
     let script = format!(
         "{own_script}{builtin}eval \"{builtin}unset {names}; {state}\" >/dev/null; {builtin}eval \"\\\\{builtin}shift 2; $2$1\"",
         names = names.join(" ")
@@ -106,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_put_together_and_its_variables_removed() {
+    fn the_script_joins_the_state_from_its_variables_and_unsets_them() {
         assert_eq!(
-            restoring(Shell::Sh, 2)[1],
+            restore_command(Shell::Sh, 2)[1],
             "eval \"unset __CODEX_SHELL_SNAPSHOT_STATE_0 __CODEX_SHELL_SNAPSHOT_STATE_1; \
              ${__CODEX_SHELL_SNAPSHOT_STATE_0}${__CODEX_SHELL_SNAPSHOT_STATE_1}\" >/dev/null; eval \"\\\\shift 2; $2$1\""
         );
         let flags = [Shell::Bash, Shell::Zsh, Shell::Sh].map(|shell| {
-            let mut command = restoring(shell, 1);
+            let mut command = restore_command(shell, 1);
             command.pop();
             command
         });
@@ -124,7 +127,7 @@ mod tests {
     fn every_script_reports_twice() {
         let markers = Markers::new("n");
         for shell in [Shell::Bash, Shell::Zsh, Shell::Sh] {
-            let script = capturing(shell, &markers);
+            let script = capture_script(shell, &markers);
             assert_eq!(script.matches(&markers.end_of_state).count(), REPORTS, "{shell:?}");
             assert!(!script.contains('@') || shell == Shell::Zsh, "{shell:?}: {script}");
         }

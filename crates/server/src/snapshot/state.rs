@@ -1,4 +1,5 @@
-//! A captured state as a value: taken apart, and laid over the environment of another start.
+//! The captured state of a shell (a shell snapshot, see `snapshot.rs`) as a value. The report of the shell is parsed and filtered by the
+//! policy of the client; the result is applied to the environment of another start.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,20 +7,20 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use protocol::EnvPolicy;
 
-use super::restore::Restore;
+use super::restore::RestoreScript;
 use super::script::{STATE_VARIABLE, Shell};
 use crate::environment::{Variables, permits};
 
-/// The kernel takes 128 KiB in one variable.
+/// Longest part of a state in one variable. The kernel allows 128 KiB for name and value.
 const VARIABLE_BYTES: usize = 60 << 10;
-/// What a shell keeps for itself: where it is, how deep it is nested, what it ran last. `POSIXLY_CORRECT` is set by the capture.
-const OF_THE_SHELL: [&str; 5] = ["PWD", "OLDPWD", "SHLVL", "_", "POSIXLY_CORRECT"];
+/// Variables that are not restored. A shell maintains all but the last by itself; `POSIXLY_CORRECT` is set by the capture script.
+const SHELL_OWN_VARIABLES: [&str; 5] = ["PWD", "OLDPWD", "SHLVL", "_", "POSIXLY_CORRECT"];
 
-/// The items that end the two parts of a report. Nothing that a profile prints is one of them.
+/// The items that end the two parts of a report. They contain a random nonce, so that no other output equals them.
 pub(super) struct Markers {
-    /// A variable that `env` is given, so that it prints it last.
+    /// An assignment that is passed to the program `env`, which prints it after all other variables.
     pub(super) end_of_environment: String,
-    /// The last item of the state.
+    /// The item after the last item of the state.
     pub(super) end_of_state: String,
 }
 
@@ -32,20 +33,21 @@ impl Markers {
     }
 }
 
-/// One report of a shell.
+/// The parsed report of a shell.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Captured {
+pub(super) struct ShellReport {
     env: Variables,
-    /// What the script of the shell lists; empty if the shell could tell its environment only.
+    /// Options, umask, aliases and functions, in the form and order of the script in `report/`. Empty if the shell could report only its
+    /// environment.
     state: Vec<Vec<u8>>,
 }
 
-impl Captured {
-    /// The last environment and the last state that are complete. None without an environment.
+impl ShellReport {
+    /// Takes the last complete environment and the last complete state. None if there is no complete environment.
     pub(super) fn parse(output: &[u8], markers: &Markers) -> Option<Self> {
         let (mut env, mut state) = (None, Vec::new());
         let mut items: Vec<&[u8]> = Vec::new();
-        // What follows the last NUL is not a whole item.
+        // Bytes after the last NUL are an incomplete item.
         let end = output.iter().rposition(|&byte| byte == 0)?;
         for item in output[..end].split(|&byte| byte == 0) {
             if item == markers.end_of_environment.as_bytes() {
@@ -66,50 +68,54 @@ fn variables(items: &[&[u8]]) -> Variables {
     split.map(|(name, value)| (OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()))).collect()
 }
 
-/// What a profile does to a shell.
+/// The changes that a profile makes to a shell.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    restore: Restore,
-    changes: Vec<Change>,
-    /// Names that the profile exports and the policy excludes.
+    restore: RestoreScript,
+    changes: Vec<VariableChange>,
+    /// Names of variables that the profile exports although the policy excludes them.
     excluded: Vec<OsString>,
 }
 
 /// A variable that the profile sets, changes or removes.
 #[derive(Debug)]
-struct Change {
+struct VariableChange {
     name: OsString,
     before: Option<OsString>,
     after: Option<OsString>,
 }
 
 impl Snapshot {
-    /// What has changed since the shell was started in `env`, as far as the policy lets it through. The policy is about names; where it says
-    /// to begin does not matter here, because the profile has added these on its own.
-    pub(super) fn new(shell: Shell, captured: Captured, env: &Variables, policy: Option<&EnvPolicy>) -> Self {
+    /// Compares the report with `env`, the environment in which the shell was started, and keeps the changes that the policy permits. Only
+    /// the rules of the policy about names apply. `inherit` does not: a profile may export variables even if none are inherited.
+    pub(super) fn new(shell: Shell, captured: ShellReport, env: &Variables, policy: Option<&EnvPolicy>) -> Self {
         let mut after = captured.env;
         let mut changes = Vec::new();
         for (name, before) in env {
             let after = after.remove(name);
             if after.as_ref() != Some(before) {
-                changes.push(Change { name: name.clone(), before: Some(before.clone()), after });
+                changes.push(VariableChange { name: name.clone(), before: Some(before.clone()), after });
             }
         }
-        changes.extend(after.into_iter().map(|(name, after)| Change { name, before: None, after: Some(after) }));
-        changes.retain(|change| !is_of_the_shell(&change.name));
+        changes.extend(after.into_iter().map(|(name, after)| VariableChange {
+            name,
+            before: None,
+            after: Some(after),
+        }));
+        changes.retain(|change| !is_shell_own(&change.name));
         let (changes, excluded): (_, Vec<_>) =
-            changes.into_iter().partition(|change: &Change| permits(policy, &change.name));
+            changes.into_iter().partition(|change: &VariableChange| permits(policy, &change.name));
         let excluded = excluded.into_iter().map(|change| change.name).collect();
-        Self { restore: Restore::new(shell, &captured.state), changes, excluded }
+        Self { restore: RestoreScript::new(shell, &captured.state), changes, excluded }
     }
 
-    /// The environment of a start that begins with this. What the start itself says in `overlay`, or says otherwise than the one that was
-    /// captured, stays.
+    /// The environment of a start that begins with this snapshot. A variable keeps the value of `env` if the client sent it in `overlay`, or
+    /// if `env` differs from the environment of the captured shell.
     pub(super) fn environment(&self, env: &Variables, overlay: &BTreeMap<String, String>) -> Variables {
         let mut result = env.clone();
-        for Change { name, before, after } in &self.changes {
-            let is_the_clients = name.to_str().is_some_and(|name| overlay.contains_key(name));
-            if is_the_clients || env.get(name) != before.as_ref() {
+        for VariableChange { name, before, after } in &self.changes {
+            let is_from_client = name.to_str().is_some_and(|name| overlay.contains_key(name));
+            if is_from_client || env.get(name) != before.as_ref() {
                 continue;
             }
             match after {
@@ -120,8 +126,8 @@ impl Snapshot {
         result
     }
 
-    /// The state in variables, none of which ends inside a character. It begins by removing what a startup file that runs again may have
-    /// exported although the policy excludes it, unless the start has it in `env`.
+    /// The script of the state, split into environment variables, never inside a UTF-8 character. The script begins by unsetting variables
+    /// that the policy excludes: a startup file that runs again, such as `/etc/zshenv`, may have exported them. Variables in `env` stay.
     pub(super) fn state_variables(&self, env: &Variables) -> Vec<(OsString, OsString)> {
         let excluded = self.excluded.iter().filter(|name| !env.contains_key(*name));
         let state = self.restore.state(excluded.map(OsString::as_os_str));
@@ -142,14 +148,14 @@ impl Snapshot {
         variables
     }
 
-    /// The part of the state that comes directly before the command.
+    /// The part of the script that comes directly before the command of the client.
     pub(super) fn before_command(&self) -> OsString {
         OsString::from_vec(self.restore.before_command.clone())
     }
 }
 
-fn is_of_the_shell(name: &OsStr) -> bool {
-    OF_THE_SHELL.iter().any(|own| name == *own) || name.as_bytes().starts_with(b"__codex_")
+fn is_shell_own(name: &OsStr) -> bool {
+    SHELL_OWN_VARIABLES.iter().any(|own| name == *own) || name.as_bytes().starts_with(b"__codex_")
 }
 
 fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
@@ -166,16 +172,16 @@ mod tests {
         pairs.map(|(name, value)| (name.into(), value.into())).into()
     }
 
-    fn captured<const N: usize>(env: [(&str, &str); N]) -> Captured {
-        Captured { env: vars(env), state: Vec::new() }
+    fn captured<const N: usize>(env: [(&str, &str); N]) -> ShellReport {
+        ShellReport { env: vars(env), state: Vec::new() }
     }
 
     #[test]
     fn the_last_environment_and_the_last_state_count() {
         let markers = Markers { end_of_environment: "E=1".into(), end_of_state: "# S".into() };
-        let parse = |output: &str| Captured::parse(output.as_bytes(), &markers);
+        let parse = |output: &str| ShellReport::parse(output.as_bytes(), &markers);
         let report = |env, state: &[&str]| {
-            Some(Captured { env, state: state.iter().map(|item| item.as_bytes().to_vec()).collect() })
+            Some(ShellReport { env, state: state.iter().map(|item| item.as_bytes().to_vec()).collect() })
         };
         let full = "A=1\0B=x=y\n\0E=1\0s\0t\0# S\0";
         assert_eq!(parse(full), report(vars([("A", "1"), ("B", "x=y\n")]), &["s", "t"]));
@@ -194,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_profile_did_is_laid_over_another_start() {
+    fn changes_of_the_profile_are_applied_to_another_start() {
         let first = vars([("PATH", "/bin"), ("GONE", "1"), ("TURN", "1"), ("KEPT", "k")]);
         let after = [("PATH", "/mine:/bin"), ("TURN", "1"), ("KEPT", "k"), ("NEW", "n"), ("PWD", "/"), ("_", "env")];
         let snapshot = Snapshot::new(Shell::Bash, captured(after), &first, None);
@@ -207,14 +213,14 @@ mod tests {
         assert_eq!(
             snapshot.environment(&second, &BTreeMap::new()),
             expected,
-            "what the client says differently wins"
+            "a variable that differs from the captured start is not changed"
         );
         let overlay = [("PATH".to_owned(), "/bin".to_owned())].into();
-        assert_eq!(snapshot.environment(&second, &overlay), second, "what the client says wins");
+        assert_eq!(snapshot.environment(&second, &overlay), second, "a variable that the client sent is not changed");
     }
 
     #[test]
-    fn the_policy_filters_what_the_profile_exports_and_not_where_it_began() {
+    fn the_policy_filters_names_that_the_profile_exports_but_inherit_does_not_apply() {
         let policy = EnvPolicy {
             inherit: EnvInherit::None,
             ignore_default_excludes: false,
@@ -238,13 +244,14 @@ mod tests {
     #[test]
     fn a_long_state_is_split_between_characters() {
         let text = format!("x{}", "é".repeat(VARIABLE_BYTES));
-        let restore = Restore { shell: Shell::Sh, state: text.clone().into_bytes(), before_command: Vec::new() };
+        let restore =
+            RestoreScript { shell: Shell::Sh, state: text.clone().into_bytes(), before_command: Vec::new() };
         let snapshot = Snapshot { restore, changes: Vec::new(), excluded: Vec::new() };
         let variables = snapshot.state_variables(&Variables::new());
         assert_eq!(variables.len(), 3);
         assert_eq!(variables[2].0, "__CODEX_SHELL_SNAPSHOT_STATE_2");
         assert!(variables.iter().all(|(_, chunk)| chunk.len() <= VARIABLE_BYTES && chunk.to_str().is_some()));
         let joined: Vec<u8> = variables.into_iter().flat_map(|(_, chunk)| chunk.into_vec()).collect();
-        assert!(joined == format!("{text}\n").into_bytes(), "the parts make the whole, which ends with a line");
+        assert!(joined == format!("{text}\n").into_bytes(), "the joined parts are the state and a newline");
     }
 }

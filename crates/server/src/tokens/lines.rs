@@ -1,5 +1,5 @@
-//! The lines of a token file: `TOKEN` or `NAME: TOKEN`. Blank lines and lines that begin with `#` hold no token. Which tokens together make
-//! a valid file is decided in [`super::Tokens`].
+//! The syntax of the lines of a token file: `TOKEN` or `NAME: TOKEN`. Blank lines and lines that begin with `#` hold no token. Rules about
+//! several lines, for example repeated tokens, are in [`super::Tokens`].
 
 /// Longest name of a token, in bytes. Names are labels in logs and metrics.
 const LONGEST_NAME: usize = 64;
@@ -24,7 +24,7 @@ pub(super) fn token_lines(text: &[u8]) -> impl Iterator<Item = TokenLine<'_>> {
     })
 }
 
-/// Only a colon with white space behind it ends a name, so a token may contain colons.
+/// Splits a line into name and token. Only a colon with white space behind it ends a name, so a token may contain colons.
 fn split_name(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match line.windows(2).position(|pair| pair[0] == b':' && pair[1].is_ascii_whitespace()) {
         Some(colon) => (Some(line[..colon].trim_ascii_end()), line[colon + 1..].trim_ascii_start()),
@@ -32,7 +32,7 @@ fn split_name(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Checks a name: 1 to 64 ASCII letters, digits, `-`, `_`, `.` and `@`.
+/// Returns the name if it is valid: 1 to 64 ASCII letters, digits, `-`, `_`, `.` and `@`.
 pub(super) fn valid_name(name: &[u8]) -> Option<&str> {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(byte);
     let is_valid = (1..=LONGEST_NAME).contains(&name.len()) && name.iter().all(is_allowed);

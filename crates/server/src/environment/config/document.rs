@@ -1,5 +1,5 @@
-//! One TOML file: reading it without ever waiting for something that is no file, parsing it, and saying what is wrong with it in the
-//! words that are published for its role.
+//! Reads and parses TOML files. Reading never blocks on a FIFO or a device. The published protocol has different error texts for files of
+//! different roles.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,23 +10,24 @@ use toml::Table;
 use super::ConfigError;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_CONFIG_TOTAL_BYTES};
 
-/// What a file is to the configuration, which decides how its faults are worded.
+/// The role of a configuration file. It decides the texts of errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FileRole {
-    /// Of the machine or of its user.
+    /// The configuration of the machine or of its user.
     Config,
     /// The managed configuration of the machine.
     Managed,
     /// The requirements of the machine.
     Requirements,
-    /// Of a directory of a project.
+    /// The configuration of a directory of a project.
     Project,
-    /// Of the main checkout of a linked worktree, of which only the hooks count.
+    /// The configuration of the main checkout of a linked git worktree. Only its hooks count.
     Hooks,
 }
 
-/// Reads the files of one request.
+/// Reads the files of one request, up to [`MAX_CONFIG_TOTAL_BYTES`].
 pub(super) struct DocumentReader {
+    /// Bytes that may still be read.
     left: usize,
 }
 
@@ -35,7 +36,7 @@ impl DocumentReader {
         Self { left: MAX_CONFIG_TOTAL_BYTES }
     }
 
-    /// The contents of a file; none if it does not exist.
+    /// The contents of a file. An empty table if the file does not exist.
     pub(super) fn document(&mut self, path: &Path, role: FileRole) -> Result<Table, ConfigError> {
         match self.text(path, role)? {
             Some(text) => parse(&text, path, role),
@@ -43,7 +44,8 @@ impl DocumentReader {
         }
     }
 
-    /// The text of a file, if there is one. A link that leads nowhere is no file, and below something that is no directory there is none.
+    /// The text of a file. None if it does not exist. A dangling symbolic link counts as not existing, and so does a path below something
+    /// that is not a directory.
     pub(super) fn text(&mut self, path: &Path, role: FileRole) -> Result<Option<String>, ConfigError> {
         let bytes = match files::read_file(path, Follow::Yes, MAX_CONFIG_FILE_BYTES) {
             Ok(bytes) => bytes,
@@ -92,8 +94,8 @@ fn unreadable(path: &Path, role: FileRole, cause: FileError) -> ConfigError {
     ConfigError::Load { problem, cause: Some(cause) }
 }
 
-/// Both count from one, columns in characters. The end of a text is the column after its last character, also if that ends a line, as
-/// in the reports of the parser.
+/// Line and column of the byte offset `at`, both counted from 1, columns in characters. As in the reports of the parser, the end of the text
+/// is the column after its last character, even if that is a newline.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let at = (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
     let (before, is_end) = match text[..at].char_indices().last() {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_nests_without_end_is_refused() {
+    fn a_deeply_nested_document_is_refused() {
         for deep in [format!("a = {}", "[".repeat(100_000)), format!("a{} = 1", ".a".repeat(100_000))] {
             assert!(parse(&deep, Path::new("/f"), FileRole::Config).is_err());
         }

@@ -1,10 +1,10 @@
-//! Why configuration cannot be told. The words are published.
+//! The errors of reading configuration files. Most texts are part of the published protocol.
 
 use std::path::Path;
 
 use files::FileError;
 
-/// Why configuration cannot be told.
+/// Why configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("cwd has more than {limit} bytes, so no file can be reached there")]
@@ -21,23 +21,23 @@ impl ConfigError {
         Self::Home { problem: problem.to_owned(), cause: None }
     }
 
-    /// `CODEX_HOME` is not what it must be.
+    /// `CODEX_HOME` is not an existing directory; `why` continues the sentence.
     pub(super) fn home(path: &Path, why: &str) -> Self {
         Self::Home { problem: format!("CODEX_HOME points to {path:?}, {why}"), cause: None }
     }
 
-    /// `CODEX_HOME` cannot be looked at.
+    /// The operating system refuses access to `CODEX_HOME`.
     pub(super) fn unusable_home(path: &Path, cause: FileError) -> Self {
         let problem = format!("CODEX_HOME points to {path:?}, which cannot be used: {cause}");
         Self::Home { problem, cause: Some(cause) }
     }
 
-    /// Something in the files is wrong.
+    /// The contents of a file are invalid.
     pub(super) fn load(problem: impl Into<String>) -> Self {
         Self::Load { problem: problem.into(), cause: None }
     }
 
-    /// What the operating system said about a file, if that is the reason.
+    /// The error of the file operation that has failed, if there is one.
     pub(crate) fn cause(&self) -> Option<&FileError> {
         match self {
             Self::CwdTooLong { .. } => None,

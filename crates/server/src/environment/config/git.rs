@@ -1,5 +1,5 @@
-//! The checkout of git that a folder is in, found without running git. A checkout can point to another folder and so share its trust.
-//! Such a pointer is believed only if the other side points back.
+//! Finds the git checkout that contains a folder, without running git. A linked worktree (`git worktree add`) shares the trust of its main
+//! checkout: its `.git` is a file that points to the main repository. This pointer counts only if the repository points back.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,18 +9,19 @@ use crate::limits::MAX_GIT_POINTER_BYTES;
 use files::Follow;
 
 const DOT_GIT: &str = ".git";
-/// A checkout of git.
+
+/// A git checkout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checkout {
-    /// The folder with `.git`, as the working directory spells it.
+    /// The folder that contains `.git`. The path is a beginning of the working directory, so it may contain symbolic links.
     pub(super) folder: PathBuf,
-    /// The main checkout, canonical, if this is a linked worktree of it.
+    /// The canonical path of the main checkout, if this is a linked worktree.
     pub(super) main: Option<PathBuf>,
 }
 
 impl Checkout {
-    /// The nearest checkout at or above `cwd`. There is none if the nearest `.git` is a file that does not prove to be of a worktree: a
-    /// submodule, or a pointer that somebody has forged to get the trust of another repository.
+    /// The nearest checkout at or above `cwd`. None if the nearest `.git` is a file that does not belong to a linked worktree: that of a
+    /// submodule, or one that was forged to get the trust of another repository.
     pub(super) fn around(cwd: &Path) -> Option<Self> {
         cwd.ancestors().find_map(|folder| {
             let checkout = |main| Self { folder: folder.to_owned(), main };
@@ -38,18 +39,18 @@ impl Checkout {
     }
 }
 
-/// What `.git` in a folder is.
+/// The kinds of `.git` in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DotGit {
     /// Missing, or a directory that is no repository.
     None,
     /// A directory with a repository.
     Repository,
-    /// Something that at best points to a repository.
+    /// Something that is not a directory: a file that may point to a repository.
     Pointer,
 }
 
-/// What `.git` in `folder` is.
+/// The kind of `.git` in `folder`.
 pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
     let dot_git = folder.join(DOT_GIT);
     match files::metadata(&dot_git, Follow::Yes) {
@@ -59,7 +60,7 @@ pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
     }
 }
 
-/// The main checkout of the linked worktree in `folder`, if both sides say that it is one.
+/// The main checkout of the linked worktree in `folder`, if both point to each other.
 fn main_checkout(folder: &Path) -> Option<PathBuf> {
     let dot_git = folder.join(DOT_GIT);
     let administrative = pointed_to(&dot_git)?;
@@ -85,7 +86,7 @@ fn main_checkout(folder: &Path) -> Option<PathBuf> {
     (points_back && is_part_of_common && is_common).then(|| main.to_owned())
 }
 
-/// The directory that a `.git` file points to. Links are not followed: whoever can make a link could point to a file of somebody else.
+/// The directory that a `.git` file points to. None if `.git` is a symbolic link, which could lead to the `.git` file of another user.
 fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
     if files::metadata(dot_git, Follow::Yes).ok()?.is_symlink {
         return None;
@@ -98,7 +99,7 @@ fn contents(path: &Path) -> Option<Vec<u8>> {
     files::read_file(path, Follow::Yes, MAX_GIT_POINTER_BYTES).ok()
 }
 
-/// The path that a file holds, relative ones meant from `base`.
+/// The path that a file contains. A relative path is relative to `base`.
 fn one_path(contents: &[u8], base: &Path) -> PathBuf {
     base.join(OsStr::from_bytes(contents.trim_ascii()))
 }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_head_is_passed_over() {
+    fn a_dot_git_directory_without_head_is_ignored() {
         let repository = Repository::with_worktree();
         std::fs::create_dir_all(repository.at("main/below/.git")).unwrap();
         assert_eq!(repository.checkout("main/below").unwrap().folder, repository.at("main"));
@@ -160,16 +161,24 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_to_which_nothing_points_back_has_no_root() {
+    fn a_pointer_without_a_valid_pointer_back_gives_no_checkout() {
         let elsewhere =
             |repository: &Repository| repository.write("other/.git", "gitdir: ../main/.git/worktrees/w\n");
         type Damage = Box<dyn Fn(&Repository)>;
         let damages: Vec<(&str, &str, Damage)> = vec![
-            ("a second checkout that claims the same place", "other", Box::new(elsewhere)),
+            ("a second checkout that claims the same worktree", "other", Box::new(elsewhere)),
             ("no pointer", "w", Box::new(|r| r.write("w/.git", "gitdir main"))),
             ("a pointer to the repository itself", "w", Box::new(|r| r.write("w/.git", "gitdir: ../main/.git"))),
-            ("no way back", "w", Box::new(|r| std::fs::remove_file(r.at("main/.git/worktrees/w/gitdir")).unwrap())),
-            ("another way back", "w", Box::new(|r| r.write("main/.git/worktrees/w/gitdir", "/nowhere/.git"))),
+            (
+                "no pointer back",
+                "w",
+                Box::new(|r| std::fs::remove_file(r.at("main/.git/worktrees/w/gitdir")).unwrap()),
+            ),
+            (
+                "a pointer back to another checkout",
+                "w",
+                Box::new(|r| r.write("main/.git/worktrees/w/gitdir", "/nowhere/.git")),
+            ),
             ("another common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", ".."))),
             ("no common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", "nowhere"))),
             ("no main checkout", "w", Box::new(|r| std::fs::rename(r.at("main/.git"), r.at("main/git")).unwrap())),
@@ -199,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_checkout_may_have_a_file_too() {
+    fn the_main_checkout_may_have_a_dot_git_file_too() {
         let repository = Repository::with_worktree();
         std::fs::rename(repository.at("main/.git"), repository.at("main/store")).unwrap();
         repository.write("main/.git", "gitdir: store\n");

@@ -1,4 +1,4 @@
-//! What the machine calls itself.
+//! The host name of this machine.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use crate::limits::MAX_HOSTS_FILE_BYTES;
 use files::Follow;
 
-/// Where names of hosts are written down.
+/// The file that may contain the domain of this machine.
 const HOSTS: &str = "/etc/hosts";
-/// The name of this machine, with its domain if `/etc/hosts` tells it. Found once. Name servers are not asked: a look-up can hang, and
-/// tells others that somebody asked.
+
+/// The name of this machine, with its domain if `/etc/hosts` contains it. The name is determined once. Name servers are not asked, because a
+/// look-up can hang and is visible to others.
 pub(super) fn of_machine() -> Option<String> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -25,14 +26,14 @@ fn normalized(name: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The canonical name of a host, if it has a domain: the first one beside its address.
+/// The canonical name of the host `name`, which is the first name in its line of `/etc/hosts`. None if the canonical name has no domain.
 fn with_domain(hosts: &str, name: &str) -> Option<String> {
     hosts.lines().find_map(|line| {
         let line = line.split('#').next().unwrap_or_default();
         let mut names = line.split_whitespace().skip(1);
         let canonical = normalized(names.clone().next()?)?;
-        let is_meant = names.any(|other| normalized(other).as_deref() == Some(name));
-        (is_meant && canonical.contains('.')).then_some(canonical)
+        let is_of_host = names.any(|other| normalized(other).as_deref() == Some(name));
+        (is_of_host && canonical.contains('.')).then_some(canonical)
     })
 }
 

@@ -1,4 +1,5 @@
-//! The managed configuration of a machine, read as requirements: what it sets, nobody may set otherwise.
+//! Turns the managed configuration of a machine (`managed_config.toml`) into requirements. A value that an administrator sets there becomes
+//! the only allowed value.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -6,8 +7,8 @@ use toml::{Table, Value};
 
 use super::ConfigError;
 
-/// The settings that are requirements too. The values are looked at only to refuse what nobody knows: a requirement that is not
-/// understood must not be left out.
+/// The settings that become requirements. They are parsed so that an unknown value is an error: a requirement must not be ignored because it
+/// is misspelled.
 #[derive(Deserialize)]
 struct ManagedSettings {
     approval_policy: Option<ApprovalPolicy>,
@@ -21,7 +22,7 @@ enum ApprovalPolicy {
     Untrusted,
     OnFailure,
     OnRequest,
-    /// With a setting for each kind of request.
+    /// A table with a setting for each kind of request.
     Granular(IgnoredAny),
     Never,
 }
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_all_that_is_allowed() {
+    fn only_the_value_that_is_set_is_allowed() {
         for (managed, expected) in [
             ("model = 'm'", ""),
             ("approval_policy = 'never'", "allowed_approval_policies = [\"never\"]\n"),
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nobody_knows_is_refused() {
+    fn an_unknown_value_is_refused() {
         let prefix = "failed to load executor-local config: Failed to parse config requirements as TOML: ";
         assert_eq!(
             translated("approval_policy = 'bogus'").unwrap_err(),

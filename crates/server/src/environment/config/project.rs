@@ -1,4 +1,5 @@
-//! The files of a project: where it begins, which of its folders have one, and what such a file may not say.
+//! The configuration files of a project: finds the root of the project, reads the files of its trusted folders, and removes keys that a
+//! project may not set.
 
 use std::path::Path;
 
@@ -7,11 +8,11 @@ use toml::{Table, Value};
 
 use super::document::{DocumentReader, FileRole, parse};
 use super::git::{Checkout, DotGit, kind_of_dot_git};
-use super::trust::Discovery;
+use super::trust::ProjectTrust;
 use super::{CODEX_DIRECTORY, CONFIG_FILE, ConfigError, Layer};
 
-/// Keys by which a project could send what a user types, or the user's credentials, elsewhere, or run a program behind the user's back.
-/// They do not count in the files of a project, trusted or not.
+/// Keys that a project may not set, even if it is trusted. With them a project could send the input or the credentials of the user to another
+/// server, or run a program unnoticed.
 const REMOVED: [&[&str]; 15] = [
     &["openai_base_url"],
     &["chatgpt_base_url"],
@@ -30,17 +31,17 @@ const REMOVED: [&[&str]; 15] = [
     &["tui", "keymap", "chat", "next_permission_mode"],
 ];
 
-/// In a linked worktree these come from the main checkout, so that a branch cannot bring its own.
+/// The key of hooks. In a linked git worktree, hooks come from the main checkout, so that a branch cannot bring its own.
 const HOOKS: &str = "hooks";
 
-/// The files of the trusted folders from the root of the project down to `cwd`.
+/// The layers of the trusted folders, from the root of the project down to `cwd`.
 pub(super) fn layers(
     cwd: &Path,
     codex_home: &Path,
-    discovery: &Discovery,
+    project_trust: &ProjectTrust,
     reader: &mut DocumentReader,
 ) -> Result<Vec<Layer>, ConfigError> {
-    let root = project_root(cwd, &discovery.markers);
+    let root = project_root(cwd, &project_trust.markers);
     let checkout = Checkout::around(cwd);
     let mut folders: Vec<&Path> = cwd.ancestors().take_while(|folder| folder.starts_with(root)).collect();
     folders.reverse();
@@ -48,14 +49,14 @@ pub(super) fn layers(
     for folder in folders {
         let directory = folder.join(CODEX_DIRECTORY);
         let is_directory = files::metadata(&directory, Follow::Yes).is_ok_and(|metadata| metadata.is_directory);
-        // A client that works in the home directory has one file, not two.
+        // If the client works in the home directory, this file is the file of the user, which is a layer already.
         if !is_directory || is_same(&directory, codex_home) {
             continue;
         }
         let path = directory.join(CONFIG_FILE);
-        // A file that cannot be read is an error in any folder; what an untrusted one says is not looked at.
+        // An unreadable file is an error in every folder, but the text of a file is parsed only in a trusted folder.
         let text = reader.text(&path, FileRole::Project)?;
-        if !discovery.trusts(folder, root, checkout.as_ref().map(Checkout::root)) {
+        if !project_trust.trusts(folder, root, checkout.as_ref().map(Checkout::root)) {
             continue;
         }
         let mut table = text.map(|text| parse(&text, &path, FileRole::Project)).transpose()?.unwrap_or_default();
@@ -84,7 +85,7 @@ fn layer(directory: &Path, table: Table) -> Layer {
     Layer { source, directory: directory.to_owned(), table }
 }
 
-/// The nearest folder at or above `cwd` that has one of the markers, and else `cwd`.
+/// The nearest folder at or above `cwd` that contains one of the markers. `cwd` if there is none.
 fn project_root<'a>(cwd: &'a Path, markers: &[String]) -> &'a Path {
     let has = |folder: &Path, marker: &str| match marker {
         ".git" => kind_of_dot_git(folder) != DotGit::None,
@@ -98,6 +99,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
         || matches!((files::canonicalize(one), files::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
 
+/// Removes the value at the path `keys`.
 fn remove(table: &mut Table, keys: &[&str]) {
     match keys {
         [] => {}

@@ -1,29 +1,29 @@
-//! The part of a TOML document that somebody asked for.
+//! Selects the keys of a TOML document that a client asks for.
 
 use toml::{Table, Value};
 
-/// Key paths, sorted, none of which begins with another.
+/// Sorted key paths. No path begins with another path.
 pub(super) struct Selection<'a>(Vec<&'a [String]>);
 
 impl<'a> Selection<'a> {
-    /// A path that begins with another one adds nothing, so that no value is copied twice.
+    /// Drops paths that begin with another path, because the shorter path selects their values already.
     pub(super) fn new(paths: &'a [Vec<String>]) -> Self {
         let mut sorted: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
         sorted.sort_unstable();
-        // Sorted, a path stands right before those that begin with it.
+        // In sorted order, a path comes directly before the paths that begin with it.
         sorted.dedup_by(|later, earlier| later.starts_with(earlier));
         Self(sorted)
     }
 
-    /// The selected part of a document. A value on the way of a path that is no table is kept whole, so that it still overrides what a
-    /// lower layer has there; so is a table that lacks the next key, empty.
+    /// The selected part of a document. If a path leads through a value that is not a table, the whole value is selected. If it leads through
+    /// a table without the next key, an empty table is selected. So such a value still overrides the value of a lower layer.
     pub(super) fn of(&self, document: &Table) -> Table {
         part(document, &self.0, 0)
     }
 }
 
-/// What `paths`, which all have the same first `depth` keys, select of the table at these keys. It goes no deeper than the document
-/// does, however long the paths are.
+/// The part of a table that `paths` select. All paths have the same first `depth` keys, which lead to this table. The recursion is no deeper
+/// than the document, however long the paths are.
 fn part(table: &Table, paths: &[&[String]], depth: usize) -> Table {
     let mut selected = Table::new();
     for (key, value) in table {
@@ -54,7 +54,7 @@ mod tests {
         inline = { x = 1 }\n[a.b]\nc = 1\nd = [1, 'x']\n[a.e]\nf = 1.5\n[['a.b']]\ng = true\n";
 
     #[test]
-    fn only_what_was_asked_for_is_there() {
+    fn only_selected_keys_are_returned() {
         for (paths, expected) in [
             (&[&["model"][..]][..], "model = \"m\"\n"),
             (&[&["when"], &["number"]], "number = 255\nwhen = 2026-01-02T03:04:05Z\n"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_on_the_way_that_is_no_table_is_kept_whole() {
+    fn a_value_on_the_path_that_is_not_a_table_is_selected_as_a_whole() {
         for (paths, expected) in [
             (&[&["model", "x"][..]][..], "model = \"m\"\n"),
             (&[&["list", "0"]], "list = [1, 2]\n"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_on_the_way_without_the_next_key_stays_empty() {
+    fn a_table_on_the_path_without_the_next_key_is_selected_empty() {
         assert_eq!(select(DOCUMENT, &[&["a", "nothing"]]), "[a]\n");
         assert_eq!(select(DOCUMENT, &[&["a", "b", "nothing"], &["a", "e", "f"]]), "[a.b]\n\n[a.e]\nf = 1.5\n");
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_end_ends_with_the_document() {
+    fn a_very_long_path_does_not_overflow_the_stack() {
         let long = vec!["a".to_owned(); 1_000_000];
         assert_eq!(Selection::new(&[long]).of(&"a.a = 1".parse().unwrap()), "a.a = 1".parse().unwrap());
     }

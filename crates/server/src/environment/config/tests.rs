@@ -1,8 +1,8 @@
-//! Layers and errors of `environmentConfig/read`, on folders made for each test. It knows nothing of JSON-RPC.
+//! Tests of the layers and errors of `environmentConfig/read`, each in a temporary directory of its own.
 
 use super::*;
 
-/// A machine of its own: `etc` is its `/etc/codex`, `home` the home of its user.
+/// A temporary directory that stands for a machine: `etc` is its `/etc/codex`, and `home` is the home directory of its user.
 struct Machine {
     directory: tempfile::TempDir,
 }
@@ -21,32 +21,32 @@ impl Machine {
         std::fs::write(self.at(path), text).unwrap();
     }
 
-    /// Writes the user's configuration, in which these folders are trusted.
+    /// Writes the configuration of the user so that these folders are trusted.
     fn trust(&self, folders: &[&str]) {
         let trusted =
             |folder: &&str| format!("[projects.'{}']\ntrust_level = 'trusted'\n", self.at(folder).display());
         self.write("home/.codex/config.toml", folders.iter().map(trusted).collect::<String>());
     }
 
-    fn places(&self) -> ConfigPlaces {
-        ConfigPlaces { system: self.at("etc"), user_home: Some(self.at("home")), codex_home: None }
+    fn locations(&self) -> ConfigLocations {
+        ConfigLocations { system: self.at("etc"), user_home: Some(self.at("home")), codex_home: None }
     }
 
     fn read(&self, cwd: &str, config: &[&[&str]], requirements: &[&[&str]]) -> Result<ConfigReadResult, String> {
         let owned = |paths: &[&[&str]]| -> Vec<Vec<String>> {
             paths.iter().map(|path| path.iter().map(ToString::to_string).collect()).collect()
         };
-        let result = self.places().read(&self.at(cwd), &owned(config), &owned(requirements));
+        let result = self.locations().read(&self.at(cwd), &owned(config), &owned(requirements));
         result.map_err(|error| error.to_string())
     }
 
-    /// The error, without what all errors of files begin with.
+    /// The text of the error, without the prefix that all errors about files have.
     fn refused(&self, cwd: &str) -> String {
         let error = self.read(cwd, &[&["a"]], &[]).unwrap_err();
         error.strip_prefix("failed to load executor-local config: ").expect(&error).to_owned()
     }
 
-    /// The layers of `cwd` that have the key `a`, as their files, relative to the machine, and their text.
+    /// The layers for `cwd` that have the key `a`: the directory of each, relative to the machine, and its text.
     fn layers(&self, cwd: &str) -> Vec<(String, String)> {
         let result = self.read(cwd, &[&["a"]], &[]).unwrap();
         let root = PathUri::from_native(&self.at("")).unwrap();
@@ -62,12 +62,12 @@ fn layer(base: &str, toml: &str) -> (String, String) {
     (base.to_owned(), toml.to_owned())
 }
 
-/// The published answer, word for word: only folders and the name of the machine are others.
+/// Parses an answer of the published protocol, with its directories and its host name replaced by those of the test.
 fn published(machine: &Machine, result: &str) -> ConfigReadResult {
     let etc = machine.at("etc").display().to_string();
     let srv = machine.at("").display().to_string();
-    let here = result.replace("/srv/", &srv).replace("/etc/codex", &etc);
-    let mut result: ConfigReadResult = serde_json::from_str(&here).unwrap();
+    let replaced = result.replace("/srv/", &srv).replace("/etc/codex", &etc);
+    let mut result: ConfigReadResult = serde_json::from_str(&replaced).unwrap();
     result.hostname = host_name::of_machine();
     result
 }
@@ -109,14 +109,14 @@ fn the_published_error_of_a_broken_project() {
     machine.trust(&["repo"]);
     machine.write("repo/.codex/config.toml", "model = [\n");
     let file = machine.at("repo/.codex/config.toml").display().to_string();
-    // The column is the parser's: other versions count the end of the line.
+    // The column comes from the TOML parser, and may differ in other versions of the parser.
     let report = "TOML parse error at line 1, column 10\n  |\n1 | model = [\n  |          ^\n\
                   unclosed array, expected `]`\n";
     assert_eq!(machine.refused("repo"), format!("Error parsing project config file {file}: {report}"));
 }
 
 #[test]
-fn the_managed_file_is_above_all_others_and_restricts() {
+fn the_managed_file_overrides_all_others_and_is_a_requirement() {
     let machine = Machine::new();
     machine.write("etc/managed_config.toml", "approval_policy = 'never'\napprovals_reviewer = 'auto_review'\n");
     machine.write("home/.codex/config.toml", "approval_policy = 'on-request'\n");
@@ -131,7 +131,7 @@ fn the_managed_file_is_above_all_others_and_restricts() {
 }
 
 #[test]
-fn only_trusted_folders_are_told() {
+fn only_layers_of_trusted_folders_are_returned() {
     let machine = Machine::new();
     for folder in ["repo", "repo/a", "repo/a/b"] {
         machine.write(&format!("{folder}/.codex/config.toml"), "a = 1");
@@ -172,14 +172,14 @@ fn markers_decide_where_a_project_begins() {
     let bases = || machine.layers("top/mid/low").into_iter().map(|(base, _)| base).collect::<Vec<_>>();
     machine.trust(&["top"]);
     assert_eq!(bases(), ["/top/.codex", "/top/mid/.codex", "/top/mid/low/.codex"]);
-    // The git root is trusted, so its folders are; the project begins further down.
+    // All folders below the trusted git root are trusted, but the project now begins at `mid`.
     machine.write("etc/config.toml", "project_root_markers = ['package.json']");
     assert_eq!(bases(), ["/top/mid/.codex", "/top/mid/low/.codex"]);
     machine.write("etc/config.toml", "project_root_markers = []");
     assert_eq!(bases(), ["/top/mid/low/.codex"]);
     machine.write("etc/managed_config.toml", "project_root_markers = ['.git']");
     assert_eq!(bases(), ["/top/.codex", "/top/mid/.codex", "/top/mid/low/.codex"]);
-    // A `.git` directory without HEAD is none, a file is one, and its trust is its own.
+    // A `.git` directory without HEAD is no marker. A `.git` file is a marker, and the folder does not share the trust of the git root above.
     std::fs::create_dir(machine.at("top/mid/.git")).unwrap();
     assert_eq!(bases().len(), 3);
     std::fs::remove_dir(machine.at("top/mid/.git")).unwrap();
@@ -188,7 +188,7 @@ fn markers_decide_where_a_project_begins() {
 }
 
 #[test]
-fn keys_that_are_not_a_projects_to_set_are_removed() {
+fn keys_that_a_project_may_not_set_are_removed() {
     let machine = Machine::new();
     machine.trust(&["repo"]);
     let keys = "openai_base_url = 1\nchatgpt_base_url = 1\napps_mcp_product_sku = 1\nresponses_api_metadata = 1\n\
@@ -198,12 +198,16 @@ fn keys_that_are_not_a_projects_to_set_are_removed() {
         tui.keymap.chat = { previous_permission_mode = 1, next_permission_mode = 1, other = 1 }\n";
     machine.write("repo/.codex/config.toml", keys);
     let asked: Vec<Vec<String>> = keys.parse::<Table>().unwrap().keys().map(|key| vec![key.clone()]).collect();
-    let result = machine.places().read(&machine.at("repo"), &asked, &[]).unwrap();
+    let result = machine.locations().read(&machine.at("repo"), &asked, &[]).unwrap();
     let left = "hooks = 1\n\n[features]\nother = 1\n\n[tui.keymap.chat]\nother = 1\n";
     assert_eq!(result.config.layers[0].toml.parse::<Table>().unwrap(), left.parse::<Table>().unwrap());
     machine.write("home/.codex/config.toml", keys);
-    let result = machine.places().read(&machine.at("repo"), &asked, &[]).unwrap();
-    assert_eq!(result.config.layers[0].toml.parse::<Table>().unwrap(), keys.parse::<Table>().unwrap(), "the user's");
+    let result = machine.locations().read(&machine.at("repo"), &asked, &[]).unwrap();
+    assert_eq!(
+        result.config.layers[0].toml.parse::<Table>().unwrap(),
+        keys.parse::<Table>().unwrap(),
+        "the user may set all keys"
+    );
 }
 
 #[test]
@@ -218,14 +222,15 @@ fn hooks_of_a_linked_worktree_come_from_the_main_checkout() {
     machine.write("w/sub/.codex/config.toml", "hooks = 'sub'\n");
     machine.trust(&["main"]);
     let result = machine.read("w/sub", &[&["a"], &["hooks"]], &[]).unwrap();
-    let told: Vec<_> = result.config.layers.iter().map(|layer| (layer.source.clone(), layer.toml.as_str())).collect();
+    let layers: Vec<_> =
+        result.config.layers.iter().map(|layer| (layer.source.clone(), layer.toml.as_str())).collect();
     let source = |path: &str| format!("project ({})", machine.at(path).display());
     assert_eq!(
-        told,
+        layers,
         [(source("w/.codex/config.toml"), "a = \"w\"\n"), (source("main/.codex/config.toml"), "hooks = \"main\"\n")]
     );
     assert_eq!(result.config.layers[1].base_dir, PathUri::from_native(&machine.at("main/.codex")).unwrap());
-    // In the main checkout itself nothing changes.
+    // In the main checkout, its own hooks count.
     let main = machine.read("main", &[&["a"], &["hooks"]], &[]).unwrap();
     assert_eq!(main.config.layers[0].toml, "a = \"main\"\nhooks = \"main\"\n");
 
@@ -238,25 +243,25 @@ fn hooks_of_a_linked_worktree_come_from_the_main_checkout() {
     let not_a_file = format!("Failed to read project hooks config file {file}: path `{file}` is not a file");
     assert_eq!(machine.refused("w"), not_a_file);
     machine.trust(&[]);
-    assert_eq!(machine.layers("w"), [], "of what is not trusted nothing else is read");
+    assert_eq!(machine.layers("w"), [], "without trust, the file of the main checkout is not read");
 }
 
 #[test]
-fn the_home_of_the_user_is_no_project() {
+fn the_home_directory_of_the_user_is_no_project() {
     let machine = Machine::new();
     machine.write("home/.codex/config.toml", "a = 1\n");
     assert_eq!(machine.layers("home"), [layer("/home/.codex", "a = 1\n")]);
     machine.trust(&["link", "home"]);
     std::os::unix::fs::symlink(machine.at("home"), machine.at("link")).unwrap();
     assert_eq!(machine.layers("link"), []);
-    // A `.codex` that is a file is none.
+    // A `.codex` that is a file is ignored.
     machine.trust(&["work"]);
     machine.write("work/.codex", "");
     assert_eq!(machine.layers("work"), []);
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_named_in_the_words_of_its_role() {
+fn errors_about_a_file_have_the_published_text_of_its_role() {
     let large = vec![b'#'; 3 << 20];
     let limit = "file is too large to read: limit is 2097152 bytes";
     for (path, read, parse) in [
@@ -290,15 +295,19 @@ fn a_file_that_cannot_be_used_is_named_in_the_words_of_its_role() {
         std::fs::remove_file(&file).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0)
             .unwrap();
-        assert_eq!(machine.refused("work"), format!("{read}path `{file}` is not a file"), "it does not wait");
+        assert_eq!(
+            machine.refused("work"),
+            format!("{read}path `{file}` is not a file"),
+            "reading a FIFO does not block"
+        );
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("nowhere", &file).unwrap();
-        assert!(machine.read("work", &[&["a"]], &[]).is_ok(), "a link that leads nowhere is no file");
+        assert!(machine.read("work", &[&["a"]], &[]).is_ok(), "a dangling link counts as not existing");
     }
 }
 
 #[test]
-fn what_an_untrusted_project_says_is_not_looked_at_but_must_be_readable() {
+fn the_file_of_an_untrusted_project_is_not_parsed_but_must_be_readable() {
     let machine = Machine::new();
     machine.write("work/.codex/config.toml", "a = = 1");
     assert_eq!(machine.layers("work"), []);
@@ -318,8 +327,8 @@ fn codex_home_must_be_a_directory_and_is_canonical() {
     machine.write("file", "");
     std::os::unix::fs::symlink(machine.at("there"), machine.at("link")).unwrap();
     let read = |codex_home: &str| {
-        let places = ConfigPlaces { codex_home: Some(machine.at(codex_home).into()), ..machine.places() };
-        places.read(&machine.at("work"), &[vec!["a".into()]], &[]).map_err(|error| error.to_string())
+        let locations = ConfigLocations { codex_home: Some(machine.at(codex_home).into()), ..machine.locations() };
+        locations.read(&machine.at("work"), &[vec!["a".into()]], &[]).map_err(|error| error.to_string())
     };
     let found = read("link").unwrap();
     assert_eq!(found.codex_home_dir, PathUri::from_native(&machine.at("there")).unwrap());
@@ -327,20 +336,20 @@ fn codex_home_must_be_a_directory_and_is_canonical() {
     let points = |path: &str| format!("failed to find Codex home: CODEX_HOME points to {:?}", machine.at(path));
     assert_eq!(read("missing"), Err(format!("{}, but that path does not exist", points("missing"))));
     assert_eq!(read("file"), Err(format!("{}, but that path is not a directory", points("file"))));
-    let nowhere = ConfigPlaces { user_home: None, ..machine.places() };
+    let nowhere = ConfigLocations { user_home: None, ..machine.locations() };
     let error = nowhere.read(&machine.at("work"), &[vec!["a".into()]], &[]).unwrap_err().to_string();
     assert!(error.starts_with("failed to find Codex home: "), "{error}");
 }
 
 #[test]
-fn a_working_directory_that_no_path_can_name_is_refused() {
+fn a_working_directory_that_is_longer_than_any_path_is_refused() {
     let machine = Machine::new();
     let error = machine.read(&"x/".repeat(1 << 20), &[&["a"]], &[]).unwrap_err();
     assert_eq!(error, "cwd has more than 4096 bytes, so no file can be reached there");
 }
 
 #[test]
-fn all_files_together_are_limited() {
+fn the_size_of_all_files_together_is_limited() {
     let machine = Machine::new();
     let large = vec![b'#'; 2 << 20];
     for folder in ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e"] {

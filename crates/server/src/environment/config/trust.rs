@@ -1,5 +1,5 @@
-//! Which folders of a project may configure a client. Only what the machine, its user and its managed configuration say counts: a
-//! project has no say in whether it is trusted.
+//! Decides which folders of a project are trusted, so that their configuration files count. Only the configuration of the machine, of its
+//! user and of its administrator decides this. A project cannot make itself trusted.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,13 +11,15 @@ use super::ConfigError;
 
 const MARKERS: &str = "project_root_markers";
 const PROJECTS: &str = "projects";
-/// Marks the root of a project where nothing else is configured.
+/// The marker of a project root if no other is configured.
 const GIT: &str = ".git";
 
-/// What decides where a project begins and whether it is trusted.
-pub(super) struct Discovery {
-    /// A folder that has one of these is the root of a project. With none of them, only the working directory counts.
+/// The settings that decide where a project begins and whether it is trusted.
+pub(super) struct ProjectTrust {
+    /// A folder that contains one of these files or directories is the root of a project. If no folder does, the working directory is the
+    /// root.
     pub(super) markers: Vec<String>,
+    /// Entries by the path of a folder.
     projects: HashMap<String, ProjectEntry>,
 }
 
@@ -40,8 +42,8 @@ struct Projects {
     projects: HashMap<String, ProjectEntry>,
 }
 
-impl Discovery {
-    /// What `layers` say together, lowest precedence first.
+impl ProjectTrust {
+    /// Merges the settings of `layers`. A later layer overrides an earlier one.
     pub(super) fn of<'a>(layers: impl IntoIterator<Item = &'a Table>) -> Result<Self, ConfigError> {
         let mut merged = Table::new();
         for layer in layers {
@@ -63,8 +65,8 @@ impl Discovery {
         Ok(Self { markers, projects })
     }
 
-    /// Whether a folder is trusted: the first of the folder, the root of its project and its git root that has a level decides, each by
-    /// its canonical path before the path as it is spelled. What nobody has decided is not trusted.
+    /// Whether a folder is trusted. The folder, the root of its project and its git root are checked in this order, and the first that has a
+    /// trust level decides. The canonical path of each is checked before the path as given. Without a level, the folder is not trusted.
     pub(super) fn trusts(&self, folder: &Path, project_root: &Path, git_root: Option<&Path>) -> bool {
         let level = [Some(folder), Some(project_root), git_root].into_iter().flatten().find_map(|path| {
             let canonical = files::canonicalize(path).ok();
@@ -78,7 +80,7 @@ impl Discovery {
     }
 }
 
-/// Lays `value` over what is there: tables are merged, all else is replaced.
+/// Sets `key` to `value`. If both the old and the new value are tables, they are merged.
 fn merge(into: &mut Table, key: &str, value: &Value) {
     match (into.get_mut(key), value) {
         (Some(Value::Table(below)), Value::Table(above)) => {
@@ -94,14 +96,14 @@ fn merge(into: &mut Table, key: &str, value: &Value) {
 mod tests {
     use super::*;
 
-    fn discovery(layers: &[&str]) -> Result<Discovery, String> {
+    fn project_trust(layers: &[&str]) -> Result<ProjectTrust, String> {
         let layers: Vec<Table> = layers.iter().map(|layer| layer.parse().unwrap()).collect();
-        Discovery::of(&layers).map_err(|error| error.to_string())
+        ProjectTrust::of(&layers).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn layers_are_merged_and_the_later_one_wins() {
-        let merged = discovery(&[
+    fn layers_are_merged_and_a_later_layer_overrides() {
+        let merged = project_trust(&[
             "project_root_markers = ['a', 'b']\n[projects.'/p']\ntrust_level = 'untrusted'\nother = 1",
             "project_root_markers = ['c']\n[projects.'/q']\ntrust_level = 'trusted'",
             "other = 5\n[projects.'/p']\ntrust_level = 'trusted'",
@@ -110,13 +112,13 @@ mod tests {
         assert_eq!(merged.markers, ["c"]);
         let trusts = |folder: &str| merged.trusts(Path::new(folder), Path::new("/x"), None);
         assert!(trusts("/p") && trusts("/q") && !trusts("/r") && !trusts("/p/below"));
-        assert_eq!(discovery(&[]).unwrap().markers, [".git"]);
-        assert_eq!(discovery(&["project_root_markers = []"]).unwrap().markers, [""; 0]);
+        assert_eq!(project_trust(&[]).unwrap().markers, [".git"]);
+        assert_eq!(project_trust(&["project_root_markers = []"]).unwrap().markers, [""; 0]);
     }
 
     #[test]
     fn the_folder_decides_before_the_project_and_the_project_before_the_repository() {
-        let levels = discovery(&["[projects]\n'/f' = {}\n'/p' = { trust_level = 'untrusted' }\n\
+        let levels = project_trust(&["[projects]\n'/f' = {}\n'/p' = { trust_level = 'untrusted' }\n\
             '/g' = { trust_level = 'trusted' }\n'/f/t' = { trust_level = 'trusted' }"])
         .unwrap();
         let trusts = |folder: &str, root: &str, git: Option<&str>| {
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_key() {
         let prefix = "failed to load executor-local config: ";
         for (layer, problem) in [
             ("project_root_markers = 'x'", "project_root_markers must be an array of strings"),
@@ -141,7 +143,7 @@ mod tests {
             ),
             ("projects = 5", "invalid type: integer `5`, expected a map\nin `projects`"),
         ] {
-            assert_eq!(discovery(&[layer]).err(), Some(format!("{prefix}{problem}")), "{layer}");
+            assert_eq!(project_trust(&[layer]).err(), Some(format!("{prefix}{problem}")), "{layer}");
         }
     }
 }

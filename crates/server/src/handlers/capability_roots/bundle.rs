@@ -1,5 +1,5 @@
-//! The texts and warnings that are returned for a root, within the limits of a file, of a root and of the whole answer. What does
-//! not fit is left out, and a warning says so. Which files a root has is not known here.
+//! Collects the files and warnings that are returned for a capability root, within the limits of a file, of a root and of the whole answer.
+//! A file that does not fit is left out, and a warning says so. This module does not know which files a root has.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,11 +9,11 @@ use crate::limits::{MAX_CAPABILITY_FILE_BYTES, MAX_CAPABILITY_ROOT_BYTES};
 use files::Follow;
 use protocol::{CapabilityFile, PathUri};
 
-/// JSON around a text: names of members, quotes, braces.
+/// Bytes of JSON around the text of a file: names of members, quotes, braces.
 const AROUND_FILE_BYTES: usize = 128;
-/// JSON around a warning: quotes and a comma.
+/// Bytes of JSON around a warning: quotes and a comma.
 const AROUND_WARNING_BYTES: usize = 4;
-/// JSON of a root without texts, and the fixed words of its `error` or of its last warning.
+/// Bytes of JSON of a root without files, and of the fixed words of its `error` or of its last warning.
 const AROUND_ROOT_BYTES: usize = 512;
 
 /// The bytes that are left in an answer, shared by all roots of a request.
@@ -24,25 +24,27 @@ pub(super) struct AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// Room in an answer of at most `most` bytes that must have `taken` bytes whatever is found.
+    /// The bytes of an answer of at most `most` bytes, of which `taken` bytes are needed whatever is found.
     pub(super) fn new(most: usize, taken: usize) -> Self {
         let left = most.saturating_sub(taken);
-        // Texts must not take the room of the warnings that say which texts have no room.
+        // An eighth is reserved for warnings, so that the answer can always say which files do not fit.
         let warnings = left / 8;
         Self { most, files: AtomicUsize::new(left - warnings), warnings: AtomicUsize::new(warnings) }
     }
 }
 
-/// What an answer has of a root whatever is found there. An `error` repeats the path.
+/// Bytes that a root takes in the answer whatever is found in it. The path counts more than once, because an `error` repeats it.
 pub(super) fn root_bytes(id: &str, path: &PathUri) -> usize {
     AROUND_ROOT_BYTES + json_len(id) + 3 * path.as_str().len()
 }
 
-/// The texts and warnings of one root.
+/// Collects the files and warnings of one root.
 pub(super) struct Bundle<'a> {
+    /// Bytes of files that the root may still return.
     left: u64,
     room: &'a AnswerRoom,
     warnings: Vec<String>,
+    /// Whether a warning did not fit into the answer.
     lacks_warnings: bool,
 }
 
@@ -51,8 +53,8 @@ impl<'a> Bundle<'a> {
         Self { left: MAX_CAPABILITY_ROOT_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
     }
 
-    /// The text of a file that stands in the answer `copies` times. There is none of what does not exist and of what is no
-    /// regular file; a file that cannot be returned has none and a warning.
+    /// Reads a file that the answer will contain `copies` times. None without a warning if the file does not exist or is not a regular file.
+    /// None with a warning if it cannot be read or does not fit.
     pub(super) fn read(&mut self, path: &Path, copies: usize) -> Option<CapabilityFile> {
         let uri = PathUri::from_native(path)?;
         let size = match files::metadata(path, Follow::Yes) {
@@ -95,9 +97,9 @@ impl<'a> Bundle<'a> {
         None
     }
 
-    /// Something of the root is left out.
+    /// Adds a warning that something of the root is left out.
     pub(super) fn warn(&mut self, warning: String) {
-        // After the first that is left out all are: the order of the others says what was looked at.
+        // After the first warning that does not fit, all further ones are left out, so that the returned ones have no gaps.
         self.lacks_warnings |= !take(&self.room.warnings, json_len(&warning) + AROUND_WARNING_BYTES);
         if !self.lacks_warnings {
             self.warnings.push(warning);
@@ -106,7 +108,7 @@ impl<'a> Bundle<'a> {
 
     pub(super) fn into_warnings(mut self) -> Vec<String> {
         if self.lacks_warnings {
-            // There is room for this one: `root_bytes` counts it.
+            // This warning always fits, because `root_bytes` counts it.
             self.warnings.push(format!("further warnings do not {}", self.fit_the_answer()));
         }
         self.warnings
@@ -120,12 +122,12 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// Takes so many bytes, if as many are left.
+/// Subtracts `bytes` from `left`, if as many are left. Returns whether it did.
 fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// How long a text is inside a JSON string.
+/// Length of a text inside a JSON string, in bytes, without the quotes.
 fn json_len(text: &str) -> usize {
     let escaped = |byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_in_a_message_is_what_it_will_be() {
+    fn json_len_is_the_encoded_length() {
         for text in ["", "plain", "a \"b\" \\ \n\r\t\u{8}\u{c}\u{1}\u{1f}\u{7f}", "déjà 🦀"] {
             assert_eq!(json_len(text) + 2, serde_json::to_string(text).unwrap().len(), "{text:?}");
         }

@@ -1,11 +1,12 @@
-//! What the manifest of a plugin says about the files of the plugin. The rest of it is the client's business.
+//! Reads from the manifest of a plugin (`plugin.json`) which further files belong to the plugin. The client interprets everything else in the
+//! manifest.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The two members that are looked at.
+/// The two members of the manifest that this module reads.
 #[derive(Default, Deserialize)]
 struct Members<'a> {
     #[serde(borrow, rename = "mcpServers")]
@@ -14,29 +15,29 @@ struct Members<'a> {
     apps: Option<&'a RawValue>,
 }
 
-/// What one member declares.
+/// The value of one member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Declared {
-    /// Nothing that can be used.
+    /// The member is missing, or is neither an object nor a string.
     Nothing,
-    /// The configuration itself.
+    /// The manifest contains the configuration itself, as an object.
     Inline,
-    /// A file, as a path below the plugin.
+    /// The configuration is in a file. The path is relative to the directory of the plugin.
     File(PathBuf),
-    /// A path that is not accepted, and why.
+    /// The path is not accepted. The text says why.
     Refused(&'static str),
 }
 
-/// What a manifest declares.
+/// The values of both members.
 pub(super) struct Declarations {
     pub(super) mcp_servers: Declared,
     pub(super) apps: Declared,
 }
 
 impl Declarations {
-    /// Of a text that is no object, or that has one of the members twice, neither counts.
+    /// Reads a manifest. If the text is not a JSON object, or has one of the members twice, both members count as missing.
     pub(super) fn of(manifest: &str) -> Self {
-        // Serde would read the members of a struct from a list too.
+        // Serde would also read the members of a struct from a JSON array.
         let is_object = manifest.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
         let members: Members<'_> =
             if is_object { serde_json::from_str(manifest).unwrap_or_default() } else { Members::default() };
@@ -55,8 +56,8 @@ fn declared(member: Option<&RawValue>) -> Declared {
     }
 }
 
-/// A path of a manifest. Both kinds of slash separate its components when `..` is looked for, so that a path is refused on every system
-/// or on none.
+/// Checks a path of a manifest. Slash and backslash both separate components in the check for `..`, so that all systems refuse the same
+/// paths.
 fn below(path: &str) -> Declared {
     let Some(path) = path.strip_prefix("./") else { return Declared::Refused("path must start with `./`") };
     if path.is_empty() || path.split(['/', '\\']).any(|component| component == "..") {
@@ -71,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_behind_escapes_and_beside_anything() {
+    fn members_with_escaped_names_are_found_among_other_members() {
         let declared = Declarations::of(" {\"a\":[[1]],\"mcp\\u0053ervers\":\"./x/.//y\",\"apps\":{}}");
         assert_eq!((declared.mcp_servers, declared.apps), (Declared::File("x/y".into()), Declared::Inline));
     }
 
     #[test]
-    fn a_manifest_that_nests_without_end_declares_something_or_nothing_and_ends() {
+    fn a_deeply_nested_manifest_does_not_overflow_the_stack() {
         let deep = "[".repeat(500_000);
         assert_eq!(Declarations::of(&format!("{{\"apps\":{deep}")).apps, Declared::Nothing);
         let closed = format!("{{\"a\":{deep}{},\"apps\":\"./x\"}}", "]".repeat(500_000));

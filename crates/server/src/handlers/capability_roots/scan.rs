@@ -1,5 +1,5 @@
-//! Looks through a root: the plugin that it is or is part of, the plugins below it, and skills. The order of the steps is published,
-//! because warnings and the limit of all texts follow it.
+//! Scans a capability root: the plugin that the root is or belongs to, plugins below the root, and skills. The order of the steps is part of
+//! the published protocol, because the order of warnings and the choice of files within the size limit follow from it.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::bundle::Bundle;
 use super::manifest::{Declarations, Declared};
 use crate::limits::{MAX_SCAN_DEPTH, MAX_SCAN_DIRECTORIES, MAX_SCAN_ENTRIES, MAX_SCAN_NAME_BYTES};
 
-/// Directories that hold the manifest of a plugin. The first that has one counts.
+/// Directories that may hold the manifest of a plugin. The first of them that has a manifest counts.
 const MANIFEST_DIRECTORIES: [&str; 3] = [".codex-plugin", ".claude-plugin", ".cursor-plugin"];
 const MANIFEST: &str = "plugin.json";
 const SKILL: &str = "SKILL.md";
@@ -25,9 +25,10 @@ const LIMITS: TreeWalkOptions = TreeWalkOptions {
     follow_directory_symlinks: true,
     prune_hidden_directories: false,
 };
+/// Bytes that each name counts in addition to its length, against [`MAX_SCAN_NAME_BYTES`].
 const NAME_BYTES: usize = 64;
 
-/// What is in a root.
+/// The contents of a root.
 #[derive(Default)]
 pub(super) struct Scanned {
     pub(super) plugin: Option<DiscoveredPlugin>,
@@ -35,20 +36,21 @@ pub(super) struct Scanned {
     pub(super) namespace_manifests: Vec<CapabilityFile>,
 }
 
-/// Looks through the directory `root`, which the client calls `root_uri`, and reads what it finds into `bundle`.
+/// Scans the directory `root`, which the client calls `root_uri`, and reads files through `bundle`, which enforces the limits.
 pub(super) fn scan(
     root: &Path,
     root_uri: &PathUri,
     bundle: &mut Bundle<'_>,
     cancel: &Cancel,
 ) -> Result<Scanned, FileError> {
-    let names = interesting_names(root, root_uri, bundle, cancel)?;
-    // The root's own manifest is opened by its name, so here a link to a file works. It stands in the answer twice.
+    let names = find_files(root, root_uri, bundle, cancel)?;
+    // The manifest of the root is opened by its name and not found by the scan, so a symbolic link to a file works. The answer contains it
+    // twice.
     let own = first_manifest(root, 2, bundle);
     let first = own.clone().or_else(|| root.ancestors().skip(1).find_map(|above| first_manifest(above, 1, bundle)));
     let mut scanned = Scanned { namespace_manifests: first.into_iter().collect(), ..Scanned::default() };
     let mut claimed: Option<&Path> = None;
-    // Sorted, the manifests of a plugin stand together, and the first in priority claims it.
+    // The manifests are sorted by plugin and then by priority. Only the first manifest of each plugin is read.
     for manifest in &names.manifests {
         cancel.check()?;
         if claimed != Some(&*manifest.plugin) && (own.is_none() || manifest.plugin != root) {
@@ -73,18 +75,18 @@ struct NamedManifest {
     path: PathBuf,
 }
 
-/// The files of a root that are to be read, in the order in which they are.
-struct InterestingNames {
+/// The files of a root that are to be read, in the order of reading.
+struct FilesToRead {
     skills: Vec<PathBuf>,
     manifests: Vec<NamedManifest>,
 }
 
-fn interesting_names(
+fn find_files(
     root: &Path,
     root_uri: &PathUri,
     bundle: &mut Bundle<'_>,
     cancel: &Cancel,
-) -> Result<InterestingNames, FileError> {
+) -> Result<FilesToRead, FileError> {
     let mut skills = Vec::new();
     let mut manifests = Vec::new();
     let mut left = MAX_SCAN_NAME_BYTES;
@@ -122,19 +124,20 @@ fn interesting_names(
     skills.sort_unstable_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
     manifests
         .sort_unstable_by(|(one, first, _), (other, second, _)| (one.as_str(), first).cmp(&(other.as_str(), second)));
-    Ok(InterestingNames {
+    Ok(FilesToRead {
         skills: skills.into_iter().map(|(_, path)| path).collect(),
         manifests: manifests.into_iter().map(|(_, _, manifest)| manifest).collect(),
     })
 }
 
-/// The directory of the plugin whose manifest this is, if it is one, and the place of its name among the names.
+/// The directory of the plugin, and the index in [`MANIFEST_DIRECTORIES`], if `path` is the manifest of a plugin.
 fn plugin_of_manifest(path: &Path) -> Option<(&Path, usize)> {
     let directory = path.parent().filter(|_| path.ends_with(MANIFEST))?;
     let priority = MANIFEST_DIRECTORIES.iter().position(|name| directory.ends_with(name))?;
     Some((directory.parent()?, priority))
 }
 
+/// Reads the manifest of the plugin in the directory `plugin`, if there is one.
 fn first_manifest(plugin: &Path, copies: usize, bundle: &mut Bundle<'_>) -> Option<CapabilityFile> {
     MANIFEST_DIRECTORIES.iter().find_map(|name| bundle.read(&plugin.join(name).join(MANIFEST), copies))
 }
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_names_its_plugin() {
+    fn the_plugin_of_a_manifest_is_found_from_its_path() {
         for (priority, directory) in MANIFEST_DIRECTORIES.iter().enumerate() {
             let path = Path::new("/r/p").join(directory).join(MANIFEST);
             assert_eq!(plugin_of_manifest(&path), Some((Path::new("/r/p"), priority)));

@@ -1,5 +1,5 @@
-//! Files that are read and written in blocks. What came earlier about a handle is done earlier, as far as it matters: blocks wait
-//! for the opening, and a commit waits for the blocks.
+//! The `fs/*` methods that read and write files in blocks, through a file handle. Clients send requests about a handle without waiting for
+//! answers. So a request for a block waits until the file is open, and a commit waits until the earlier blocks are written.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,17 +14,19 @@ use protocol::{ErrorCode, NoResult, WireError, encoded_len};
 
 use super::super::poll_once::poll_once;
 use super::super::refused_blocks::note_refused_block;
-use super::super::waiting::Waiting;
-use super::look::on_the_wire;
+use super::super::waiting::WaitingBytes;
+use super::query::to_wire;
 use super::{failed, follow, native};
 use crate::connection::Call;
-use crate::files::{HandleRefusal, Opened, Slot, Weight};
+use crate::files::{FileHandle, HandleRefusal, HandleState, MemoryNeed};
 use crate::limits::{MAX_BLOCK_BYTES, MAX_EXTENTS, MAX_HANDLE_ID_BYTES};
 use crate::session::Session;
 
-/// Read at a time: small enough to stay in the cache until it is encoded.
+/// Bytes that are read before they are encoded in base64. Few enough to stay in the processor cache in between.
 const PIECE_BYTES: usize = 48 << 10;
-const _: () = assert!(PIECE_BYTES.is_multiple_of(3), "pieces are encoded one behind the other");
+const _: () =
+    assert!(PIECE_BYTES.is_multiple_of(3), "the base64 of one piece must continue the base64 of the piece before");
+/// Largest size of an answer of `fs/extents`.
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
@@ -32,7 +34,7 @@ pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Ses
     begin(call, params.handle_id, session, path, |path| {
         let file = files::open_file(&path, files::Follow::Yes)?;
         let metadata = file.metadata()?;
-        Ok((Opened::File(file), Some(on_the_wire(&metadata))))
+        Ok((HandleState::File(file), Some(to_wire(&metadata))))
     });
 }
 
@@ -40,17 +42,17 @@ pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc
     let path = native(&params.path, params.sandbox.as_ref());
     begin(call, params.handle_id, session, path, move |path| {
         let upload = files::Upload::create(&path, params.replace, follow(params.follow_symlinks))?;
-        Ok((Opened::Upload(upload), None))
+        Ok((HandleState::Upload(upload), None))
     });
 }
 
-/// Opens something, whoever is listening: the handle is the session's.
+/// Makes a handle and opens it with `operation`. This is finished even if the connection ends, because handles belong to the session.
 fn begin(
     call: Call,
     handle_id: String,
     session: Arc<Session>,
     path: Result<std::path::PathBuf, WireError>,
-    operation: impl FnOnce(std::path::PathBuf) -> Result<(Opened, Option<protocol::fs::FileMetadata>), FileError>
+    operation: impl FnOnce(std::path::PathBuf) -> Result<(HandleState, Option<protocol::fs::FileMetadata>), FileError>
     + Send
     + 'static,
 ) {
@@ -58,20 +60,20 @@ fn begin(
         let begun = session.files.handles.begin(&handle_id).map_err(|refusal| refused(&refusal, &handle_id))?;
         Ok((path, begun))
     });
-    let (path, (slot, mut guard)) = match begun {
+    let (path, (handle, mut guard)) = match begun {
         Ok(begun) => begun,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        let opened = session.files.work.run(move || operation(path)).await;
+        let opened = session.files.operations.run(move || operation(path)).await;
         let result = match opened {
             Some(Ok((opened, metadata))) => {
                 *guard = opened;
                 Ok(HandleResult { handle_id, metadata })
             }
             Some(Err(error)) => {
-                session.files.handles.forget(&handle_id, &slot);
+                session.files.handles.forget(&handle_id, &handle);
                 Err(failed(error))
             }
             None => return,
@@ -98,21 +100,22 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
         })?;
         Ok((len, find(&session, &params.handle_id)?))
     });
-    let (len, slot) = match checked {
+    let (len, handle) = match checked {
         Ok(checked) => checked,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let share = in_turn(slot.share());
+    let share = queue_for_lock(handle.lock_shared());
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let opened = share.await;
-        let Some(place) = session.files.work.own_place(Weight::Ordinary).await else { return };
-        // Before it is read: blocks that nobody takes must not pile up.
+        let Some(permit) = session.files.operations.session_permit(MemoryNeed::Ordinary).await else { return };
+        // The memory permits come before the read, so that unsent blocks cannot pile up.
         let Some(room) = call.connection.outbound.room_for_reply(encoded_len(len)).await else { return };
-        // Here, not on the thread that reads: an allocator keeps memory for each thread that has asked for some.
+        // The buffer is allocated by this task and not by the thread that reads, because the allocator keeps memory for each thread that has
+        // allocated some.
         let mut answer = BlockAnswer::begin(call.id(), len);
-        let read = session.files.work.run_with(place, move || {
-            let Opened::File(file) = &*opened else { return Ok(None) };
+        let read = session.files.operations.run_with_session_permit(permit, move || {
+            let HandleState::File(file) = &*opened else { return Ok(None) };
             let eof = file.read_pieces(params.offset, len, PIECE_BYTES, |piece| answer.push(piece))?;
             Ok::<_, FileError>(Some(answer.end(eof)))
         });
@@ -120,9 +123,9 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
             Some((Ok(Some(message)), _)) => call.finish_encoded(message, Some(room)),
             Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
             Some((Err(error), _)) => {
-                // An offset that no file can have says nothing about the file.
+                // An error without a system error code is about the offset, for example a too large one, and the file stays readable.
                 if error.io().raw_os_error().is_some() {
-                    session.files.handles.forget(&params.handle_id, &slot);
+                    session.files.handles.forget(&params.handle_id, &handle);
                 }
                 call.finish::<()>(Err(failed(error)));
             }
@@ -132,23 +135,27 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
 }
 
 pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: Arc<Session>) {
-    let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
-        Ok(slot) => slot,
+    let handle = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
+        Ok(handle) => handle,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let share = in_turn(slot.share());
+    let share = queue_for_lock(handle.lock_shared());
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let opened = share.await;
-        let found = session.files.work.run(move || match &*opened {
-            Opened::File(file) => file.extents(params.offset, MAX_EXTENTS).map(Some),
+        let found = session.files.operations.run(move || match &*opened {
+            HandleState::File(file) => file.extents(params.offset, MAX_EXTENTS).map(Some),
             _ => Ok(None),
         });
         let result = match found.await {
             Some(Ok(Some(found))) => Ok(ExtentsResult {
                 next: found.extents.last().filter(|_| found.more).map(|last| last.end()),
                 size: found.size,
-                extents: found.extents.iter().map(|one| Extent { offset: one.offset, len: one.length }).collect(),
+                extents: found
+                    .extents
+                    .iter()
+                    .map(|extent| Extent { offset: extent.offset, len: extent.length })
+                    .collect(),
             }),
             Some(Ok(None)) => Err(unknown(&params.handle_id)),
             Some(Err(error)) => Err(failed(error)),
@@ -166,23 +173,23 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
             let text = format!("file write block length must be between 1 and {MAX_BLOCK_BYTES}");
             return Err(WireError::invalid_request(text));
         }
-        let slot = find(&session, &params.handle_id)?;
-        check_upload(&slot)?;
-        Ok((slot, Waiting::for_disk(&call.connection, block.len())?))
+        let handle = find(&session, &params.handle_id)?;
+        check_upload(&handle)?;
+        Ok((handle, WaitingBytes::for_disk(&call.connection, block.len())?))
     });
-    let (slot, waiting) = match checked {
+    let (handle, waiting) = match checked {
         Ok(checked) => checked,
         Err(error) => {
             note_refused_block(&session, &params.handle_id, &error.message);
             return call.finish::<()>(Err(error));
         }
     };
-    let share = in_turn(slot.share());
+    let share = queue_for_lock(handle.lock_shared());
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
         let opened = share.await;
-        let written = session.files.work.run(move || {
-            let Opened::Upload(upload) = &*opened else { return Ok(None) };
+        let written = session.files.operations.run(move || {
+            let HandleState::Upload(upload) = &*opened else { return Ok(None) };
             let written = upload.write_block(params.offset, &block).map(Some);
             drop((block, waiting));
             written
@@ -197,11 +204,11 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
 }
 
 pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc<Session>) {
-    let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
-        Ok(slot) => slot,
+    let handle = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
+        Ok(handle) => handle,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let take = in_turn(slot.take());
+    let take = queue_for_lock(handle.lock_exclusive());
     let options = CommitOptions {
         size: params.size,
         mode: params.mode,
@@ -209,25 +216,25 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         mtime: params.mtime.map(|time| (time.secs, time.nanos)),
         sync: params.sync,
     };
-    // Now: what is refused later was sent later.
-    let refused = check_upload(&slot).err();
+    // Checked now, when the commit arrives: a block that is refused later was sent after the commit.
+    let refused = check_upload(&handle).err();
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
         let mut opened = take.await;
-        let committed = session.files.work.run(move || {
+        let committed = session.files.operations.run(move || {
             let committed = match (&*opened, refused) {
-                (Opened::Upload(_), Some(refused)) => Err(refused),
-                (Opened::Upload(upload), None) => upload.commit(&options).map_err(failed),
-                (Opened::Committed, _) => Ok(()),
-                (Opened::Nothing | Opened::File(_), _) => return None,
+                (HandleState::Upload(_), Some(refused)) => Err(refused),
+                (HandleState::Upload(upload), None) => upload.commit(&options).map_err(failed),
+                (HandleState::Committed, _) => Ok(()),
+                (HandleState::Closed | HandleState::File(_), _) => return None,
             };
-            *opened = if committed.is_ok() { Opened::Committed } else { Opened::Nothing };
+            *opened = if committed.is_ok() { HandleState::Committed } else { HandleState::Closed };
             Some(committed)
         });
         match committed.await {
             Some(Some(Ok(()))) => call.finish(Ok(NoResult {})),
             Some(Some(Err(error))) => {
-                session.files.handles.forget(&params.handle_id, &slot);
+                session.files.handles.forget(&params.handle_id, &handle);
                 call.finish::<()>(Err(error));
             }
             Some(None) => call.finish::<()>(Err(unknown(&params.handle_id))),
@@ -236,25 +243,25 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
     });
 }
 
-/// What is under way goes on; the file is closed after that. Closing can block, on a network for example.
+/// `fs/close`. The file is closed when earlier requests are done. Closing can block, for example on a network file system.
 pub(in crate::handlers) fn close(call: Call, params: CloseParams, session: Arc<Session>) {
     if let Err(error) = check_id(&params.handle_id) {
         return call.finish::<()>(Err(error));
     }
-    let Some(slot) = session.files.handles.remove(&params.handle_id) else { return call.finish(Ok(NoResult {})) };
-    let take = in_turn(slot.take());
+    let Some(handle) = session.files.handles.remove(&params.handle_id) else { return call.finish(Ok(NoResult {})) };
+    let take = queue_for_lock(handle.lock_exclusive());
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
         let mut opened = take.await;
-        let closed = session.files.work.run(move || *opened = Opened::Nothing);
+        let closed = session.files.operations.run(move || *opened = HandleState::Closed);
         if closed.await.is_some() {
             call.finish(Ok(NoResult {}));
         }
     });
 }
 
-/// Asks for a lock now, so that the order of the requests is the order of waiting.
-fn in_turn<T: Send + 'static>(
+/// Asks for a lock now, so that requests get the lock in the order of their arrival.
+fn queue_for_lock<T: Send + 'static>(
     lock: impl Future<Output = T> + Send + 'static,
 ) -> Pin<Box<dyn Future<Output = T> + Send>> {
     let mut lock = Box::pin(lock);
@@ -264,9 +271,9 @@ fn in_turn<T: Send + 'static>(
     }
 }
 
-/// Fails if the upload lacks a block that was refused.
-fn check_upload(slot: &Slot) -> Result<(), WireError> {
-    let Some(sentence) = slot.refused_block() else { return Ok(()) };
+/// Fails if a block of the upload was refused.
+fn check_upload(handle: &FileHandle) -> Result<(), WireError> {
+    let Some(sentence) = handle.refused_block() else { return Ok(()) };
     Err(WireError::invalid_request(format!("the upload has failed: {sentence}")))
 }
 
@@ -277,7 +284,7 @@ fn check_id(id: &str) -> Result<(), WireError> {
     Err(WireError::invalid_request(format!("file read handle ID must not exceed {MAX_HANDLE_ID_BYTES} bytes")))
 }
 
-fn find(session: &Session, id: &str) -> Result<Slot, WireError> {
+fn find(session: &Session, id: &str) -> Result<FileHandle, WireError> {
     session.files.handles.find(id).ok_or_else(|| unknown(id))
 }
 

@@ -1,4 +1,4 @@
-//! The methods that change something.
+//! The `fs/*` methods that change files, except uploads, which are in `blocks`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -10,8 +10,8 @@ use protocol::fs::{
 };
 use protocol::{NoResult, WireError, decode_base64};
 
-use super::super::waiting::Waiting;
-use super::{change, failed, follow, native};
+use super::super::waiting::WaitingBytes;
+use super::{failed, follow, native, spawn_change};
 use crate::connection::Call;
 use crate::session::Session;
 
@@ -20,7 +20,7 @@ pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, sessi
         let data = decode_base64(&params.data_base64).map_err(|error| {
             WireError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
         })?;
-        let waiting = Waiting::for_disk(&call.connection, data.len())?;
+        let waiting = WaitingBytes::for_disk(&call.connection, data.len())?;
         Ok((path, data, waiting))
     });
     drop(params.data_base64);
@@ -74,6 +74,7 @@ pub(in crate::handlers) fn symlink(call: Call, params: SymlinkParams, session: A
     begin(call, session, path, move |path| files::symlink(&target, &path));
 }
 
+/// Runs `operation` with the prepared values, or answers with the error of the preparation.
 fn begin<P: Send + 'static>(
     call: Call,
     session: Arc<Session>,
@@ -81,7 +82,9 @@ fn begin<P: Send + 'static>(
     operation: impl FnOnce(P) -> Result<(), FileError> + Send + 'static,
 ) {
     match prepared {
-        Ok(prepared) => change(call, session, move || operation(prepared).map(|()| NoResult {}).map_err(failed)),
+        Ok(prepared) => {
+            spawn_change(call, session, move || operation(prepared).map(|()| NoResult {}).map_err(failed))
+        }
         Err(error) => call.finish::<()>(Err(error)),
     }
 }

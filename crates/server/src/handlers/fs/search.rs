@@ -1,4 +1,6 @@
-//! `fs/search` and `fs/cancelSearch`. A search belongs to its connection: whoever comes back asks again.
+//! `fs/search` and `fs/cancelSearch`. A search belongs to its connection: after a reconnection the client must search again.
+//!
+//! The threads of a search put matches into a batch ([`BatchSender`]); a task sends full or old batches to the client ([`BatchReceiver`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,22 +17,22 @@ use tokio::sync::{Notify, mpsc};
 
 use super::native;
 use crate::connection::{Call, Connection, SearchCancel};
-use crate::files::{Question, Weight};
+use crate::files::{MemoryNeed, SearchCost};
 use crate::limits::MAX_HANDLE_ID_BYTES;
 use crate::session::Session;
 
-/// What is gathered before it is sent.
+/// A batch of matches is sent when it has this many bytes.
 const BATCH_BYTES: usize = 64 << 10;
-/// A batch of matches is sent at the latest this long after the one before it, or after its first match if that came later.
+/// A batch that is not full is sent this long after the previous batch, or after its first match if that came later.
 const BATCH_TIME: Duration = Duration::from_millis(20);
-/// What a line or a file takes on the wire beside its text.
+/// Bytes that a line or a file takes in a message, its text not counted.
 const AROUND_BYTES: usize = 96;
-/// What a match in a line takes.
+/// Bytes that the position of a match in a line takes in a message.
 const MATCH_BYTES: usize = 26;
-/// Batches that wait to be sent before the search does.
+/// While this many batches are unsent, the search waits.
 const WAITING_BATCHES: usize = 4;
 
-/// A search by its name, until it is dropped.
+/// Makes a search known by its id until it is dropped. Dropping it cancels the search.
 struct ActiveSearch {
     connection: Arc<Connection>,
     id: String,
@@ -71,50 +73,50 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
     };
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let (gather, mut telling) = gather(params.max_matches);
+        let (sender, mut receiver) = batch_channel(params.max_matches);
         let SearchCancel { running: cancel, waiting } = running.cancel.clone();
-        let question = Question::of(params.pattern.as_deref(), &params.globs);
-        let place = session.files.searches.place(question, files::SearchQuery::default_threads());
-        let place = match waiting.run_until_cancelled(place).await {
-            Some(Some(place)) => place,
+        let cost = SearchCost::of(params.pattern.as_deref(), &params.globs);
+        let permit = session.files.searches.permit(cost, files::SearchQuery::default_threads());
+        let permit = match waiting.run_until_cancelled(permit).await {
+            Some(Some(permit)) => permit,
             Some(None) => return,
             None => {
                 drop(running);
                 return call.finish(Ok(result(cancelled(), 0)));
             }
         };
-        let threads = place.threads;
-        // Looking at the root can hang, and a large expression takes its time.
-        let searching = session.files.work.run_for_reply(Weight::Large, move || {
-            // It may have waited long for its place.
+        let threads = permit.threads;
+        // Reading the root can hang, and compiling a large pattern takes long.
+        let searching = session.files.operations.run_for_reply(MemoryNeed::Large, move || {
+            // The search may have waited long for its permit.
             if cancel.is_cancelled() {
                 return Ok(cancelled());
             }
             let prepared = prepare(root, &params, threads)?;
-            let mut end = prepared.run(&cancel, &|found| gather.add(found));
-            gather.flush();
+            let mut end = prepared.run(&cancel, &|found| sender.add(found));
+            sender.flush();
             end.matches = end.matches.min(params.max_matches.unwrap_or(u64::MAX));
             drop(prepared);
-            // On this thread: a search whose connection has ended keeps its place until it has ended too.
-            drop(place);
+            // The permit is dropped on this thread, because the search may run for a moment after the end of its connection.
+            drop(permit);
             Ok(end)
         });
-        let (end, last_seq) = tokio::join!(searching, tell(&call.connection, &running.id, &mut telling));
-        let Some((end, _slot)) = end else { return };
-        // The name is free before the client learns that the search is over.
+        let (end, last_seq) = tokio::join!(searching, send_batches(&call.connection, &running.id, &mut receiver));
+        let Some((end, _session_permit)) = end else { return };
+        // The id is free again before the client learns that the search has ended.
         drop(running);
         call.finish(end.map(|end| result(end, last_seq)));
     });
 }
 
-/// Sends what is found, no faster than it is taken, and returns the number of the last message.
-async fn tell(connection: &Connection, id: &str, telling: &mut Telling) -> u64 {
+/// Sends batches, no faster than the client receives them. Returns the sequence number of the last message.
+async fn send_batches(connection: &Connection, id: &str, receiver: &mut BatchReceiver) -> u64 {
     let mut seq = 0;
-    while let Some(batches) = telling.next().await {
+    while let Some(batches) = receiver.next().await {
         for Batch { files, bytes, .. } in batches {
-            // Nobody is there to be told any more, which ends the search as well.
+            // The connection has ended. Closing the channel ends the search.
             let Some(room) = connection.outbound.room_for_reply(bytes).await else {
-                telling.batches.close();
+                receiver.batches.close();
                 return seq;
             };
             seq += 1;
@@ -137,7 +139,7 @@ fn cancelled() -> SearchSummary {
 }
 
 fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> Result<PreparedSearch, WireError> {
-    // A root that is not there would be an error among the results; as the only thing asked for, it is the answer.
+    // A search reports unreadable files in its result. But if the root does not exist, the request fails.
     std::fs::symlink_metadata(&root).map_err(|error| super::wire_error(&files::FileError::os(error, &root)))?;
     let context = params.context_lines.unwrap_or(0);
     let search = files::SearchQuery {
@@ -186,33 +188,33 @@ fn result(end: SearchSummary, last_seq: u64) -> SearchResult {
     }
 }
 
-/// What is found, on its way from the threads that search to the task that tells.
-struct Gather {
+/// The side of the searching threads.
+struct BatchSender {
     open: Arc<OpenBatch>,
     send: mpsc::Sender<Batch>,
 }
 
-/// What the task that tells receives.
-struct Telling {
+/// The side of the task that sends messages to the client.
+struct BatchReceiver {
     open: Arc<OpenBatch>,
     batches: mpsc::Receiver<Batch>,
-    /// When to look whether the open batch has waited long enough.
-    look_at: Option<Instant>,
+    /// When to check whether the open batch is old enough to be sent.
+    check_at: Option<Instant>,
 }
 
-/// Matches that are still being gathered. A batch is sent while its lock is held, so that batches stay in order.
+/// The batch to which matches are added. Its lock is held while a full batch goes into the channel, so that batches stay in order.
 struct OpenBatch {
     batch: Mutex<Batch>,
-    /// The batch has got its first match.
+    /// Notified when the batch gets its first match.
     begun: Notify,
 }
 
 struct Batch {
     files: Vec<FoundFile>,
     bytes: usize,
-    /// When the batch before it was taken.
+    /// When the previous batch was taken.
     since: Instant,
-    /// How many more may be found.
+    /// How many more matches may be found.
     left: u64,
 }
 
@@ -221,21 +223,21 @@ impl Batch {
         Self { files: Vec::new(), bytes: 0, since: Instant::now(), left }
     }
 
-    /// Takes what was gathered and begins anew.
+    /// Takes the matches, and leaves an empty batch.
     fn take(&mut self) -> Self {
         let left = self.left;
         std::mem::replace(self, Self::empty(left))
     }
 }
 
-fn gather(max_matches: Option<u64>) -> (Gather, Telling) {
+fn batch_channel(max_matches: Option<u64>) -> (BatchSender, BatchReceiver) {
     let (send, batches) = mpsc::channel(WAITING_BATCHES);
     let batch = Mutex::new(Batch::empty(max_matches.unwrap_or(u64::MAX)));
     let open = Arc::new(OpenBatch { batch, begun: Notify::new() });
-    (Gather { open: Arc::clone(&open), send }, Telling { open, batches, look_at: None })
+    (BatchSender { open: Arc::clone(&open), send }, BatchReceiver { open, batches, check_at: None })
 }
 
-impl Gather {
+impl BatchSender {
     fn add(&self, found: SearchHit) -> ControlFlow<()> {
         let (path, lines) = match found {
             SearchHit::File { path } => (path, None),
@@ -262,43 +264,44 @@ impl Gather {
             }
             return ControlFlow::Continue(());
         }
-        // Whoever does not take what was found makes the search wait, and a client that is gone ends it.
+        // If the client does not read, the channel is full and the search waits. If the connection has ended, the search ends.
         match self.send.blocking_send(batch.take()) {
             Ok(()) if batch.left > 0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         }
     }
 
+    /// Sends the last batch.
     fn flush(&self) {
         let mut batch = self.open.batch.lock();
         if !batch.files.is_empty() {
-            let _nobody_listens = self.send.blocking_send(batch.take());
+            let _connection_ended = self.send.blocking_send(batch.take());
         }
     }
 }
 
-impl Telling {
-    /// The next batches, in order; `None` when the search is over. A batch that is not full does not wait for the next match.
+impl BatchReceiver {
+    /// The next batches, in order. None when the search has ended. A batch that is not full is returned after [`BATCH_TIME`].
     async fn next(&mut self) -> Option<Vec<Batch>> {
         loop {
-            let look_at = self.look_at.map(tokio::time::Instant::from_std);
+            let check_at = self.check_at.map(tokio::time::Instant::from_std);
             tokio::select! {
                 batch = self.batches.recv() => return batch.map(|batch| vec![batch]),
-                () = self.open.begun.notified() => self.look_at = Some(Instant::now() + BATCH_TIME),
-                () = at(look_at) => match self.take_open() {
+                () = self.open.begun.notified() => self.check_at = Some(Instant::now() + BATCH_TIME),
+                () = at(check_at) => match self.take_open() {
                     Ok(batches) => {
-                        self.look_at = None;
+                        self.check_at = None;
                         return Some(batches);
                     }
-                    Err(later) => self.look_at = later,
+                    Err(later) => self.check_at = later,
                 },
             }
         }
     }
 
-    /// Takes the open batch, and those that were sent before it. Fails with the time of the next look.
+    /// Takes the open batch, and full batches that precede it. Fails with the time of the next check; None if the open batch is empty.
     fn take_open(&mut self) -> Result<Vec<Batch>, Option<Instant>> {
-        // A thread that has the lock may be waiting for this task.
+        // Waiting for the lock could be a deadlock: a thread that holds it may be waiting until this task empties the channel.
         let Some(mut open) = self.open.batch.try_lock() else { return Err(Some(Instant::now() + BATCH_TIME)) };
         if open.files.is_empty() {
             return Err(None);
@@ -313,6 +316,7 @@ impl Telling {
     }
 }
 
+/// Waits until `time`, or for ever if there is none.
 async fn at(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -325,7 +329,7 @@ fn wire_bytes(line: &FoundLine) -> usize {
     AROUND_BYTES + line.text.len() + raw + line.matches.len() * MATCH_BYTES
 }
 
-/// As many as may be found; lines around them do not count.
+/// Converts lines until `left` matches were taken, and counts `left` down. Context lines do not count.
 fn take_lines(lines: Vec<files::HitLine>, left: &mut u64) -> Vec<FoundLine> {
     let mut taken = Vec::with_capacity(lines.len());
     for line in lines {
@@ -359,8 +363,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matches_count_as_what_they_take_on_the_wire() {
-        let (gather, mut telling) = gather(None);
+    fn the_size_of_a_batch_is_about_its_encoded_size() {
+        let (sender, mut receiver) = batch_channel(None);
         let line = files::HitLine {
             number: 1,
             offset: 0,
@@ -370,14 +374,14 @@ mod tests {
             is_context: false,
         };
         let path = std::path::Path::new("/a").into();
-        assert!(gather.add(SearchHit::Lines { path, lines: vec![line] }).is_continue());
-        let batch = telling.batches.try_recv().expect("it is as much as is gathered at most");
+        assert!(sender.add(SearchHit::Lines { path, lines: vec![line] }).is_continue());
+        let batch = receiver.batches.try_recv().expect("one such line fills a batch");
         let encoded = serde_json::to_string(&batch.files).unwrap().len();
         assert!((encoded / 2..encoded * 2).contains(&batch.bytes), "{} for {encoded}", batch.bytes);
     }
 
-    /// Nothing here takes this long, even on a loaded machine.
-    const AT_LAST: Duration = Duration::from_secs(20);
+    /// Longer than anything in these tests takes, even on a loaded machine.
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn listed(name: &str) -> SearchHit {
         SearchHit::File { path: std::path::Path::new(name).into() }
@@ -389,36 +393,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_match_does_not_wait_for_the_next() {
-        let (gather, mut telling) = gather(None);
-        assert!(gather.add(listed("/a")).is_continue());
-        let first = tokio::time::timeout(AT_LAST, telling.next()).await.expect("the match waits for the next");
-        assert_eq!(names(first.unwrap()), ["file:///a"], "while the search goes on");
-        assert!(gather.add(listed("/b")).is_continue() && gather.add(listed("/c")).is_continue());
+    async fn a_match_is_sent_without_waiting_for_the_next_match() {
+        let (sender, mut receiver) = batch_channel(None);
+        assert!(sender.add(listed("/a")).is_continue());
+        let first =
+            tokio::time::timeout(TIMEOUT, receiver.next()).await.expect("the match must not wait for the next match");
+        assert_eq!(names(first.unwrap()), ["file:///a"]);
+        assert!(sender.add(listed("/b")).is_continue() && sender.add(listed("/c")).is_continue());
         let mut found = Vec::new();
         while found.len() < 2 {
-            found.extend(names(telling.next().await.unwrap()));
+            found.extend(names(receiver.next().await.unwrap()));
         }
         assert_eq!(found, ["file:///b", "file:///c"]);
-        gather.flush();
-        drop(gather);
-        assert!(telling.next().await.is_none());
+        sender.flush();
+        drop(sender);
+        assert!(receiver.next().await.is_none());
     }
 
     #[tokio::test]
-    async fn batches_stay_in_order_whoever_takes_them() {
-        let (gather, mut telling) = gather(None);
+    async fn full_and_open_batches_stay_in_order() {
+        let (sender, mut receiver) = batch_channel(None);
         let searching = std::thread::spawn(move || {
             for number in 0..20_000 {
-                assert!(gather.add(listed(&format!("/{number:05}-{}", "x".repeat(100)))).is_continue());
+                assert!(sender.add(listed(&format!("/{number:05}-{}", "x".repeat(100)))).is_continue());
                 if number % 1000 == 0 {
                     std::thread::yield_now();
                 }
             }
-            gather.flush();
+            sender.flush();
         });
         let mut found = Vec::new();
-        while let Some(batches) = telling.next().await {
+        while let Some(batches) = receiver.next().await {
             found.extend(names(batches));
         }
         searching.join().unwrap();

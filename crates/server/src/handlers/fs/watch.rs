@@ -7,13 +7,13 @@ use protocol::{ErrorCode, NoResult, WireError};
 
 use super::{failed, native};
 use crate::connection::Call;
-use crate::files::{WatchRefusal, Watched};
+use crate::files::{SessionWatch, WatchRefusal};
 use crate::limits::MAX_HANDLE_ID_BYTES;
 use crate::session::Session;
 
 pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<Session>) {
     if let Some(seq) = params.after_seq {
-        return again(call, &params, &session, seq);
+        return resume(call, &params, &session, seq);
     }
     let number = call.connection.number();
     let begun =
@@ -34,13 +34,13 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
     let shared = Arc::clone(&call.connection.shared);
     let tasks = shared.tasks.clone();
     shared.tasks.spawn(async move {
-        let eyes = Arc::clone(&watched);
-        let opened = session.files.work.run(move || eyes.open_eyes(path, params.recursive)).await;
-        match opened {
+        let starting = Arc::clone(&watched);
+        let started = session.files.operations.run(move || starting.start(path, params.recursive)).await;
+        match started {
             Some(Ok(())) => {
                 call.finish(Ok(NoResult {}));
                 let session = Arc::downgrade(&session);
-                tasks.spawn(Watched::tell(watched, move || session.upgrade()?.outbound()));
+                tasks.spawn(SessionWatch::send_changes(watched, move || session.upgrade()?.outbound()));
             }
             Some(Err(error)) => {
                 session.files.watches.end(&watched);
@@ -51,8 +51,8 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
     });
 }
 
-/// The client has come back over another connection.
-fn again(call: Call, params: &WatchParams, session: &Session, seq: u64) {
+/// `fs/watch` with `afterSeq`: the client has reconnected and continues a watch.
+fn resume(call: Call, params: &WatchParams, session: &Session, seq: u64) {
     match session.files.watches.find(&params.watch_id) {
         Some(watched) => {
             let number = call.connection.number();
@@ -66,7 +66,7 @@ fn again(call: Call, params: &WatchParams, session: &Session, seq: u64) {
     }
 }
 
-/// Closing the eyes of a watch does not block; the thread behind them ends by itself.
+/// `fs/unwatch`. Ending a watch does not block; its thread ends later by itself.
 pub(in crate::handlers) fn unwatch(call: Call, params: UnwatchParams, session: Arc<Session>) {
     if let Some(watched) = session.files.watches.find(&params.watch_id) {
         session.files.watches.end(&watched);

@@ -1,4 +1,4 @@
-//! The methods that change nothing.
+//! The `fs/*` methods that only read, except blocks and searches.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -12,21 +12,21 @@ use protocol::fs::{
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
-use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
+use super::{Attempt, answer, answer_in_room, failed, follow, native, spawn_query, uri, wire_error};
 use crate::connection::{Call, Connection, MetadataRequest};
 use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
 
-/// A file up to here is read in the task of the connection if it is in the cache of the kernel: that takes less time than asking
-/// another thread to do it.
+/// A file of at most this many bytes is read in the task of the connection if the kernel has it in its cache. That takes less time than
+/// handing the work to another thread.
 const READ_AT_ONCE_BYTES: u64 = 64 << 10;
-/// What stands around the data in an answer, an id of the longest permitted length aside.
+/// Bytes of an answer without its data and the id of the request.
 const AROUND_DATA_BYTES: usize = 64;
-/// So many looks in a turn take longer than it takes to wake another worker.
-const LOOKS_FOR_ANOTHER_WORKER: usize = 16;
-/// What stands around the name of an entry in a listing.
+/// From this many requests for metadata on, another worker thread of tokio answers them. For fewer, waking the worker would take longer.
+const REQUESTS_FOR_ANOTHER_WORKER: usize = 16;
+/// Bytes of an entry in a listing without its name.
 const AROUND_ENTRY_BYTES: usize = 80;
-/// What a file that grows may have more, when it is read, than when room was taken for its answer.
+/// Memory that is added to the size of a file, because the file may grow before it is read.
 const GROWTH_BYTES: u64 = 64 << 10;
 
 pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
@@ -55,7 +55,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
             Ok(data) => Attempt::Answer(encode_file(&id, &data)),
             Err(error) if error.size_limit().is_some() && limit < most => {
                 let size = files::metadata(&path, follow).map_or(0, |found| found.size);
-                // A file that is made up while it is read says that it is empty.
+                // Files in `/proc` report the size 0, so the size is doubled until the file fits.
                 let size = if size > limit { size } else { limit * 2 };
                 let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
                 Attempt::NeedsRoom(encoded_len(expected) + around)
@@ -97,45 +97,45 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
         let connection = Arc::clone(&call.connection);
         return connection.metadata_requests.lock().push(MetadataRequest { call, path, session });
     }
-    look_on_thread(call, path, files::Follow::No, session);
+    metadata_on_thread(call, path, files::Follow::No, session);
 }
 
-/// Answers the requests for metadata that arrived in this turn. Many of them go to another worker of the runtime, and this worker decodes
-/// further messages meanwhile.
+/// Answers the requests for metadata that arrived together. If they are many, another worker thread of tokio answers them, and this one
+/// decodes further messages meanwhile.
 pub(crate) fn answer_metadata_requests(connection: &Arc<Connection>) {
     let requests = std::mem::take(&mut *connection.metadata_requests.lock());
-    if requests.len() < LOOKS_FOR_ANOTHER_WORKER {
+    if requests.len() < REQUESTS_FOR_ANOTHER_WORKER {
         return answer_together(connection, requests);
     }
     let answering = Arc::clone(connection);
     connection.spawn(async move { answer_together(&answering, requests) });
 }
 
-/// Sends the answers in one write, because a write for each takes longer than the look at the file.
+/// Sends the answers in one write, because a write for each answer takes longer than reading the metadata.
 fn answer_together(connection: &Connection, requests: Vec<MetadataRequest>) {
     let answered = requests.into_iter().filter_map(answer_if_cached).collect();
     Call::finish_together(connection, answered);
 }
 
-/// The answer, if the kernel knows it at once. Otherwise another thread looks and answers.
+/// The answer, if the kernel has the metadata in its cache. Otherwise None, and a thread that may block reads the metadata and answers.
 fn answer_if_cached(request: MetadataRequest) -> Option<(Call, Result<FileMetadata, WireError>)> {
     let MetadataRequest { call, path, session } = request;
     match files::metadata_if_cached(&path) {
-        Some(found) => Some((call, found.map(|metadata| on_the_wire(&metadata)).map_err(failed))),
+        Some(found) => Some((call, found.map(|metadata| to_wire(&metadata)).map_err(failed))),
         None => {
-            look_on_thread(call, path, files::Follow::Yes, session);
+            metadata_on_thread(call, path, files::Follow::Yes, session);
             None
         }
     }
 }
 
-fn look_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
-    look(call, session, move || {
-        files::metadata(&path, follow).map(|metadata| on_the_wire(&metadata)).map_err(failed)
+fn metadata_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
+    spawn_query(call, session, move || {
+        files::metadata(&path, follow).map(|metadata| to_wire(&metadata)).map_err(failed)
     });
 }
 
-pub(super) fn on_the_wire(metadata: &files::Metadata) -> FileMetadata {
+pub(super) fn to_wire(metadata: &files::Metadata) -> FileMetadata {
     FileMetadata {
         is_directory: metadata.is_directory,
         is_file: metadata.is_file,
@@ -210,15 +210,15 @@ fn list(
     Ok(Some(ReadDirectoryResult { entries: entries.collect::<Result<_, WireError>>()? }))
 }
 
-/// What an entry takes in an answer at most.
+/// The most bytes that an entry takes in an answer.
 fn entry_bytes(directory: &Path, name: &OsStr) -> usize {
     let as_text: usize = name.as_bytes().iter().map(|byte| json_bytes(*byte)).sum();
-    // A name that is not UTF-8 has replacement characters, and a URI beside it, both of which take three bytes for one.
+    // A name that is not UTF-8 is written with replacement characters, and its URI is added. In both, a byte can take three bytes.
     let of_other_bytes = if name.to_str().is_some() { 0 } else { 3 * (directory.as_os_str().len() + 2 * name.len()) };
     AROUND_ENTRY_BYTES + as_text + of_other_bytes
 }
 
-/// What a byte of a text takes in JSON.
+/// Bytes that a byte of a text takes in JSON.
 fn json_bytes(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' => 2,
@@ -234,7 +234,7 @@ fn with_path<R: serde::Serialize + Send + 'static>(
     operation: impl Fn(&Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     match native(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => look(call, session, move || operation(&path)),
+        Ok(path) => spawn_query(call, session, move || operation(&path)),
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
@@ -275,18 +275,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_no_more_than_is_reckoned_with() {
-        let place = tempfile::tempdir().unwrap();
+    fn entry_bytes_is_not_less_than_the_encoded_size() {
+        let directory = tempfile::tempdir().unwrap();
         for name in [&b"plain"[..], b"\"\\\n\x01\x1f", b"\xff\xfe", "\u{e4}\u{1f980}".as_bytes()] {
-            let path = place.path().join(OsStr::from_bytes(name));
+            let path = directory.path().join(OsStr::from_bytes(name));
             std::fs::write(&path, "").unwrap();
-            let mut reckoned = 0;
-            let listed = list(place.path(), true, |name| {
-                reckoned += entry_bytes(place.path(), name);
+            let mut estimated = 0;
+            let listed = list(directory.path(), true, |name| {
+                estimated += entry_bytes(directory.path(), name);
                 true
             });
-            let taken = serde_json::to_string(&listed.unwrap().unwrap().entries[0]).unwrap().len();
-            assert!((taken..taken * 3).contains(&reckoned), "{reckoned} for {taken}");
+            let encoded = serde_json::to_string(&listed.unwrap().unwrap().entries[0]).unwrap().len();
+            assert!((encoded..encoded * 3).contains(&estimated), "{estimated} for {encoded}");
             std::fs::remove_file(&path).unwrap();
         }
     }

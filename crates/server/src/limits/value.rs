@@ -1,4 +1,4 @@
-//! A number with its unit, written as the flags take it: `1024`, `64MiB`, `30s`.
+//! The value of a limit: a number with its unit. Its text form is the one that the flags accept: `1024`, `64MiB`, `30s`.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,18 +16,18 @@ pub enum LimitUnit {
 
 /// The value of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quantity {
-    /// How many of the unit.
+pub struct LimitValue {
+    /// Number of things, bytes or milliseconds, depending on `unit`.
     pub number: u64,
-    /// What is counted.
+    /// What `number` counts.
     pub unit: LimitUnit,
 }
 
 const SIZES: &[(&str, u64)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 const TIMES: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-impl fmt::Display for Quantity {
-    /// In the largest unit in which it is a whole number.
+impl fmt::Display for LimitValue {
+    /// Writes the value in the largest unit that gives a whole number: 1048576 bytes are `1MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = match self.unit {
             LimitUnit::Count => &[],
@@ -42,7 +42,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// The number of a time that is a limit.
+/// A duration as the number of a limit value, in whole milliseconds.
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn values_are_written_as_flags_take_them() {
-        let shown = |number, unit| Quantity { number, unit }.to_string();
+        let shown = |number, unit| LimitValue { number, unit }.to_string();
         assert_eq!(shown(1024, LimitUnit::Count), "1024");
         assert_eq!(
             (shown(64 << 20, LimitUnit::Bytes), shown(1536, LimitUnit::Bytes)),
