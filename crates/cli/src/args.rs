@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
 use crate::commands::args::Command;
-use crate::limits::LimitFlags;
+use crate::limit_flags::LimitFlags;
 
 /// Run and control processes on this machine for a program that is somewhere else.
 #[derive(Parser, Debug)]

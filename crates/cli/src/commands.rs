@@ -1,34 +1,35 @@
 //! The client's side of the command line: commands for people, over the same client that programs embed.
 
-mod abilities;
 pub(crate) mod args;
 mod attach;
+mod background_server;
+mod capabilities;
 mod completions;
-mod env_path;
+mod destination;
 mod event_printer;
+mod exit_code;
 mod files;
 mod foreground;
-mod json;
+mod json_events;
+mod kept_session;
 mod kill;
-mod local_server;
 mod logs;
 mod mcp_stdio;
-mod named;
-mod output;
-mod place;
+mod output_queue;
 mod print;
+mod process_start;
 mod progress;
 mod ps;
-mod reach;
+mod reattach_hint;
+mod remote_path;
 mod run;
+mod saved_sessions;
 mod search;
 mod shell;
 mod signals;
-mod start;
-mod status;
 mod terminal;
+mod typed_path;
 mod watch;
-mod way_back;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -84,7 +85,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
 /// For commands whose exit code says nothing of another command, so that a failure of ours need not be told apart.
 fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     Ok(result.unwrap_or_else(|error| {
-        crate::complain(&error);
+        crate::report_error(&error);
         ExitCode::FAILURE
     }))
 }

@@ -4,11 +4,11 @@
 mod args;
 mod colours;
 mod commands;
-mod limits;
+mod limit_flags;
 mod log;
 mod runtime;
-mod sentence;
 mod serve;
+mod terminal_text;
 mod units;
 
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let args = args::Args::of_this_process();
     let result = match args.command {
         _ if args.help_limits => {
-            limits::print().map(|()| ExitCode::SUCCESS).context("cannot write the list of limits")
+            limit_flags::print().map(|()| ExitCode::SUCCESS).context("cannot write the list of limits")
         }
         Some(command) => commands::run(command),
         None => serve::serve(args).map(|()| ExitCode::SUCCESS),
@@ -33,17 +33,17 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            complain(&error);
+            report_error(&error);
             ExitCode::from(OUR_FAILURE)
         }
     }
 }
 
-pub(crate) fn complain(error: &anyhow::Error) {
-    say(&format!("exec-server: {}\n", sentence::sentence(error)));
+pub(crate) fn report_error(error: &anyhow::Error) {
+    write_to_stderr(&format!("exec-server: {}\n", terminal_text::error_line(error)));
 }
 
 /// Writes to stderr. If that fails there is nowhere to say so; the exit code stays what it is. `eprintln!` would panic instead.
-pub(crate) fn say(text: &str) {
+pub(crate) fn write_to_stderr(text: &str) {
     let _nobody_listens = io::stderr().write_all(text.as_bytes());
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) usize);
+pub(crate) struct SizeArg(pub(crate) usize);
 
 /// A length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct TimeArg(pub(crate) Duration);
 
 const SIZES: &[(&str, u64)] = &[
     ("b", 1),
@@ -28,7 +28,7 @@ const SIZES: &[(&str, u64)] = &[
 const TIMES_MS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-impl FromStr for Bytes {
+impl FromStr for SizeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -38,7 +38,7 @@ impl FromStr for Bytes {
     }
 }
 
-impl FromStr for Span {
+impl FromStr for TimeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -82,10 +82,10 @@ mod tests {
         for (text, bytes) in
             [("1MiB", 1 << 20), ("64 KiB", 65536), ("1000", 1000), ("1.5k", 1536), ("2GB", 2_000_000_000), ("0", 0)]
         {
-            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+            assert_eq!(text.parse(), Ok(SizeArg(bytes)), "{text}");
         }
         for text in ["", "MiB", "-1", "1XB", "1..5k", "99999999999999999999", "1e3", "30s"] {
-            assert!(text.parse::<Bytes>().is_err(), "{text}");
+            assert!(text.parse::<SizeArg>().is_err(), "{text}");
         }
     }
 
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn durations() {
         for (text, ms) in [("30s", 30_000), ("5m", 300_000), ("250ms", 250), ("1.5h", 5_400_000), ("0s", 0)] {
-            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
+            assert_eq!(text.parse(), Ok(TimeArg(Duration::from_millis(ms))), "{text}");
         }
         for text in ["30", "s", "1MiB", "-5s", "1.s"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+            assert!(text.parse::<TimeArg>().is_err(), "{text}");
         }
     }
 }

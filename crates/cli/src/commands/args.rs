@@ -9,7 +9,7 @@ use super::files::args::{
     CAT_HELP, CP_HELP, CatArgs, CpArgs, LS_HELP, LsArgs, MKDIR_HELP, MkdirArgs, RM_HELP, RmArgs,
 };
 use super::ps::quoted;
-use crate::units::Span;
+use crate::units::TimeArg;
 
 const RUN_HELP: &str = "\
 The exit code is the command's, or:
@@ -116,7 +116,7 @@ pub(crate) enum Command {
 /// Which environment is meant. None of these: the default one of environments.toml, or else this machine.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Where")]
-pub(crate) struct WhereArgs {
+pub(crate) struct TargetArgs {
     /// An environment of environments.toml
     #[arg(short = 'e', long, value_name = "NAME", conflicts_with_all = ["connect", "ssh"])]
     pub(crate) environment: Option<String>,
@@ -146,10 +146,10 @@ pub(crate) struct WhereArgs {
     pub(crate) client_token_file: Option<PathBuf>,
     /// How long the server that kept sessions start in the background, where none is configured, outlives the last of them [default: 60s]
     #[arg(long, env = "EXEC_SERVER_BACKGROUND_IDLE", value_name = "TIME", hide_short_help = true)]
-    pub(crate) background_idle: Option<Span>,
+    pub(crate) background_idle: Option<TimeArg>,
 }
 
-impl WhereArgs {
+impl TargetArgs {
     /// The flag that chooses an environment, if one is given.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         let given = [(&self.environment, "-e"), (&self.connect, "--connect"), (&self.ssh, "--ssh")];
@@ -172,7 +172,7 @@ impl WhereArgs {
 }
 
 /// How long a session is kept when nobody is connected, if nothing else is said.
-pub(crate) const USUAL_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DEFAULT_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Which kept session is meant.
 #[derive(Args, Debug, Clone)]
@@ -195,7 +195,7 @@ pub(crate) struct RunArgs {
     pub(crate) env: Vec<String>,
     /// End it after this long; the exit code is then 124
     #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<Span>,
+    pub(crate) timeout: Option<TimeArg>,
     /// Run it in a kept session of this name, where others can find it
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
@@ -207,7 +207,7 @@ pub(crate) struct RunArgs {
     pub(crate) id: Option<String>,
     /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or a longer time that an earlier --keep has set]
     #[arg(long, value_name = "TIME")]
-    pub(crate) keep: Option<Span>,
+    pub(crate) keep: Option<TimeArg>,
     /// One JSON object per event on stdout instead of the bare output
     #[arg(long, conflicts_with_all = ["tty", "detach"])]
     pub(crate) json: bool,
@@ -215,7 +215,7 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -231,15 +231,15 @@ pub(crate) struct ShellArgs {
     pub(crate) session: Option<String>,
     /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or a longer time that an earlier --keep has set]
     #[arg(long, value_name = "TIME")]
-    pub(crate) keep: Option<Span>,
+    pub(crate) keep: Option<TimeArg>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct PsArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// As JSON
@@ -250,7 +250,7 @@ pub(crate) struct PsArgs {
 #[derive(Args, Debug)]
 pub(crate) struct KillArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Only send this signal: interrupt, hangup, quit, terminate, kill, user1, user2, stop or continue
@@ -264,7 +264,7 @@ pub(crate) struct KillArgs {
 #[derive(Args, Debug)]
 pub(crate) struct LogsArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Go on until it ends; then exit with its code
@@ -286,7 +286,7 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -337,7 +337,7 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "PATTERN [ENV:PATH]")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -352,13 +352,13 @@ pub(crate) struct WatchArgs {
     #[arg(value_name = "ENV:PATH")]
     pub(crate) place: String,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct McpStdioArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
     /// The directory it runs in; left out, ours on this machine and below --local-root, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,

@@ -6,16 +6,18 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
+use super::destination::{Destination, leave};
 use super::foreground::{EndOfInput, Foreground, Goodbye};
-use super::print::complain;
-use super::reach::{Creation, Destination, Purpose, leave};
+use super::kept_session::{SessionCreation, SessionUse};
+use super::print::report;
+use super::reattach_hint::{ReattachHint, run_in_foreground};
 use super::signals::Signals;
-use super::way_back::{WayBack, run_in_foreground};
 
 /// Shows what is retained of its output, and then is where it was started.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
-    let destination = Destination::choose(&args.r#where)?;
-    let client = destination.connect_to_session(&args.session.session, Creation::Never, Purpose::Attach).await?;
+    let destination = Destination::choose(&args.target)?;
+    let client =
+        destination.connect_to_session(&args.session.session, SessionCreation::Never, SessionUse::Attach).await?;
     let ended = attach_with(&client, &args).await;
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
@@ -47,8 +49,8 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         end_of_input: EndOfInput::PassedAfterInput,
         redraw: is_running,
     };
-    let way_back = WayBack { r#where: &args.r#where, session, id: process.process_id() };
-    run_in_foreground(foreground, &mut Signals::listen()?, Some(&way_back)).await
+    let reattach_hint = ReattachHint { target: &args.target, session, id: process.process_id() };
+    run_in_foreground(foreground, &mut Signals::listen()?, Some(&reattach_hint)).await
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {
@@ -75,5 +77,5 @@ fn ids<'a>(processes: impl Iterator<Item = &'a ProcessSummary>) -> String {
 }
 
 fn say_what_is_gone(bytes: u64) {
-    complain(&format!("the first {bytes} bytes of output are no longer retained"));
+    report(&format!("the first {bytes} bytes of output are no longer retained"));
 }

@@ -6,19 +6,19 @@ use client::{ExecProcessEvent, Stream};
 use serde_json::json;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, Stderr, Stdout};
 
-use super::json::JsonLines;
-use super::print::{cannot_write, complain};
+use super::json_events::JsonEvents;
+use super::print::{cannot_write, report};
 
 /// Prints events in their order.
 pub(crate) struct EventPrinter {
-    json: Option<JsonLines>,
+    json: Option<JsonEvents>,
     stdout: Stdout,
     stderr: Stderr,
 }
 
 impl EventPrinter {
     pub(crate) fn new(is_json: bool) -> Self {
-        let json = is_json.then(JsonLines::default);
+        let json = is_json.then(JsonEvents::default);
         Self { json, stdout: tokio::io::stdout(), stderr: tokio::io::stderr() }
     }
 
@@ -42,7 +42,7 @@ impl EventPrinter {
             let line = format!("{}\n", json!({"type": "dropped", "bytes": bytes}));
             return write(&mut self.stdout, line.as_bytes()).await;
         }
-        complain(&format!("{bytes} bytes of earlier output are no longer retained"));
+        report(&format!("{bytes} bytes of earlier output are no longer retained"));
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
-//! Commands about files, here and in environments. They work on whatever has a file system; only [`place`] knows where that is.
+//! Commands about files, here and in environments. They work on whatever has a file system; only [`file_hosts`] knows where that is.
 
 pub(crate) mod args;
 pub(crate) mod cat;
 mod copy_file;
+mod copy_tree;
 pub(crate) mod cp;
-mod found;
+mod file_hosts;
+mod file_kind;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
-mod place;
 pub(crate) mod rm;
 mod same_directory;
-mod tree;

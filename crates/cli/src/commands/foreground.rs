@@ -21,9 +21,9 @@ use std::time::Duration;
 use client::{Capabilities, ExecProcess, ExecServerClient, ExitStatus};
 use tokio::sync::mpsc;
 
-use super::output::{OutputQueue, OutputWritten};
+use super::exit_code;
+use super::output_queue::{OutputQueue, OutputWritten};
 use super::signals::{FatalSignal, Signals};
-use super::status;
 use super::terminal::RawTerminal;
 pub(crate) use end_wait::{END_PATIENCE, EndReason};
 use escape_keys::EscapeKeys;
@@ -104,7 +104,7 @@ impl ForegroundEnd {
     /// Our exit code. To leave a process of a kept session (`is_kept`) is a success, because it goes on.
     pub(crate) fn exit_code(self, is_kept: bool) -> ExitCode {
         match self {
-            Self::Exited(status) => status::of_command(status),
+            Self::Exited(status) => exit_code::of_command(status),
             Self::Left if is_kept => ExitCode::SUCCESS,
             Self::Left => ExitCode::from(HUNG_UP),
             Self::Signalled(fatal) => ExitCode::from(fatal.exit_code()),

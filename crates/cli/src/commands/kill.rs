@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessId, ProcessState, ProcessSummary, Signal};
 
 use super::args::KillArgs;
+use super::destination::Destination;
+use super::kept_session::{SessionCreation, SessionUse};
 use super::print::print;
-use super::reach::{Creation, Destination, Purpose};
 
 /// The names that are shown, and those that are used to.
 const SIGNALS: &[(Signal, &str, &str)] = &[
@@ -26,7 +27,9 @@ const SIGNALS: &[(Signal, &str, &str)] = &[
 pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
     let signal = args.signal.as_deref().map(signal_of).transpose()?;
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
+    let client = Destination::choose(&args.target)?
+        .connect_to_session(name, SessionCreation::Never, SessionUse::Observe)
+        .await?;
     let result = kill_all(&client, &args.ids, signal, name).await;
     client.close().await;
     Ok(if result? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -52,7 +55,7 @@ async fn kill_all(
         match done {
             Ok(words) => print(&format!("{id}: {words}\n")).await?,
             Err(error) => {
-                crate::complain(&error);
+                crate::report_error(&error);
                 all_done = false;
             }
         }

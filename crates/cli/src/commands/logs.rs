@@ -12,12 +12,13 @@ use client::{
 use protocol::{OutputChunk, error_kind};
 
 use super::args::LogsArgs;
+use super::destination::Destination;
 use super::event_printer::EventPrinter;
+use super::exit_code;
 use super::foreground::BROKEN_PIPE;
+use super::kept_session::{SessionCreation, SessionUse};
 use super::print::reader_is_gone;
-use super::reach::{Creation, Destination, Purpose};
-use super::status;
-use super::way_back::WayBack;
+use super::reattach_hint::ReattachHint;
 
 /// How long the server may wait for something new before it answers that there is nothing.
 const LONGEST_WAIT_MS: u64 = 30_000;
@@ -27,7 +28,9 @@ const NOTHING_NEW: Duration = Duration::from_millis(200);
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
+    let client = Destination::choose(&args.target)?
+        .connect_to_session(name, SessionCreation::Never, SessionUse::Observe)
+        .await?;
     let id = ProcessId::from(args.id.as_str());
     let mut printer = EventPrinter::new(args.json);
     let observes = client.observes().await?;
@@ -43,8 +46,8 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
         result = printing => result,
         () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
     };
-    let way_back = WayBack { r#where: &args.r#where, session: name, id: &id };
-    let result = if args.follow { result.map_err(|error| way_back.following(error, &client)) } else { result };
+    let reattach_hint = ReattachHint { target: &args.target, session: name, id: &id };
+    let result = if args.follow { result.map_err(|error| reattach_hint.following(error, &client)) } else { result };
     client.close().await;
     match result {
         Err(error) if is_unknown_process(&error) => {
@@ -140,7 +143,7 @@ async fn print_pages(
             printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
             return match (end, exit) {
                 (End::Seq(_), _) => Ok(ExitCode::SUCCESS),
-                (End::Closed, Some(exit)) => Ok(status::of_command(exit)),
+                (End::Closed, Some(exit)) => Ok(exit_code::of_command(exit)),
                 (End::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
@@ -181,7 +184,7 @@ async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPr
         // Its exit is older than what is retained.
         None => process.wait().await.context("it is not known how it ended")?,
     };
-    Ok(status::of_command(status))
+    Ok(exit_code::of_command(status))
 }
 
 #[cfg(test)]

@@ -11,15 +11,15 @@ use client::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::abilities::environment;
 use super::args::McpStdioArgs;
+use super::capabilities::environment_info;
 
+use super::destination::{Destination, leave};
+use super::exit_code;
 use super::foreground::{END_PATIENCE, Goodbye};
-use super::reach::{Destination, leave};
+use super::process_start::{StartContext, StartFlags};
 use super::run::{Started, start};
 use super::signals::Signals;
-use super::start::{Flags, Here};
-use super::status;
 
 /// The only process of its session.
 const PROCESS_ID: &str = "mcp-stdio-1";
@@ -33,8 +33,8 @@ const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 /// Runs it to its end, or to ours.
 pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let destination = Destination::choose(&args.r#where)?;
-    let here = Here::new(&destination.way, false);
+    let destination = Destination::choose(&args.target)?;
+    let here = StartContext::new(&destination.way, false);
     let client = tokio::select! {
         client = destination.connect() => client?,
         fatal = signals.next_fatal() => return Ok(ExitCode::from(fatal.exit_code())),
@@ -47,12 +47,12 @@ pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
 
 async fn run(
     client: &ExecServerClient,
-    here: &Here,
+    here: &StartContext,
     args: &McpStdioArgs,
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
-    let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
-    let info = match signals.or_fatal(environment(client)).await {
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
+    let info = match signals.or_fatal(environment_info(client)).await {
         Ok(info) => info?,
         Err(fatal) => return Ok(ExitCode::from(fatal.exit_code())),
     };
@@ -62,7 +62,7 @@ async fn run(
         Started::Nothing(code) => return Ok(code),
     };
     tokio::select! {
-        status = bridge(&process, info.capabilities.process_close_stdin) => Ok(status::of_command(status?)),
+        status = bridge(&process, info.capabilities.process_close_stdin) => Ok(exit_code::of_command(status?)),
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }

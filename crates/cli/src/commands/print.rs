@@ -8,7 +8,7 @@ use rustix::stdio::stdout;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::oneshot;
 
-use crate::sentence::{readable, without_number};
+use crate::terminal_text::{readable, without_os_error_number};
 
 /// To stdout. Whoever has read enough and closed it is no error.
 pub(crate) async fn print(text: &str) -> io::Result<()> {
@@ -48,6 +48,6 @@ pub(crate) async fn reader_is_gone() {
 }
 
 /// To stderr, in the form of all our messages.
-pub(crate) fn complain(sentence: &str) {
-    crate::say(&format!("exec-server: {}\n", readable(without_number(sentence))));
+pub(crate) fn report(sentence: &str) {
+    crate::write_to_stderr(&format!("exec-server: {}\n", readable(without_os_error_number(sentence))));
 }

@@ -10,7 +10,7 @@ use indicatif::{FormattedDuration, ProgressBar, ProgressDrawTarget, ProgressStat
 use rustix::fs::{FileType, fstat};
 use tokio::io::{AsyncWriteExt as _, Stdout};
 
-use super::print::complain;
+use super::print::report;
 
 /// How often the line is drawn while nothing else draws it.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(200);
@@ -98,8 +98,8 @@ impl ProgressLine {
     }
 
     /// Prints a line on stderr that stays, above the progress line.
-    pub(crate) fn complain(&self, sentence: &str) {
-        self.bar.suspend(|| complain(sentence));
+    pub(crate) fn report(&self, sentence: &str) {
+        self.bar.suspend(|| report(sentence));
     }
 
     /// Writes to stdout, and takes the line away meanwhile. A thread writes, because a terminal may block (Ctrl-S).

@@ -7,21 +7,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use client::{ProcessState, ProcessSummary};
 
 use super::args::PsArgs;
-use super::print::{complain, print};
-use super::reach::{Creation, Destination, Purpose};
-use crate::sentence::readable;
+use super::destination::Destination;
+use super::kept_session::{SessionCreation, SessionUse};
+use super::print::{print, report};
+use crate::terminal_text::readable;
 
 /// Lists them.
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
+    let client = Destination::choose(&args.target)?
+        .connect_to_session(name, SessionCreation::Never, SessionUse::Observe)
+        .await?;
     let processes = client.processes().await;
     client.close().await;
     let processes = processes?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&processes)?)).await?;
     } else if processes.is_empty() {
-        complain(&format!("there are no processes in the session `{name}`"));
+        report(&format!("there are no processes in the session `{name}`"));
     } else {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         print(&table(&processes, now, terminal_width())).await?;

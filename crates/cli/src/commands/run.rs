@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
 
-use super::abilities::environment;
 use super::args::RunArgs;
+use super::capabilities::environment_info;
 use super::foreground::{BROKEN_PIPE, EndOfInput, Foreground, Goodbye, input_plan};
 
-use super::reach::{Creation, Destination, Purpose, leave};
+use super::destination::{Destination, leave};
+use super::exit_code;
+use super::kept_session::{SessionCreation, SessionUse};
+use super::process_start::{StartContext, StartFlags, unused_id};
+use super::reattach_hint::{ReattachHint, run_in_foreground};
 use super::signals::Signals;
-use super::start::{Flags, Here, unused_id};
-use super::status;
-use super::way_back::{WayBack, run_in_foreground};
 
 /// The session of those who name none.
 const DEFAULT_SESSION: &str = "default";
@@ -23,7 +24,7 @@ const ONLY_PROCESS: &str = "1";
 /// Runs a command to its end, or starts it and leaves.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     args.id.as_deref().map_or(Ok(()), check_id)?;
-    let destination = Destination::choose(&args.r#where)?;
+    let destination = Destination::choose(&args.target)?;
     let session = args.session.clone().or_else(|| args.detach.then(|| DEFAULT_SESSION.to_owned()));
     for (is_given, flag) in [(args.id.is_some(), "--id"), (args.keep.is_some(), "--keep")] {
         anyhow::ensure!(
@@ -31,12 +32,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             "{flag} is about a kept session; give --session or --detach too"
         );
     }
-    let here = Here::new(&destination.way, session.is_some());
+    let here = StartContext::new(&destination.way, session.is_some());
     let client = match &session {
         Some(name) => {
-            let purpose = if args.detach { Purpose::Look } else { Purpose::Run };
-            let creation = Creation::IfAbsent { keep: args.keep.map(|time| time.0) };
-            destination.connect_to_session(name, creation, purpose).await?
+            let session_use = if args.detach { SessionUse::Observe } else { SessionUse::Run };
+            let creation = SessionCreation::IfMissing { keep: args.keep.map(|time| time.0) };
+            destination.connect_to_session(name, creation, session_use).await?
         }
         None => destination.connect().await?,
     };
@@ -47,12 +48,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 async fn run_with(
     client: &ExecServerClient,
-    here: &Here,
+    here: &StartContext,
     args: &RunArgs,
     session: Option<&str>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let is_kept = session.is_some();
-    let info = environment(client).await?;
+    let info = environment_info(client).await?;
     let server = &info.capabilities;
     let end_of_input = if args.detach { EndOfInput::Passed } else { input_plan::plan(server, args.tty).await? };
     anyhow::ensure!(
@@ -60,7 +61,7 @@ async fn run_with(
         "this server cannot end a command when its time is over, and a kept session outlives us; leave out --timeout or --session"
     );
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
-    let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
     let mut params = here.start(&info, id, &args.command, flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
@@ -91,8 +92,9 @@ async fn run_with(
         end_of_input,
         redraw: false,
     };
-    let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_in_foreground(foreground, &mut signals, way_back.as_ref()).await
+    let reattach_hint =
+        session.map(|session| ReattachHint { target: &args.target, session, id: process.process_id() });
+    run_in_foreground(foreground, &mut signals, reattach_hint.as_ref()).await
 }
 
 /// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.
@@ -173,8 +175,8 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
             "the connection was lost before the server had said whether the command began; it is ended if the server can be reached",
         )),
         Err(error) => {
-            let (code, reason) = status::of_refused_start(client, error, &params).await?;
-            crate::complain(&reason);
+            let (code, reason) = exit_code::of_refused_start(client, error, &params).await?;
+            crate::report_error(&reason);
             Ok(Started::Nothing(code))
         }
     }

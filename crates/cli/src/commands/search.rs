@@ -1,6 +1,6 @@
 //! `search`: lines or files of an environment, as ripgrep finds and shows them.
 
-mod shown;
+mod match_printer;
 
 use anyhow::Context as _;
 use std::io::{self, IsTerminal as _};
@@ -12,13 +12,13 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::args::SearchArgs;
+use super::destination::Destination;
 use super::foreground::BROKEN_PIPE;
-use super::place::Place;
 use super::progress::{DRAW_INTERVAL, ProgressLine};
-use super::reach::Destination;
+use super::remote_path::RemotePath;
 use super::signals::Signals;
 use crate::colours;
-use shown::{Context, Look, Shown};
+use match_printer::{ContextLines, MatchPrinter, MatchStyle};
 
 const FOUND: u8 = 0;
 const NOTHING: u8 = 1;
@@ -26,14 +26,14 @@ const FAILED: u8 = 2;
 
 /// What came of it.
 #[derive(Default)]
-struct Tally {
+struct SearchTotals {
     found: u64,
     errors: u64,
 }
 
 /// Searches every place, and exits as ripgrep does.
 pub(crate) async fn search(args: SearchArgs) -> ExitCode {
-    let mut tally = Tally::default();
+    let mut tally = SearchTotals::default();
     let progress = ProgressLine::of_search();
     let searched = match Signals::listen_except_stop() {
         Ok(mut signals) => signals.or_fatal(search_all(&args, &mut tally, &progress)).await,
@@ -50,7 +50,7 @@ pub(crate) async fn search(args: SearchArgs) -> ExitCode {
         Ok(()) => NOTHING,
         Err(error) if is_broken_pipe(&error) => BROKEN_PIPE,
         Err(error) => {
-            crate::complain(&error);
+            crate::report_error(&error);
             FAILED
         }
     };
@@ -61,18 +61,18 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-async fn search_all(args: &SearchArgs, tally: &mut Tally, progress: &ProgressLine) -> anyhow::Result<()> {
+async fn search_all(args: &SearchArgs, tally: &mut SearchTotals, progress: &ProgressLine) -> anyhow::Result<()> {
     let (pattern, places) = args.pattern_and_places()?;
     let places = if places.is_empty() { vec![String::new()] } else { places };
     let mut connected: Option<(Option<String>, ExecServerClient)> = None;
-    for place in places.iter().map(|text| Place::parse(text)) {
+    for place in places.iter().map(|text| RemotePath::parse(text)) {
         let client = match connected.take() {
             Some((environment, client)) if environment == place.environment => client,
             other => {
                 if let Some((_, client)) = other {
                     client.close().await;
                 }
-                Destination::choose(&place.choose(&args.r#where)?)?.connect().await?
+                Destination::choose(&place.choose(&args.target)?)?.connect().await?
             }
         };
         search_one(args, pattern.as_deref(), &place, &client, tally, progress).await?;
@@ -87,21 +87,21 @@ async fn search_all(args: &SearchArgs, tally: &mut Tally, progress: &ProgressLin
 async fn search_one(
     args: &SearchArgs,
     pattern: Option<&str>,
-    place: &Place,
+    place: &RemotePath,
     client: &ExecServerClient,
-    tally: &mut Tally,
+    tally: &mut SearchTotals,
     progress: &ProgressLine,
 ) -> anyhow::Result<()> {
     let root = place.uri(client).await?;
     let native = root.to_native()?;
     let context = args.context();
     let mut search = client.search(params(args, pattern, root, context)).await?;
-    let look = Look {
+    let look = MatchStyle {
         is_terminal: io::stdout().is_terminal(),
         has_colours: colours::are_wanted_on(&io::stdout()),
         names_only: args.files_with_matches,
     };
-    let mut shown = Shown::new(&native, &place.path, context, look);
+    let mut shown = MatchPrinter::new(&native, &place.path, context, look);
     let mut stdout = tokio::io::stdout();
     let mut draw = tokio::time::interval(DRAW_INTERVAL);
     loop {
@@ -122,7 +122,7 @@ async fn search_one(
     if let Some(result) = search.result() {
         for error in &result.errors {
             let path = error.path.as_ref().and_then(|path| path.to_native().ok()).unwrap_or_default();
-            progress.complain(&format!("{}: {}", path.display(), error.message));
+            progress.report(&format!("{}: {}", path.display(), error.message));
         }
         tally.errors += result.error_count;
         if args.json {
@@ -137,7 +137,7 @@ fn line_of(value: &serde_json::Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, context: Context) -> SearchParams {
+fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, context: ContextLines) -> SearchParams {
     let lines = context.before.max(context.after);
     SearchParams {
         pattern: pattern.map(str::to_owned),
@@ -166,12 +166,12 @@ impl SearchArgs {
         Ok((Some(pattern.clone()), places.to_vec()))
     }
 
-    fn context(&self) -> Context {
+    fn context(&self) -> ContextLines {
         if self.files_with_matches {
-            return Context::default();
+            return ContextLines::default();
         }
         let both = self.context.unwrap_or(0);
-        Context { before: self.before_context.unwrap_or(both), after: self.after_context.unwrap_or(both) }
+        ContextLines { before: self.before_context.unwrap_or(both), after: self.after_context.unwrap_or(both) }
     }
 }
 

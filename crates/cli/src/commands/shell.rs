@@ -5,29 +5,30 @@ use std::slice;
 
 use client::{Capabilities, ExecServerClient, StartParams};
 
-use super::abilities::environment;
 use super::args::ShellArgs;
+use super::capabilities::environment_info;
 use super::foreground::{EndOfInput, Foreground, Goodbye, input_plan};
 
-use super::reach::{Creation, Destination, Purpose, leave};
+use super::destination::{Destination, leave};
+use super::kept_session::{SessionCreation, SessionUse};
+use super::process_start::{StartContext, StartFlags};
+use super::reattach_hint::{ReattachHint, run_in_foreground};
 use super::run::{Started, choose_id, start};
 use super::signals::Signals;
-use super::start::{Flags, Here};
 use super::terminal::is_terminal_at_stdin;
-use super::way_back::{WayBack, run_in_foreground};
 
 /// Runs the shell to its end.
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
-    let destination = Destination::choose(&args.r#where)?;
-    let here = Here::new(&destination.way, args.session.is_some());
+    let destination = Destination::choose(&args.target)?;
+    let here = StartContext::new(&destination.way, args.session.is_some());
     anyhow::ensure!(
         args.keep.is_none() || args.session.is_some(),
         "--keep is about a kept session; give --session too"
     );
     let client = match &args.session {
         Some(name) => {
-            let creation = Creation::IfAbsent { keep: args.keep.map(|time| time.0) };
-            destination.connect_to_session(name, creation, Purpose::Run).await?
+            let creation = SessionCreation::IfMissing { keep: args.keep.map(|time| time.0) };
+            destination.connect_to_session(name, creation, SessionUse::Run).await?
         }
         None => destination.connect().await?,
     };
@@ -36,14 +37,18 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     ended.map(|(code, _)| code)
 }
 
-async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) -> anyhow::Result<(ExitCode, Goodbye)> {
+async fn shell_with(
+    client: &ExecServerClient,
+    here: &StartContext,
+    args: &ShellArgs,
+) -> anyhow::Result<(ExitCode, Goodbye)> {
     let is_kept = args.session.is_some();
     let tty = is_terminal_at_stdin();
-    let info = environment(client).await?;
+    let info = environment_info(client).await?;
     let server = &info.capabilities;
     let end_of_input = input_plan::plan(server, tty).await?;
     let id = choose_id(client, None, is_kept).await?;
-    let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
     let mut params = here.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     if tty {
@@ -70,8 +75,9 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
         redraw: false,
     };
     let session = args.session.as_deref();
-    let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_in_foreground(foreground, &mut signals, way_back.as_ref()).await
+    let reattach_hint =
+        session.map(|session| ReattachHint { target: &args.target, session, id: process.process_id() });
+    run_in_foreground(foreground, &mut signals, reattach_hint.as_ref()).await
 }
 
 /// Tells a shell that it is the first one, so that it reads its profile.

@@ -8,17 +8,17 @@ use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
 use serde_json::json;
 
 use super::args::WatchArgs;
+use super::destination::{Destination, leave};
 use super::foreground::{BROKEN_PIPE, Goodbye};
-use super::place::Place;
-use super::print::{complain, print, reader_is_gone};
-use super::reach::{Destination, leave};
+use super::print::{print, reader_is_gone, report};
+use super::remote_path::RemotePath;
 use super::signals::Signals;
-use crate::sentence::readable;
+use crate::terminal_text::readable;
 
 /// Prints changes until it is told to stop, or what is watched is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    let place = Place::parse(&args.place);
-    let client = Destination::choose(&place.choose(&args.r#where)?)?.connect().await?;
+    let place = RemotePath::parse(&args.place);
+    let client = Destination::choose(&place.choose(&args.target)?)?.connect().await?;
     let uri = place.uri(&client).await?;
     // From here on a signal must not leave the watch behind.
     let mut signals = Signals::listen()?;
@@ -39,7 +39,7 @@ async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArg
     while let Some(changes) = watch.recv().await {
         print(&lines(&changes?, args.json)).await?;
     }
-    complain(&format!("{} is gone", shown(uri)));
+    report(&format!("{} is gone", shown(uri)));
     Ok(())
 }
 

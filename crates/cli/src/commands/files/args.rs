@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::super::args::WhereArgs;
+use super::super::args::TargetArgs;
 
 pub(crate) const CP_HELP: &str = "\
 A path is ENV:PATH for an environment of environments.toml, :PATH for the one that -e, --connect or --ssh chooses, \
@@ -64,7 +64,7 @@ pub(crate) struct CpArgs {
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct LsArgs {
     #[arg(default_value = ":", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -88,7 +88,7 @@ pub(crate) struct CatArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -103,7 +103,7 @@ pub(crate) struct RmArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -115,5 +115,5 @@ pub(crate) struct MkdirArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
+    pub(crate) target: TargetArgs,
 }

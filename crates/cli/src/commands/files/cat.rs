@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use client::Stream;
 
-use super::super::output::OutputQueue;
+use super::super::output_queue::OutputQueue;
 use super::args::CatArgs;
-use super::place::{BarePaths, Place, Sites};
+use super::file_hosts::{BarePaths, FileHosts, HostPath};
 
 /// What a shell reports of a program that wrote to a pipe nobody reads.
 const NOBODY_READS: u8 = 128 + 13;
@@ -20,8 +20,8 @@ enum Printed {
 
 /// Prints each in turn. One that fails does not stop the others.
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
-    let places = sites.places(&args.paths).await?;
+    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let places = hosts.places(&args.paths).await?;
     let (output, written) = OutputQueue::start()?;
     let mut code = ExitCode::SUCCESS;
     for place in &places {
@@ -29,14 +29,14 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
             Ok(Printed::Whole) => {}
             Ok(Printed::Enough) => break,
             Err(error) => {
-                crate::complain(&error);
+                crate::report_error(&error);
                 code = ExitCode::FAILURE;
             }
         }
     }
     drop(output);
     let written = written.await;
-    sites.close().await;
+    hosts.close().await;
     match written {
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(NOBODY_READS)),
         Ok(Err(error)) => Err(anyhow::Error::from(error).context("cannot write to stdout")),
@@ -45,10 +45,10 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn print_file(place: &Place, output: &OutputQueue) -> anyhow::Result<Printed> {
+async fn print_file(place: &HostPath, output: &OutputQueue) -> anyhow::Result<Printed> {
     let unreadable = |error| anyhow::anyhow!(place.complaint("read", &error));
     let uri = place.uri().map_err(unreadable)?;
-    let mut reader = place.site.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
+    let mut reader = place.host.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
     while let Some(piece) = reader.next().await {
         let piece = piece.map_err(unreadable)?;
         match output.reserve().await {

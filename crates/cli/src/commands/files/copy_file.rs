@@ -10,8 +10,8 @@ use client::{
 };
 
 use super::super::progress::ProgressLine;
-use super::found::Links;
-use super::place::Place;
+use super::file_hosts::HostPath;
+use super::file_kind::SymlinkPolicy;
 
 /// Smaller files are not asked for their holes: that would take longer than to send them.
 const WORTH_ASKING: u64 = 256 << 10;
@@ -23,7 +23,7 @@ const SET_ID_BITS: u32 = 0o6000;
 
 /// Which permission bits a copy gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Modes {
+pub(crate) enum CopyModes {
     /// Something new gets those of its source, less what the umask takes where the copy is made. What is there keeps its own.
     Umask,
     /// Those of the source.
@@ -35,20 +35,20 @@ type Copied = Result<(), String>;
 
 /// Copies a file with its time. `looked` is what was known of it before it was opened.
 pub(crate) async fn copy_file(
-    source: &Place,
-    target: &Place,
-    target_links: Links,
+    source: &HostPath,
+    target: &HostPath,
+    target_links: SymlinkPolicy,
     looked: &FileMetadata,
-    modes: Modes,
+    modes: CopyModes,
     progress: &ProgressLine,
 ) -> Copied {
     let unreadable = |error: FileSystemError| source.complaint("read", &error);
     let unwritable = |error: FileSystemError| target.complaint("write", &error);
-    let mut pieces = Pieces::open(source, looked.size).await.map_err(unreadable)?;
+    let mut pieces = SourcePieces::open(source, looked.size).await.map_err(unreadable)?;
     let metadata = pieces.metadata().unwrap_or(looked).clone();
     let bits = metadata.mode.map(|mode| mode & !SET_ID_BITS);
-    let (mode, mode_if_new) = if modes == Modes::Exact { (bits, None) } else { (None, bits) };
-    let follow_symlinks = target_links == Links::Follow;
+    let (mode, mode_if_new) = if modes == CopyModes::Exact { (bits, None) } else { (None, bits) };
+    let follow_symlinks = target_links == SymlinkPolicy::Follow;
     let options = WriteStreamOptions {
         mode,
         mode_if_new,
@@ -75,8 +75,8 @@ pub(crate) async fn copy_file(
 }
 
 /// Begins the copy. A link that must not be followed is removed, so that the file can take its place.
-async fn begin(target: &Place, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
-    let (files, uri) = (&target.site.files, target.uri()?);
+async fn begin(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
+    let (files, uri) = (&target.host.files, target.uri()?);
     let begun = files.write_file_stream(&uri, options).await;
     if options.follow_symlinks || !begun.as_ref().is_err_and(|error| error.kind == ErrorKind::InvalidInput) {
         return begun;
@@ -89,14 +89,14 @@ async fn begin(target: &Place, options: &WriteStreamOptions) -> Result<FileWrite
 }
 
 /// A file with or without its holes.
-enum Pieces {
+enum SourcePieces {
     All(FileReader),
     Extents(ExtentReader),
 }
 
-impl Pieces {
-    async fn open(source: &Place, size: u64) -> Result<Self, FileSystemError> {
-        let (files, uri) = (&source.site.files, source.uri()?);
+impl SourcePieces {
+    async fn open(source: &HostPath, size: u64) -> Result<Self, FileSystemError> {
+        let (files, uri) = (&source.host.files, source.uri()?);
         Ok(if size < WORTH_ASKING {
             Self::All(files.read_file_stream(&uri, None).await?)
         } else {
@@ -127,15 +127,15 @@ impl Pieces {
 }
 
 /// Makes a link, in place of a file or another link if there is one.
-pub(crate) async fn copy_link(target: &Place, says: &OsString) -> Copied {
-    if !target.site.has_links() {
+pub(crate) async fn copy_link(target: &HostPath, says: &OsString) -> Copied {
+    if !target.host.has_links() {
         return Err(format!("left out {target}: it is a link, and this server cannot make links"));
     }
     make_link(target, says).await.map_err(|error| target.complaint("make the link", &error))
 }
 
-async fn make_link(target: &Place, says: &OsString) -> Result<(), FileSystemError> {
-    let (files, uri) = (&target.site.files, target.uri()?);
+async fn make_link(target: &HostPath, says: &OsString) -> Result<(), FileSystemError> {
+    let (files, uri) = (&target.host.files, target.uri()?);
     let mut tries = 0;
     loop {
         let Err(error) = files.symlink(&uri, says.clone(), None).await else { return Ok(()) };

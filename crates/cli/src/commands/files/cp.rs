@@ -10,38 +10,38 @@ use client::{FileOptions, FileSystemError};
 use super::super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::super::signals::Signals;
 use super::args::CpArgs;
-use super::copy_file::Modes;
-use super::found::Links;
-use super::place::{BarePaths, Place, Site, Sites};
-use super::tree::{Copying, Item};
+use super::copy_file::CopyModes;
+use super::copy_tree::{CopyItem, TreeCopy};
+use super::file_hosts::{BarePaths, FileHost, FileHosts, HostPath};
+use super::file_kind::SymlinkPolicy;
 
 /// Copies everything that can be.
 pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     // From here on a signal must not leave anything half behind.
     let mut signals = Signals::listen_except_stop()?;
     let progress = Arc::new(ProgressLine::of_copy(args.quiet));
-    let mut sites = Sites::new(&args.r#where, BarePaths::Here)?;
+    let mut hosts = FileHosts::new(&args.target, BarePaths::Local)?;
     let code = tokio::select! {
-        all_done = copy_all(&args, &mut sites, &progress) => {
+        all_done = copy_all(&args, &mut hosts, &progress) => {
             all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     };
     progress.clear();
     tokio::select! {
-        () = sites.close() => code,
+        () = hosts.close() => code,
         // Whoever says it twice does not want to wait.
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
 
-async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<ProgressLine>) -> anyhow::Result<bool> {
-    let mut sources = sites.places(&args.paths).await?;
+async fn copy_all(args: &CpArgs, hosts: &mut FileHosts<'_>, progress: &Arc<ProgressLine>) -> anyhow::Result<bool> {
+    let mut sources = hosts.places(&args.paths).await?;
     let target = sources.pop().context("there is nothing to copy")?;
     let (mut items, mut targets) = (Vec::new(), Vec::new());
     let mut all_good = true;
     for warning in shortcomings(&sources, &target, args)? {
-        progress.complain(&warning);
+        progress.report(&warning);
     }
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
@@ -52,46 +52,46 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<ProgressL
                 targets.push(exact);
             }
             Err(sentence) => {
-                progress.complain(&sentence);
+                progress.report(&sentence);
                 all_good = false;
             }
         }
     }
-    let modes = if args.preserve { Modes::Exact } else { Modes::Umask };
-    let copying = Copying::new(args.recursive, modes, Arc::clone(progress), targets);
-    let sites = sites.all();
+    let modes = if args.preserve { CopyModes::Exact } else { CopyModes::Umask };
+    let copying = TreeCopy::new(args.recursive, modes, Arc::clone(progress), targets);
+    let hosts = hosts.all();
     let copied = copying.run(items);
     tokio::pin!(copied);
     let mut tick = tokio::time::interval(DRAW_INTERVAL);
     loop {
         tokio::select! {
             copied = &mut copied => return Ok(copied && all_good),
-            _ = tick.tick() => progress.draw(sites.iter().any(|site| Site::is_lost(site))),
+            _ = tick.tick() => progress.draw(hosts.iter().any(|host| FileHost::is_lost(host))),
         }
     }
 }
 
 /// What a copy will lack because a server has only the published protocol, in one sentence for each server. An error if it was asked for.
-fn shortcomings(sources: &[Place], target: &Place, args: &CpArgs) -> anyhow::Result<Vec<String>> {
+fn shortcomings(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> anyhow::Result<Vec<String>> {
     let mut sentences = Vec::new();
-    let mut told: Vec<&Arc<Site>> = Vec::new();
+    let mut told: Vec<&Arc<FileHost>> = Vec::new();
     for place in std::iter::once(target).chain(sources) {
-        let site = &place.site;
-        let is_target = Arc::ptr_eq(site, &target.site);
+        let host = &place.host;
+        let is_target = Arc::ptr_eq(host, &target.host);
         anyhow::ensure!(
-            site.has_modes() || !args.preserve,
+            host.has_modes() || !args.preserve,
             "the server of {place} does not know modes, so -p cannot be done; leave out -p"
         );
-        if told.iter().any(|known| Arc::ptr_eq(known, site)) {
+        if told.iter().any(|known| Arc::ptr_eq(known, host)) {
             continue;
         }
-        told.push(site);
+        told.push(host);
         let modes = match is_target {
-            _ if site.has_modes() => None,
+            _ if host.has_modes() => None,
             true => Some("it cannot set modes and times, so new files may be readable for others"),
             false => Some("it does not report modes and times, so copies get default modes and do not keep the time"),
         };
-        let links = (args.recursive && !site.has_links()).then_some("links are left out");
+        let links = (args.recursive && !host.has_links()).then_some("links are left out");
         let lacks: Vec<&str> = modes.into_iter().chain(links).collect();
         if !lacks.is_empty() {
             sentences.push(format!("the server of {place} knows only the published protocol: {}", lacks.join("; ")));
@@ -101,20 +101,20 @@ fn shortcomings(sources: &[Place], target: &Place, args: &CpArgs) -> anyhow::Res
 }
 
 /// What is copied where. A tree that goes into a directory that is there does not follow a link in it.
-async fn item(source: Place, exact: &Place, typed: &Place, recursive: bool) -> anyhow::Result<Item> {
+async fn item(source: HostPath, exact: &HostPath, typed: &HostPath, recursive: bool) -> anyhow::Result<CopyItem> {
     let (target, target_links) = match exact.path.file_name() {
         Some(name) if recursive && exact.path != typed.path => {
             let real =
                 typed.without_links().await.map_err(|error| anyhow::anyhow!(typed.complaint("write", &error)))?;
-            (real.join(name), Links::Keep)
+            (real.join(name), SymlinkPolicy::Keep)
         }
-        _ => (exact.clone(), Links::Follow),
+        _ => (exact.clone(), SymlinkPolicy::Follow),
     };
-    Ok(Item { source, target, target_links })
+    Ok(CopyItem { source, target, target_links })
 }
 
-async fn is_directory(target: &Place) -> anyhow::Result<bool> {
-    let look = async { target.site.files.metadata(&target.uri()?, &FileOptions::default()).await };
+async fn is_directory(target: &HostPath) -> anyhow::Result<bool> {
+    let look = async { target.host.files.metadata(&target.uri()?, &FileOptions::default()).await };
     match look.await {
         Ok(found) => Ok(found.is_directory),
         Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
@@ -123,7 +123,7 @@ async fn is_directory(target: &Place) -> anyhow::Result<bool> {
 }
 
 /// Where exactly a source goes.
-async fn aim(source: &Place, target: &Place, is_directory: bool, recursive: bool) -> Result<Place, String> {
+async fn aim(source: &HostPath, target: &HostPath, is_directory: bool, recursive: bool) -> Result<HostPath, String> {
     if target.means_directory() && !is_directory && !recursive {
         return Err(format!("{target} is not a directory"));
     }
@@ -131,7 +131,7 @@ async fn aim(source: &Place, target: &Place, is_directory: bool, recursive: bool
         Some(name) if is_directory && !source.means_contents() => target.join(name),
         _ => target.clone(),
     };
-    if Arc::ptr_eq(&source.site, &exact.site) {
+    if Arc::ptr_eq(&source.host, &exact.host) {
         let from = canonical(source).await.map_err(|error| source.complaint("read", &error))?;
         let to = canonical(&exact).await.map_err(|error| exact.complaint("write", &error))?;
         if from == to {
@@ -145,10 +145,10 @@ async fn aim(source: &Place, target: &Place, is_directory: bool, recursive: bool
 }
 
 /// Without links as far as it exists.
-async fn canonical(place: &Place) -> Result<std::path::PathBuf, FileSystemError> {
+async fn canonical(place: &HostPath) -> Result<std::path::PathBuf, FileSystemError> {
     for above in place.path.ancestors() {
         let Some(uri) = client::PathUri::from_native(above) else { break };
-        match place.site.files.canonicalize(&uri, None).await {
+        match place.host.files.canonicalize(&uri, None).await {
             Ok(found) => {
                 let rest = place.path.strip_prefix(above).unwrap_or(std::path::Path::new(""));
                 return Ok(found.to_native().unwrap_or_else(|_| above.to_owned()).join(rest));

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use client::{FileMetadata, FileTime};
 use tokio::task::JoinSet;
 
-use super::super::print::{complain, print_bytes};
+use super::super::print::{print_bytes, report};
 use super::args::LsArgs;
-use super::found::{Found, Links, look};
-use super::place::{BarePaths, Place, Sites};
-use crate::sentence::readable;
+use super::file_hosts::{BarePaths, FileHosts, HostPath};
+use super::file_kind::{FileKind, SymlinkPolicy, inspect};
+use crate::terminal_text::readable;
 
 /// Looks at once.
 const AT_ONCE: usize = 64;
 
 /// Lists each in turn. One that fails does not stop the others.
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
-    let places = sites.places(&args.paths).await?;
+    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let places = hosts.places(&args.paths).await?;
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;
     let mut out = Vec::new();
@@ -31,12 +31,12 @@ pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
             _ => listing.with_heading(place, number > 0, &mut out).await,
         };
         if let Err(sentence) = listed {
-            complain(&sentence);
+            report(&sentence);
             code = ExitCode::FAILURE;
         }
     }
     print_bytes(&out).await?;
-    sites.close().await;
+    hosts.close().await;
     Ok(code)
 }
 
@@ -48,7 +48,7 @@ struct Listing {
 }
 
 impl Listing {
-    async fn with_heading(self, place: &Place, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    async fn with_heading(self, place: &HostPath, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let mut body = Vec::new();
         self.list(place, &mut body).await?;
         let separator = if is_later { "\n" } else { "" };
@@ -59,16 +59,19 @@ impl Listing {
         Ok(())
     }
 
-    async fn list(self, place: &Place, out: &mut Vec<u8>) -> Result<(), String> {
+    async fn list(self, place: &HostPath, out: &mut Vec<u8>) -> Result<(), String> {
         let unreadable = |error| place.complaint("read", &error);
         // A link to a directory is listed as one, unless it is to be described.
-        let links = if self.long && !place.means_directory() { Links::Keep } else { Links::Follow };
-        let rows = match look(place, links).await {
-            Ok(Found::Directory(_)) => self.rows(place).await?,
+        let links = if self.long && !place.means_directory() { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
+        let rows = match inspect(place, links).await {
+            Ok(FileKind::Directory(_)) => self.rows(place).await?,
             Ok(found) => vec![(place.shown.clone().into(), Some(found))],
             // It may be a link that leads nowhere.
             Err(_) => {
-                vec![(place.shown.clone().into(), Some(look(place, Links::Keep).await.map_err(unreadable)?))]
+                vec![(
+                    place.shown.clone().into(),
+                    Some(inspect(place, SymlinkPolicy::Keep).await.map_err(unreadable)?),
+                )]
             }
         };
         let width = rows.iter().map(|(_, found)| size_of(found.as_ref()).len()).max().unwrap_or(0);
@@ -78,7 +81,7 @@ impl Listing {
             }
             self.put_name(&name, out);
             if self.long
-                && let Some(Found::Link(target)) = &found
+                && let Some(FileKind::Link(target)) = &found
             {
                 out.extend_from_slice(b" -> ");
                 self.put_name(target, out);
@@ -88,7 +91,7 @@ impl Listing {
         Ok(())
     }
 
-    async fn rows(self, place: &Place) -> Result<Vec<(OsString, Option<Found>)>, String> {
+    async fn rows(self, place: &HostPath) -> Result<Vec<(OsString, Option<FileKind>)>, String> {
         let mut names = place.names().await.map_err(|error| place.complaint("list", &error))?;
         names.retain(|name| self.all || !name.as_bytes().starts_with(b"."));
         names.sort();
@@ -96,7 +99,7 @@ impl Listing {
             return Ok(names.into_iter().map(|name| (name, None)).collect());
         }
         let place = Arc::new(place.clone());
-        let mut rows: Vec<(OsString, Option<Found>)> = Vec::with_capacity(names.len());
+        let mut rows: Vec<(OsString, Option<FileKind>)> = Vec::with_capacity(names.len());
         let mut looks = JoinSet::new();
         let mut names = names.into_iter();
         loop {
@@ -105,7 +108,7 @@ impl Listing {
             {
                 let place = Arc::clone(&place);
                 looks.spawn(async move {
-                    let found = look(&place.join(&name), Links::Keep).await;
+                    let found = inspect(&place.join(&name), SymlinkPolicy::Keep).await;
                     (name, found.ok())
                 });
             }
@@ -128,24 +131,24 @@ impl Listing {
     }
 }
 
-fn metadata_of(found: Option<&Found>) -> Option<&FileMetadata> {
+fn metadata_of(found: Option<&FileKind>) -> Option<&FileMetadata> {
     match found? {
-        Found::File(metadata) | Found::Directory(metadata) | Found::Special(metadata) => Some(metadata),
+        FileKind::File(metadata) | FileKind::Directory(metadata) | FileKind::Special(metadata) => Some(metadata),
         // Of its target, which is not what is listed.
-        Found::Link(_) => None,
+        FileKind::Link(_) => None,
     }
 }
 
-fn size_of(found: Option<&Found>) -> String {
+fn size_of(found: Option<&FileKind>) -> String {
     metadata_of(found).map_or_else(|| "-".to_owned(), |metadata| metadata.size.to_string())
 }
 
-fn description(found: Option<&Found>, width: usize) -> String {
+fn description(found: Option<&FileKind>, width: usize) -> String {
     let kind = match found {
-        Some(Found::Directory(_)) => 'd',
-        Some(Found::Link(_)) => 'l',
-        Some(Found::File(_)) => '-',
-        Some(Found::Special(_)) | None => '?',
+        Some(FileKind::Directory(_)) => 'd',
+        Some(FileKind::Link(_)) => 'l',
+        Some(FileKind::File(_)) => '-',
+        Some(FileKind::Special(_)) | None => '?',
     };
     let metadata = metadata_of(found);
     let time = metadata.map_or_else(
@@ -157,7 +160,7 @@ fn description(found: Option<&Found>, width: usize) -> String {
     );
     let bits = match found {
         // What a link allows is what its target allows; the link itself keeps nobody out, as every `ls` shows it.
-        Some(Found::Link(_)) => permissions(Some(0o777)),
+        Some(FileKind::Link(_)) => permissions(Some(0o777)),
         _ => permissions(metadata.and_then(|metadata| metadata.mode)),
     };
     format!("{kind}{bits}  {:>width$}  {time}  ", size_of(found))

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use client::{CreateDirectoryOptions, FileOptions, FileSystemError, RemoveOptions};
 
-use super::place::Place;
+use super::file_hosts::HostPath;
 
 /// Whether `source` and `target`, two directories, are the same one. A directory in which nothing can be made is not: no copy can grow
 /// inside it.
-pub(crate) async fn is_same_directory(source: &Place, target: &Place) -> bool {
-    if Arc::ptr_eq(&source.site, &target.site) {
+pub(crate) async fn is_same_directory(source: &HostPath, target: &HostPath) -> bool {
+    if Arc::ptr_eq(&source.host, &target.host) {
         return source.path == target.path;
     }
     let name = probe_name();
@@ -32,16 +32,16 @@ fn probe_name() -> OsString {
 }
 
 /// Recursive, because only such a request is repeated when a connection is lost.
-async fn make(probe: &Place) -> Result<(), FileSystemError> {
-    probe.site.files.create_directory(&probe.uri()?, &CreateDirectoryOptions::default()).await
+async fn make(probe: &HostPath) -> Result<(), FileSystemError> {
+    probe.host.files.create_directory(&probe.uri()?, &CreateDirectoryOptions::default()).await
 }
 
-async fn exists(probe: &Place) -> bool {
+async fn exists(probe: &HostPath) -> bool {
     let Ok(uri) = probe.uri() else { return false };
-    probe.site.files.metadata(&uri, &FileOptions::default()).await.is_ok()
+    probe.host.files.metadata(&uri, &FileOptions::default()).await.is_ok()
 }
 
-async fn remove(probe: &Place) -> Result<(), FileSystemError> {
+async fn remove(probe: &HostPath) -> Result<(), FileSystemError> {
     let options = RemoveOptions { force: true, ..RemoveOptions::default() };
-    probe.site.files.remove(&probe.uri()?, &options).await
+    probe.host.files.remove(&probe.uri()?, &options).await
 }

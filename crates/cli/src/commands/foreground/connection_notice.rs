@@ -62,6 +62,6 @@ impl ConnectionNotice {
     pub(crate) fn say(&self, text: &str) {
         let line =
             if self.is_raw { format!("\r\n[exec-server: {text}]\r\n") } else { format!("exec-server: {text}\n") };
-        crate::say(&line);
+        crate::write_to_stderr(&line);
     }
 }

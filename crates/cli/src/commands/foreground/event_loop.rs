@@ -20,10 +20,10 @@ use super::query_filter::QueryFilter;
 use super::screen_modes::ScreenModes;
 use super::stdin_reader::StdinReader;
 use super::{Foreground, ForegroundEnd, writer_failure};
-use crate::commands::json::JsonLines;
-use crate::commands::output::{OutputPermit, OutputQueue, OutputWritten};
+use crate::commands::exit_code;
+use crate::commands::json_events::JsonEvents;
+use crate::commands::output_queue::{OutputPermit, OutputQueue, OutputWritten};
 use crate::commands::signals::{FatalSignal, Signals};
-use crate::commands::status;
 use crate::commands::terminal::{RawTerminal, window_size};
 
 /// How long descendants of an exited process may be silent before we leave. Their output belongs to the command, but a descendant that
@@ -45,7 +45,7 @@ pub(super) struct EventLoop<'a> {
     output: &'a OutputQueue,
     screen: &'a mut ScreenModes,
     requests: mpsc::UnboundedSender<ProcessRequest>,
-    json: Option<JsonLines>,
+    json: Option<JsonEvents>,
     queries: QueryFilter,
     notice: ConnectionNotice,
     end_wait: EndWait,
@@ -77,7 +77,7 @@ impl<'a> EventLoop<'a> {
             output,
             screen,
             requests,
-            json: foreground.json.then(JsonLines::default),
+            json: foreground.json.then(JsonEvents::default),
             queries: QueryFilter::default(),
             notice: ConnectionNotice::new(terminal.is_some()),
             end_wait: EndWait::default(),
@@ -257,7 +257,7 @@ impl<'a> EventLoop<'a> {
         }
         let patience = self.end_wait.patience();
         self.notice.say(&format!("the server did not end the command within {patience:?}; {MAY_RUN}"));
-        Some(ForegroundEnd::Abandoned(status::of_abandoned(self.end_wait.reason())))
+        Some(ForegroundEnd::Abandoned(exit_code::of_abandoned(self.end_wait.reason())))
     }
 
     fn handle_connection(&mut self, state: &ConnectionState) {

@@ -5,7 +5,7 @@ use client::{ConnectionState, ExecServerError, Signal, WindowSize};
 use tokio::sync::mpsc;
 
 use super::Foreground;
-use crate::commands::abilities::can_send;
+use crate::commands::capabilities::can_send;
 
 /// A request that is sent when the ones before it are answered.
 pub(super) enum ProcessRequest {

@@ -6,7 +6,7 @@ use client::Signal;
 use tokio::time::Instant;
 
 use super::{EndReason, EventLoop, ForegroundEnd, MAY_RUN, ProcessRequest};
-use crate::commands::abilities::can_send;
+use crate::commands::capabilities::can_send;
 use crate::commands::signals::{FatalSignal, SignalEffect, stop_ourselves};
 use crate::commands::terminal::window_size;
 

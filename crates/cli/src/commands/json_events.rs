@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 /// Turns events into lines.
 #[derive(Debug, Default)]
-pub(crate) struct JsonLines {
+pub(crate) struct JsonEvents {
     /// The beginning of a character whose rest has not come, by stream.
     begun: [Vec<u8>; 3],
 }
 
-impl JsonLines {
+impl JsonEvents {
     /// The lines for an event, which may be none.
     pub(crate) fn render(&mut self, event: &ExecProcessEvent) -> Bytes {
         let mut lines = Vec::new();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn rendered(pieces: &[&[u8]]) -> Vec<Value> {
-        let mut lines = JsonLines::default();
+        let mut lines = JsonEvents::default();
         let mut all: Vec<u8> = pieces.iter().flat_map(|piece| lines.render(&output(piece))).collect();
         all.extend(lines.render(&ExecProcessEvent::Closed { seq: 9 }));
         all.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()

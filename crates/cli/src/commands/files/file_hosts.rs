@@ -12,15 +12,15 @@ use client::{
     LocalFileSystem, PathUri, Way,
 };
 
-use super::super::abilities::environment;
-use super::super::args::WhereArgs;
-use super::super::env_path::EnvPath;
-use super::super::place::no_directory;
-use super::super::reach::Destination;
-use crate::sentence::readable;
+use super::super::args::TargetArgs;
+use super::super::capabilities::environment_info;
+use super::super::destination::Destination;
+use super::super::remote_path::no_directory;
+use super::super::typed_path::TypedPath;
+use crate::terminal_text::readable;
 
 /// A machine with files.
-pub(crate) struct Site {
+pub(crate) struct FileHost {
     pub(crate) files: Box<dyn ExecutorFileSystem>,
     client: Option<ExecServerClient>,
     /// What its server can do. None: this machine, which can do everything.
@@ -29,7 +29,7 @@ pub(crate) struct Site {
     base: Option<PathBuf>,
 }
 
-impl Site {
+impl FileHost {
     /// Whether it is out of reach at this moment.
     pub(crate) fn is_lost(&self) -> bool {
         let state = self.client.as_ref().map(ExecServerClient::connection_state);
@@ -49,14 +49,14 @@ impl Site {
 
 /// A path on a machine.
 #[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) site: Arc<Site>,
+pub(crate) struct HostPath {
+    pub(crate) host: Arc<FileHost>,
     pub(crate) path: PathBuf,
     /// As it was typed.
     pub(crate) shown: PathBuf,
 }
 
-impl Place {
+impl HostPath {
     /// As it travels.
     pub(crate) fn uri(&self) -> Result<PathUri, FileSystemError> {
         PathUri::from_native(&self.path)
@@ -65,12 +65,12 @@ impl Place {
 
     /// Something in it.
     pub(crate) fn join(&self, name: &OsStr) -> Self {
-        Self { site: Arc::clone(&self.site), path: self.path.join(name), shown: self.shown.join(name) }
+        Self { host: Arc::clone(&self.host), path: self.path.join(name), shown: self.shown.join(name) }
     }
 
     /// The same place by a path without links. It must exist.
     pub(crate) async fn without_links(&self) -> Result<Self, FileSystemError> {
-        let path = self.site.files.canonicalize(&self.uri()?, None).await?.to_native();
+        let path = self.host.files.canonicalize(&self.uri()?, None).await?.to_native();
         let path = path.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
         Ok(Self { path, ..self.clone() })
     }
@@ -94,14 +94,14 @@ impl Place {
 
     /// The names in it; here, however many there are.
     pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
-        if self.site.client.is_none() {
+        if self.host.client.is_none() {
             let path = self.path.clone();
             let listed = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<OsString>> {
                 std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
             });
             return Ok(listed.await.map_err(std::io::Error::from)??);
         }
-        names_of(self.site.files.read_directory_with_links(&self.uri()?, None).await?)
+        names_of(self.host.files.read_directory_with_links(&self.uri()?, None).await?)
     }
 
     /// A sentence about it.
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for HostPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&readable(&self.shown.to_string_lossy()))
     }
@@ -135,41 +135,42 @@ fn names_of(entries: Vec<DirectoryEntry>) -> Result<Vec<OsString>, FileSystemErr
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BarePaths {
     /// On this machine, whatever the flags say: `cp` has to name both sides.
-    Here,
+    Local,
     /// In the environment that `-e`, `--connect` or `--ssh` chooses. On this machine if none of them is given.
     Chosen,
 }
 
 /// The machines that paths have named so far.
-pub(crate) struct Sites<'a> {
-    given: &'a WhereArgs,
+pub(crate) struct FileHosts<'a> {
+    given: &'a TargetArgs,
     bare: BarePaths,
-    here: Arc<Site>,
-    there: BTreeMap<Option<String>, Arc<Site>>,
+    here: Arc<FileHost>,
+    there: BTreeMap<Option<String>, Arc<FileHost>>,
 }
 
-impl<'a> Sites<'a> {
-    pub(crate) fn new(given: &'a WhereArgs, bare: BarePaths) -> anyhow::Result<Self> {
+impl<'a> FileHosts<'a> {
+    pub(crate) fn new(given: &'a TargetArgs, bare: BarePaths) -> anyhow::Result<Self> {
         let base = std::env::current_dir().context("cannot find out the current directory")?;
-        let here = Arc::new(Site { files: Box::new(LocalFileSystem), client: None, server: None, base: Some(base) });
+        let here =
+            Arc::new(FileHost { files: Box::new(LocalFileSystem), client: None, server: None, base: Some(base) });
         Ok(Self { given, bare, here, there: BTreeMap::new() })
     }
 
     /// What these texts name, in the same order. An error means that nothing was touched: every environment exists before the first one is
     /// connected to, and all of them are connected to before any path is used.
-    pub(crate) async fn places(&mut self, texts: &[OsString]) -> anyhow::Result<Vec<Place>> {
+    pub(crate) async fn places(&mut self, texts: &[OsString]) -> anyhow::Result<Vec<HostPath>> {
         let meant = texts.iter().map(|text| self.meaning(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut destinations = BTreeMap::new();
         if let Some(flag) = self.given.flag() {
             destinations.insert(None, self.destination(None)?);
-            let is_used = meant.iter().any(|meant| matches!(meant, EnvPath::There(None, _)));
+            let is_used = meant.iter().any(|meant| matches!(meant, TypedPath::There(None, _)));
             anyhow::ensure!(
                 is_used,
                 "no path is in the environment that {flag} chooses; write :PATH for a path over there"
             );
         }
         for (meant, text) in meant.iter().zip(texts) {
-            if let EnvPath::There(id, _) = meant {
+            if let TypedPath::There(id, _) = meant {
                 let destination = self.destination(*id).map_err(|error| match id {
                     Some(_) => {
                         let text = text.display();
@@ -181,35 +182,35 @@ impl<'a> Sites<'a> {
             }
         }
         for (id, destination) in destinations {
-            let site = self.connect(destination).await?;
-            self.there.insert(id.map(str::to_owned), site);
+            let host = self.connect(destination).await?;
+            self.there.insert(id.map(str::to_owned), host);
         }
-        let place = |(meant, text): (&EnvPath<'_>, &OsString)| {
-            let (site, path) = match meant {
-                EnvPath::Plain(path) => (&self.here, path),
-                EnvPath::There(id, path) => (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path),
+        let place = |(meant, text): (&TypedPath<'_>, &OsString)| {
+            let (host, path) = match meant {
+                TypedPath::Plain(path) => (&self.here, path),
+                TypedPath::There(id, path) => (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path),
             };
-            let path = match &site.base {
+            let path = match &host.base {
                 _ if path.is_absolute() => (*path).to_owned(),
                 // Joining nothing would leave a slash at the end.
                 Some(base) if path.as_os_str().is_empty() => base.clone(),
                 Some(base) => base.join(path),
                 None => anyhow::bail!(no_directory(path)),
             };
-            Ok(Place { site: Arc::clone(site), path, shown: PathBuf::from(text) })
+            Ok(HostPath { host: Arc::clone(host), path, shown: PathBuf::from(text) })
         };
         meant.iter().zip(texts).map(place).collect()
     }
 
     /// What a text names, with a bare path where it belongs.
-    fn meaning<'t>(&self, text: &'t OsStr) -> anyhow::Result<EnvPath<'t>> {
-        match EnvPath::parse(text) {
-            EnvPath::Plain(path) => {
+    fn meaning<'t>(&self, text: &'t OsStr) -> anyhow::Result<TypedPath<'t>> {
+        match TypedPath::parse(text) {
+            TypedPath::Plain(path) => {
                 anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
                 let is_there = self.bare == BarePaths::Chosen && self.given.flag().is_some();
-                Ok(if is_there { EnvPath::There(None, path) } else { EnvPath::Plain(path) })
+                Ok(if is_there { TypedPath::There(None, path) } else { TypedPath::Plain(path) })
             }
-            there @ EnvPath::There(..) => Ok(there),
+            there @ TypedPath::There(..) => Ok(there),
         }
     }
 
@@ -221,26 +222,26 @@ impl<'a> Sites<'a> {
         Destination::choose(&given)
     }
 
-    async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<Site>> {
+    async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<FileHost>> {
         if matches!(destination.way, Way::Local) {
             return Ok(Arc::clone(&self.here));
         }
         let client = destination.connect().await?;
-        let info = environment(&client).await?;
+        let info = environment_info(&client).await?;
         let base = info.cwd.and_then(|cwd| cwd.to_native().ok());
         let (files, server) = (Box::new(client.file_system()), Some(info.capabilities));
-        Ok(Arc::new(Site { files, client: Some(client), server, base }))
+        Ok(Arc::new(FileHost { files, client: Some(client), server, base }))
     }
 
     /// Every machine that is not this one.
-    pub(crate) fn all(&self) -> Vec<Arc<Site>> {
+    pub(crate) fn all(&self) -> Vec<Arc<FileHost>> {
         self.there.values().cloned().collect()
     }
 
     /// Says goodbye to all of them.
     pub(crate) async fn close(self) {
-        for site in self.there.into_values() {
-            if let Some(client) = site.client.clone() {
+        for host in self.there.into_values() {
+            if let Some(client) = host.client.clone() {
                 client.close().await;
             }
         }

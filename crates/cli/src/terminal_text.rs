@@ -19,8 +19,8 @@ fn turns_direction(c: char) -> bool {
 }
 
 /// One line for an error and its causes.
-pub(crate) fn sentence(error: &anyhow::Error) -> String {
-    let mut causes = error.chain().map(|cause| without_number(&cause.to_string()).to_owned());
+pub(crate) fn error_line(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(|cause| without_os_error_number(&cause.to_string()).to_owned());
     let first = causes.next().unwrap_or_default();
     // Errors of our own end with their cause already.
     let whole =
@@ -34,7 +34,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
 }
 
 /// Without the ` (os error 2)` that the standard library writes behind the words of the operating system.
-pub(crate) fn without_number(text: &str) -> &str {
+pub(crate) fn without_os_error_number(text: &str) -> &str {
     let words = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (os error "));
     match words {
         Some((words, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => words,
@@ -67,12 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_names_each_cause_once_and_no_number() {
+    fn an_error_line_names_each_cause_once_and_no_number() {
         let missing = || std::io::Error::from_raw_os_error(2);
         let error = Err::<(), _>(missing()).context("cannot read x").context("nothing was done").unwrap_err();
-        assert_eq!(sentence(&error), "nothing was done: cannot read x: No such file or directory");
+        assert_eq!(error_line(&error), "nothing was done: cannot read x: No such file or directory");
         let ours = anyhow::Error::new(missing()).context(format!("cannot read x: {}", missing()));
-        assert_eq!(sentence(&ours), "cannot read x: No such file or directory");
-        assert_eq!(without_number("in a file (os error two)"), "in a file (os error two)");
+        assert_eq!(error_line(&ours), "cannot read x: No such file or directory");
+        assert_eq!(without_os_error_number("in a file (os error two)"), "in a file (os error two)");
     }
 }

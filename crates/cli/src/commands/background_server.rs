@@ -12,14 +12,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::Way;
 
-use super::named::{private_directory, state_directory};
+use super::saved_sessions::{private_directory, state_directory};
 use crate::args::server_variables;
 
 /// How long it waits for the next session if nothing else is said.
-pub(crate) const IDLE: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_IDLE: Duration = Duration::from_secs(60);
 
 /// The way to that server. `start`: if there is none, start it, and let it wait for so long for the next session. `None`: there is none.
-pub(crate) async fn way(start: Option<Duration>) -> anyhow::Result<Option<Way>> {
+pub(crate) async fn find_or_start(start: Option<Duration>) -> anyhow::Result<Option<Way>> {
     let directory = state_directory()?;
     let socket = directory.join("server.sock");
     let url = format!("unix://{}", socket.display());

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use server::{ADJUSTABLE_LIMITS, Config, Limit, LimitUnit};
 
-use crate::units::{Bytes, Span, count};
+use crate::units::{SizeArg, TimeArg, count};
 
 /// Limits that `--help` shows. The others are shown by `--help-limits` only, so that `--help` fits a screen.
 const IN_HELP: [&str; 3] = ["session_ttl", "retain_bytes", "retain_total_bytes"];
@@ -92,8 +92,8 @@ impl LimitFlag {
 fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
     let number = match limit.unit {
         LimitUnit::Count => count(text)? as u64,
-        LimitUnit::Bytes => text.parse::<Bytes>()?.0 as u64,
-        LimitUnit::Milliseconds => text.parse::<Span>()?.0.as_millis() as u64,
+        LimitUnit::Bytes => text.parse::<SizeArg>()?.0 as u64,
+        LimitUnit::Milliseconds => text.parse::<TimeArg>()?.0.as_millis() as u64,
     };
     limit.check(number).map(|()| number).map_err(str::to_owned)
 }

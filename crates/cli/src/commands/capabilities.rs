@@ -8,7 +8,7 @@ use protocol::ShellInfo;
 const ANY_SHELL: &str = "/bin/sh";
 
 /// What the environment says of itself. An old server cannot be asked; it has a shell and no abilities.
-pub(crate) async fn environment(client: &ExecServerClient) -> Result<EnvironmentInfo, ExecServerError> {
+pub(crate) async fn environment_info(client: &ExecServerClient) -> Result<EnvironmentInfo, ExecServerError> {
     match client.environment_info().await {
         Err(error) if error.is_unknown_method() => Ok(EnvironmentInfo {
             shell: ShellInfo { name: "sh".to_owned(), path: ANY_SHELL.to_owned() },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use client::{FoundFile, FoundLine};
 
-use crate::sentence::readable;
+use crate::terminal_text::readable;
 
 const PATH: &[u8] = b"\x1b[35m";
 const NUMBER: &[u8] = b"\x1b[32m";
@@ -15,14 +15,14 @@ const PLAIN: &[u8] = b"\x1b[0m";
 
 /// Lines around a match.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Context {
+pub(super) struct ContextLines {
     pub(super) before: u32,
     pub(super) after: u32,
 }
 
 /// How it looks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct MatchStyle {
     /// Whether a person reads it: what would move the cursor is shown as text.
     pub(super) is_terminal: bool,
     pub(super) has_colours: bool,
@@ -30,25 +30,25 @@ pub(super) struct Look {
 }
 
 /// What has been shown, and what may have to be.
-pub(super) struct Shown {
+pub(super) struct MatchPrinter {
     root: PathBuf,
     asked: PathBuf,
-    context: Context,
-    look: Look,
+    context: ContextLines,
+    look: MatchStyle,
     /// A file may come in parts, between those of others.
-    files: HashMap<PathBuf, Part>,
+    files: HashMap<PathBuf, PrintedFile>,
     last: Option<(PathBuf, u64)>,
 }
 
 #[derive(Default)]
-struct Part {
+struct PrintedFile {
     last_match: Option<u64>,
     /// Lines that are shown if a match follows.
     held: Vec<FoundLine>,
 }
 
-impl Shown {
-    pub(super) fn new(root: &Path, asked: &Path, context: Context, look: Look) -> Self {
+impl MatchPrinter {
+    pub(super) fn new(root: &Path, asked: &Path, context: ContextLines, look: MatchStyle) -> Self {
         Self { root: root.to_owned(), asked: asked.to_owned(), context, look, files: HashMap::new(), last: None }
     }
 
@@ -72,7 +72,7 @@ impl Shown {
     }
 
     /// The server sends as many lines before as after; which of them were asked for is known when the next match is.
-    fn line(&mut self, out: &mut Vec<u8>, path: &Path, line: &FoundLine, part: &mut Part) {
+    fn line(&mut self, out: &mut Vec<u8>, path: &Path, line: &FoundLine, part: &mut PrintedFile) {
         if line.matches.is_empty() {
             let follows = part.last_match.is_some_and(|at| line.number <= at + u64::from(self.context.after));
             if follows {
@@ -154,19 +154,19 @@ mod tests {
         FoundLine { number, offset: 0, text: text.to_owned(), raw: None, matches, cut: false }
     }
 
-    fn render(context: Context, has_colours: bool, lines: Vec<FoundLine>) -> String {
-        let look = Look { is_terminal: has_colours, has_colours, names_only: false };
-        let mut shown = Shown::new(Path::new("/r"), Path::new("src"), context, look);
+    fn render(context: ContextLines, has_colours: bool, lines: Vec<FoundLine>) -> String {
+        let look = MatchStyle { is_terminal: has_colours, has_colours, names_only: false };
+        let mut shown = MatchPrinter::new(Path::new("/r"), Path::new("src"), context, look);
         let file = FoundFile { path: "file:///r/a".parse().unwrap(), lines };
         String::from_utf8(shown.render(&file)).unwrap()
     }
 
     #[test]
     fn matches_are_coloured_and_escapes_are_not_passed_on() {
-        let shown = render(Context::default(), true, vec![line(7, "a\x1bb\tc\u{9b}", &[(2, 3)])]);
+        let shown = render(ContextLines::default(), true, vec![line(7, "a\x1bb\tc\u{9b}", &[(2, 3)])]);
         let colours = "\x1b[35msrc/a\x1b[0m:\x1b[32m7\x1b[0m:";
         assert_eq!(shown, format!("{colours}a\\u{{1b}}\x1b[1;31mb\x1b[0m\tc\\u{{9b}}\n"));
-        assert_eq!(render(Context::default(), false, vec![line(7, "abc", &[(1, 2)])]), "src/a:7:abc\n");
+        assert_eq!(render(ContextLines::default(), false, vec![line(7, "abc", &[(1, 2)])]), "src/a:7:abc\n");
     }
 
     #[test]
@@ -183,9 +183,9 @@ mod tests {
                 line(10, "x", &[(0, 1)]),
             ]
         };
-        let one_before = Context { before: 1, after: 0 };
+        let one_before = ContextLines { before: 1, after: 0 };
         assert_eq!(render(one_before, false, lines()), "src/a-2-b\nsrc/a:3:x\n--\nsrc/a-9-f\nsrc/a:10:x\n");
-        let two_after = Context { before: 0, after: 2 };
+        let two_after = ContextLines { before: 0, after: 2 };
         assert_eq!(render(two_after, false, lines()), "src/a:3:x\nsrc/a-4-c\nsrc/a-5-d\n--\nsrc/a:10:x\n");
     }
 }

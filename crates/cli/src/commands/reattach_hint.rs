@@ -4,33 +4,36 @@ use std::process::ExitCode;
 
 use client::{ConnectionState, ExecServerClient, ProcessId};
 
-use super::args::WhereArgs;
+use super::args::TargetArgs;
 use super::foreground::{Foreground, ForegroundEnd, Goodbye};
 use super::signals::Signals;
-use crate::sentence::sentence;
+use crate::terminal_text::error_line;
 
 /// The way back to one process of a kept session.
-pub(crate) struct WayBack<'a> {
-    pub(crate) r#where: &'a WhereArgs,
+pub(crate) struct ReattachHint<'a> {
+    pub(crate) target: &'a TargetArgs,
     pub(crate) session: &'a str,
     pub(crate) id: &'a ProcessId,
 }
 
-impl WayBack<'_> {
+impl ReattachHint<'_> {
     /// The command line that takes the process up again.
     fn attach(&self) -> String {
-        self.r#where.command_line("attach", &["--session", self.session, self.id.as_str()])
+        self.target.command_line("attach", &["--session", self.session, self.id.as_str()])
     }
 
     /// The command line that follows its output again.
     fn follow(&self) -> String {
-        self.r#where.command_line("logs", &["-f", "--session", self.session, self.id.as_str()])
+        self.target.command_line("logs", &["-f", "--session", self.session, self.id.as_str()])
     }
 
     /// Says that the process goes on without us.
     pub(crate) fn say(&self) {
-        let id = crate::sentence::readable(self.id.as_str());
-        crate::say(&format!("\n[exec-server: left {id} running; `{}` takes it up again]\n", self.attach()));
+        let id = crate::terminal_text::readable(self.id.as_str());
+        crate::write_to_stderr(&format!(
+            "\n[exec-server: left {id} running; `{}` takes it up again]\n",
+            self.attach()
+        ));
     }
 
     /// The error of somebody who was attached, with the way back if the connection is what failed.
@@ -48,15 +51,15 @@ impl WayBack<'_> {
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
-    way_back: Option<&WayBack<'_>>,
+    reattach_hint: Option<&ReattachHint<'_>>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let (client, is_kept) = (foreground.client, foreground.is_kept);
-    let end = foreground.run(signals).await.map_err(|error| match way_back {
-        Some(way_back) => way_back.attaching(error, client),
+    let end = foreground.run(signals).await.map_err(|error| match reattach_hint {
+        Some(reattach_hint) => reattach_hint.attaching(error, client),
         None => error,
     })?;
-    if let (Some(way_back), ForegroundEnd::Left) = (way_back, end) {
-        way_back.say();
+    if let (Some(reattach_hint), ForegroundEnd::Left) = (reattach_hint, end) {
+        reattach_hint.say();
     }
     Ok((end.exit_code(is_kept), end.goodbye()))
 }
@@ -67,5 +70,5 @@ fn added_to(error: anyhow::Error, client: &ExecServerClient, command: &str, what
     if !is_lost || client.is_taken_over() {
         return error;
     }
-    anyhow::anyhow!("{}; if the server has kept the session, `{command}` {what}", sentence(&error))
+    anyhow::anyhow!("{}; if the server has kept the session, `{command}` {what}", error_line(&error))
 }

@@ -13,20 +13,20 @@ use super::terminal::window_size;
 use crate::args::server_variables;
 
 /// What this machine and the environment have in common.
-pub(crate) struct Here {
+pub(crate) struct StartContext {
     is_local: bool,
     is_kept: bool,
     paths: PathMap,
 }
 
 /// What the flags of a command say about its start.
-pub(crate) struct Flags<'a> {
+pub(crate) struct StartFlags<'a> {
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) env: &'a [String],
     pub(crate) tty: bool,
 }
 
-impl Here {
+impl StartContext {
     /// `is_kept`: the process is for a kept session, whose server was started by somebody else, or earlier.
     pub(crate) fn new(way: &Way, is_kept: bool) -> Self {
         let paths = if let Way::Ssh { paths, .. } = way { paths.clone() } else { PathMap::default() };
@@ -39,7 +39,7 @@ impl Here {
         info: &EnvironmentInfo,
         id: ProcessId,
         argv: &[String],
-        flags: Flags<'_>,
+        flags: StartFlags<'_>,
     ) -> anyhow::Result<StartParams> {
         let cwd = self.cwd(info, flags.cwd)?;
         let mut params = StartParams::new(id, argv, cwd);

@@ -6,14 +6,14 @@ use std::path::Path;
 
 /// What a text names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum EnvPath<'a> {
+pub(crate) enum TypedPath<'a> {
     /// A path without an environment.
     Plain(&'a Path),
     /// A path in an environment. None: the one that the flags choose.
     There(Option<&'a str>, &'a Path),
 }
 
-impl<'a> EnvPath<'a> {
+impl<'a> TypedPath<'a> {
     /// What stands in front of the first colon is an environment, if it can be the id of one.
     pub(crate) fn parse(text: &'a OsStr) -> Self {
         let plain = Self::Plain(Path::new(text));
@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn a_name_before_a_colon_is_an_environment() {
-        let plain = |path| EnvPath::Plain(Path::new(path));
-        let there = |id, path| EnvPath::There(id, Path::new(path));
+        let plain = |path| TypedPath::Plain(Path::new(path));
+        let there = |id, path| TypedPath::There(id, Path::new(path));
         for (text, expected) in [
             ("a", plain("a")),
             ("", plain("")),
@@ -52,9 +52,9 @@ mod tests {
             (":a:b", there(None, "a:b")),
             (":", there(None, "")),
         ] {
-            assert_eq!(EnvPath::parse(OsStr::new(text)), expected, "{text}");
+            assert_eq!(TypedPath::parse(OsStr::new(text)), expected, "{text}");
         }
         let bytes = OsStr::from_bytes(b"\xff:a");
-        assert_eq!(EnvPath::parse(bytes), EnvPath::Plain(Path::new(bytes)));
+        assert_eq!(TypedPath::parse(bytes), TypedPath::Plain(Path::new(bytes)));
     }
 }

@@ -6,37 +6,37 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use client::{ExecServerClient, PathUri};
 
-use super::abilities::environment;
-use super::args::WhereArgs;
-use super::env_path::EnvPath;
+use super::args::TargetArgs;
+use super::capabilities::environment_info;
+use super::typed_path::TypedPath;
 
 /// A path, and the environment it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RemotePath {
     /// None: the environment that the flags choose.
     pub(crate) environment: Option<String>,
     pub(crate) path: PathBuf,
 }
 
-impl Place {
+impl RemotePath {
     /// A path without an environment is in the one that the flags choose.
     pub(crate) fn parse(text: &str) -> Self {
-        let (environment, path) = match EnvPath::parse(OsStr::new(text)) {
-            EnvPath::Plain(path) => (None, path),
-            EnvPath::There(environment, path) => (environment, path),
+        let (environment, path) = match TypedPath::parse(OsStr::new(text)) {
+            TypedPath::Plain(path) => (None, path),
+            TypedPath::There(environment, path) => (environment, path),
         };
         Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
     /// The flags with this environment chosen.
-    pub(crate) fn choose(&self, flags: &WhereArgs) -> anyhow::Result<WhereArgs> {
+    pub(crate) fn choose(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
         let Some(name) = &self.environment else { return Ok(flags.clone()) };
         anyhow::ensure!(
             flags.flag().is_none(),
             "`{name}:` and a flag both choose an environment; write `:{}`",
             self.path.display()
         );
-        Ok(WhereArgs { environment: Some(name.clone()), ..flags.clone() })
+        Ok(TargetArgs { environment: Some(name.clone()), ..flags.clone() })
     }
 
     /// The path as the environment knows it: relative to the directory of its server.
@@ -44,7 +44,7 @@ impl Place {
         let path = if self.path.is_absolute() {
             self.path.clone()
         } else {
-            let cwd = environment(client).await?.cwd.and_then(|cwd| cwd.to_native().ok());
+            let cwd = environment_info(client).await?.cwd.and_then(|cwd| cwd.to_native().ok());
             cwd.with_context(|| no_directory(&self.path))?.join(&self.path)
         };
         PathUri::from_native(&plain(&path)).with_context(|| format!("`{}` is no path", path.display()))
@@ -71,11 +71,11 @@ mod tests {
 
     #[test]
     fn an_environment_is_chosen_once() {
-        let flags = WhereArgs { connect: Some("ws://x".into()), ..WhereArgs::default() };
-        assert!(Place::parse("box:a").choose(&flags).is_err());
-        assert!(Place::parse(":a").choose(&flags).is_ok());
-        assert!(Place::parse("a").choose(&flags).is_ok());
-        let chosen = Place::parse("box:a").choose(&WhereArgs::default()).unwrap();
+        let flags = TargetArgs { connect: Some("ws://x".into()), ..TargetArgs::default() };
+        assert!(RemotePath::parse("box:a").choose(&flags).is_err());
+        assert!(RemotePath::parse(":a").choose(&flags).is_ok());
+        assert!(RemotePath::parse("a").choose(&flags).is_ok());
+        let chosen = RemotePath::parse("box:a").choose(&TargetArgs::default()).unwrap();
         assert_eq!(chosen.environment.as_deref(), Some("box"));
     }
 }

@@ -9,7 +9,7 @@ use client::{
 use protocol::{ErrorCode, ErrorData, error_kind};
 
 use super::foreground::EndReason;
-use super::print::complain;
+use super::print::report;
 
 /// The command's time was over.
 const TIMED_OUT: u8 = 124;
@@ -27,7 +27,7 @@ pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
         return ExitCode::from(TIMED_OUT);
     }
     ExitCode::from(u8::try_from(status.code).unwrap_or_else(|_| {
-        complain(&format!("the server says that the command ended with {}, which is no exit code", status.code));
+        report(&format!("the server says that the command ended with {}, which is no exit code", status.code));
         crate::OUR_FAILURE
     }))
 }

@@ -139,7 +139,7 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// Whether it can be the name of a session.
-pub(crate) fn check(name: &str) -> anyhow::Result<()> {
+pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let is_plain = !name.is_empty()
         && name.len() <= LONGEST_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -151,7 +151,7 @@ pub(crate) fn check(name: &str) -> anyhow::Result<()> {
 }
 
 fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
-    check(name)?;
+    check_name(name)?;
     Ok(state_directory()?.join("sessions").join(file_name(url)).join(name))
 }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(former_names("a").take(3).collect::<Vec<_>>(), ["a.former", "a.former-2", "a.former-3"]);
         let long = "x".repeat(LONGEST_NAME);
         let names: Vec<String> = former_names(&long).collect();
-        assert!(names.iter().all(|name| check(name).is_ok() && name.starts_with("xxx")), "{names:?}");
+        assert!(names.iter().all(|name| check_name(name).is_ok() && name.starts_with("xxx")), "{names:?}");
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! Which environment a command is for, and how to connect to it. The flags decide, then the configured default, then this machine. Kept
+//! sessions are in [`kept_session`](super::kept_session).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use client::{
+    ChildConnector, ConnectOptions, EnvironmentSpec, Environments, ExecServerClient,
+    ExecServerClientConnectOptions, HomeAndVariables, PathMap, ServerConnector, SshConnector, TlsRoots, UrlConnector, Way,
+};
+
+use super::args::TargetArgs;
+use super::background_server;
+use super::foreground::Goodbye;
+use super::signals::Signals;
+use crate::args::server_variables;
+
+/// The name of this program in the logs of servers.
+const CLIENT_NAME: &str = "exec-server-cli";
+
+/// An environment that was chosen, before the connection to it.
+pub(crate) struct Destination {
+    /// How the environment is reached.
+    pub(crate) way: Way,
+    /// Timeouts, and the name of this client.
+    pub(super) options: ExecServerClientConnectOptions,
+    /// The file that `--ssh-config` names.
+    ssh_config: Option<PathBuf>,
+    /// How long a server that is started in the background for kept sessions waits for the next session before it ends.
+    pub(super) background_idle: Duration,
+}
+
+impl Destination {
+    /// The environment that the flags choose. Without such a flag it is the configured default, which is this machine if nothing is
+    /// configured.
+    pub(crate) fn choose(flags: &TargetArgs) -> anyhow::Result<Self> {
+        if let Some(url) = &flags.connect {
+            let (ca_file, token_file) = (flags.ca_file.clone(), flags.client_token_file.clone());
+            return Ok(Self::new(Way::Url { url: url.clone(), ca_file, token_file }, flags));
+        }
+        if let Some(host) = &flags.ssh {
+            anyhow::ensure!(!host.starts_with('-'), "`{host}` is no name of a machine");
+            let paths = match (&flags.local_root, &flags.remote_root) {
+                (Some(local), Some(remote)) => PathMap::new(&std::path::absolute(local)?, remote)?,
+                _ => PathMap::default(),
+            };
+            return Ok(Self::new(Way::Ssh { host: host.clone(), program: flags.program.clone(), paths }, flags));
+        }
+        let environments = Environments::load(&HomeAndVariables::of_this_process())?;
+        let spec = match &flags.environment {
+            Some(name) => environments.entries.get(name).with_context(|| unknown(name, &environments))?,
+            None => environments.default_environment().context(
+                "no environment is chosen: the configuration names no default; give one with -e, --connect or --ssh",
+            )?,
+        };
+        Ok(Self::configured(spec.clone(), flags))
+    }
+
+    /// A configured environment. Certificates and token of the flags take precedence over those of the configuration.
+    pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs) -> Self {
+        let EnvironmentSpec { mut way, connect_timeout, initialize_timeout, silence_timeout, .. } = spec;
+        if let Way::Url { ca_file, token_file, .. } = &mut way {
+            *ca_file = flags.ca_file.clone().or(ca_file.take());
+            *token_file = flags.client_token_file.clone().or(token_file.take());
+        }
+        let destination = Self::new(way, flags);
+        let options = ExecServerClientConnectOptions {
+            connect_timeout,
+            initialize_timeout,
+            silence_timeout,
+            ..destination.options
+        };
+        Self { options, ..destination }
+    }
+
+    fn new(way: Way, flags: &TargetArgs) -> Self {
+        Self {
+            way,
+            options: ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() },
+            ssh_config: flags.ssh_config.clone(),
+            background_idle: flags.background_idle.map_or(background_server::DEFAULT_IDLE, |time| time.0),
+        }
+    }
+
+    /// Connects with a new session, which ends when the client is closed.
+    pub(crate) async fn connect(self) -> anyhow::Result<ExecServerClient> {
+        let connector = self.connector()?;
+        Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
+    }
+
+    /// Makes the connections to this environment. An error means that a token or a certificate cannot be read.
+    pub(super) fn connector(&self) -> anyhow::Result<Box<dyn ServerConnector>> {
+        Ok(match &self.way {
+            Way::Local => {
+                let program = std::env::current_exe().context("cannot find the path of this program")?.into();
+                let args = ["--listen", "stdio"].map(Into::into).into();
+                Box::new(ChildConnector {
+                    program,
+                    args,
+                    env_remove: server_variables(),
+                    ..ChildConnector::default()
+                })
+            }
+            Way::Url { url, ca_file, token_file } => {
+                let options = ConnectOptions {
+                    bearer_token: token_file.as_deref().map(read_token).transpose()?,
+                    tls_roots: ca_file.as_deref().map(TlsRoots::from_ca_file).transpose()?.unwrap_or_default(),
+                    ..ConnectOptions::default()
+                };
+                Box::new(UrlConnector::new(url, options))
+            }
+            Way::Program { program, args, env, cwd } => Box::new(ChildConnector {
+                program: program.into(),
+                args: args.iter().map(Into::into).collect(),
+                env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                cwd: cwd.clone(),
+                ..ChildConnector::default()
+            }),
+            Way::Ssh { host, program, paths } => {
+                let config = self.ssh_config.iter().flat_map(|file| ["-F".into(), file.into()]).collect();
+                Box::new(SshConnector::with_ssh(host, program, paths.clone(), config))
+            }
+        })
+    }
+}
+
+/// Closes the connection as `goodbye` says. A fatal signal ends the wait for an orderly close.
+pub(crate) async fn leave(client: ExecServerClient, goodbye: Goodbye) {
+    if let (Goodbye::InOrder, Ok(mut signals)) = (goodbye, Signals::listen()) {
+        let _told_again = signals.or_fatal(client.close()).await;
+    }
+}
+
+fn unknown(name: &str, environments: &Environments) -> String {
+    let known: Vec<&str> = environments.entries.keys().map(String::as_str).collect();
+    format!("there is no environment `{name}`; there are: {}", known.join(", "))
+}
+
+/// The first token in a file. The file may be the token file of a server, which has names and several tokens.
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    exec_server::Tokens::first_in(&text)
+        .map(str::to_owned)
+        .with_context(|| format!("{} holds no token", path.display()))
+}

@@ -1,0 +1,153 @@
+//! Connecting to a kept session: a session with a name, which outlives the command that has started it. The names are in
+//! [`saved_sessions`]; here they become sessions of a server. Start reading at [`Destination::connect_to_session`].
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use client::{ExecServerClient, ExecServerClientConnectOptions, ExecServerError, Way};
+use protocol::ErrorCode;
+
+use super::args::DEFAULT_KEEP;
+use super::destination::Destination;
+use super::print::report;
+use super::saved_sessions::SessionRecord;
+use super::{background_server, saved_sessions};
+
+/// What a command does in a kept session. A server without `sessionObserve` cannot let a command look beside the attached client, so there
+/// every command takes the session over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionUse {
+    /// Take the session over and receive the events of its processes. The client that was attached is told so and has to leave.
+    Attach,
+    /// Start a command and receive its events. The command is refused while another client is attached, whose connection it would end.
+    Run,
+    /// List, read, start and kill processes beside the client that is attached.
+    Observe,
+}
+
+/// Whether a session that does not exist is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionCreation {
+    /// A missing session is an error.
+    Never,
+    /// A missing session is made.
+    IfMissing {
+        /// The value of `--keep`. Without it, the session is kept for [`DEFAULT_KEEP`], or for longer if an earlier command has asked for that.
+        keep: Option<Duration>,
+    },
+}
+
+impl SessionCreation {
+    fn is_allowed(self) -> bool {
+        self != Self::Never
+    }
+
+    /// How long the server is asked to keep the session. `None`: an earlier request stays in force.
+    fn keep(self, saved: Option<&SessionRecord>) -> Option<Duration> {
+        let Self::IfMissing { keep } = self else { return None };
+        keep.or_else(|| match saved {
+            Some(record) => record.keep.map(|so_far| so_far.max(DEFAULT_KEEP)),
+            None => Some(DEFAULT_KEEP),
+        })
+    }
+}
+
+impl Destination {
+    /// Connects to the kept session of this name. If the server does not have the session and a new one is made, the old one stays saved
+    /// under another name: the server that has it may answer at the same address again.
+    pub(crate) async fn connect_to_session(
+        mut self,
+        name: &str,
+        creation: SessionCreation,
+        session_use: SessionUse,
+    ) -> anyhow::Result<ExecServerClient> {
+        // A wrong name must not start a server.
+        saved_sessions::check_name(name)?;
+        if matches!(self.way, Way::Local) {
+            // A server that is our child would end with us.
+            let start = creation.is_allowed().then_some(self.background_idle);
+            let server = background_server::find_or_start(start).await?;
+            self.way = server.with_context(|| no_session(name, "on this machine"))?;
+        }
+        let Way::Url { url, .. } = &self.way else {
+            anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
+        };
+        let url = url.clone();
+        let mut saved = saved_sessions::load(name, &url)?;
+        if saved.is_none() && !creation.is_allowed() {
+            anyhow::bail!(no_session(name, &format!("at {url}")));
+        }
+        let mut options = self.options.clone();
+        options.keep_for = creation.keep(saved.as_ref());
+        options.takeover = saved.is_some() && session_use == SessionUse::Attach;
+        options.observe = saved.is_some() && session_use == SessionUse::Observe;
+        options.resume_session_id = saved.as_ref().map(|record| record.session.clone());
+        let client = match ExecServerClient::connect_boxed(self.connector()?, options.clone()).await {
+            Err(error) if error.is_still_attached() && session_use == SessionUse::Run => anyhow::bail!(
+                "another command is attached to the session `{name}`; give another --session, or start yours in the \
+                 background with `exec-server run -d` and read its output with `exec-server logs -f`"
+            ),
+            // The session has expired, or another server answers at this address by now.
+            Err(ExecServerError::Server { code, message, .. })
+                if saved.is_some() && code == ErrorCode::InvalidRequest.number() =>
+            {
+                anyhow::ensure!(
+                    creation.is_allowed(),
+                    "the server at {url} does not have the session `{name}`, or not any more: {message}"
+                );
+                options = ExecServerClientConnectOptions {
+                    keep_for: creation.keep(None),
+                    resume_session_id: None,
+                    takeover: false,
+                    observe: false,
+                    ..options
+                };
+                let client = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?;
+                if let Err(error) = set_aside(name, &url, saved.take()) {
+                    // The new session could be saved only in place of the old one.
+                    client.end_session().await;
+                    return Err(error);
+                }
+                client
+            }
+            result => result?,
+        };
+        // A client that attaches needs the capabilities too: they decide whether it comes back after a takeover.
+        let capabilities = client.capabilities().await?;
+        anyhow::ensure!(
+            !creation.is_allowed() || capabilities.session_keep,
+            "the server at {url} cannot keep sessions; run the command without --session"
+        );
+        let session = client.session_id().context("the server names no session")?.clone();
+        let keep = options.keep_for.or(saved.as_ref().and_then(|record| record.keep));
+        let record = SessionRecord { session, keep };
+        let is_new = saved.is_none();
+        if saved != Some(record.clone())
+            && let Err(error) = saved_sessions::save(name, &url, &record)
+        {
+            if is_new {
+                // No command could find the session again.
+                client.end_session().await;
+            }
+            return Err(error);
+        }
+        saved_sessions::touch(name, &url)?;
+        Ok(client)
+    }
+}
+
+/// Gives a session that the server does not have another name, and tells the user that name.
+fn set_aside(name: &str, url: &str, saved: Option<SessionRecord>) -> anyhow::Result<()> {
+    let former = saved.map(|record| saved_sessions::set_aside(name, url, &record)).transpose()?;
+    if let Some(former) = former.flatten() {
+        report(&format!(
+            "the server at {url} does not have the session `{name}`, so a new one was started; if the server that has \
+             the old one comes back, use --session {former}"
+        ));
+    }
+    Ok(())
+}
+
+fn no_session(name: &str, place: &str) -> String {
+    format!("there is no session `{name}` {place}; start one with `exec-server run --session {name}`")
+}
