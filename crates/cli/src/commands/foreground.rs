@@ -19,7 +19,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use client::{Capabilities, ExecProcess, ExecServerClient, ExitStatus};
-use tokio::sync::mpsc;
 
 use super::exit_code;
 use super::output_queue::{OutputQueue, OutputWritten};
@@ -121,9 +120,8 @@ impl Foreground<'_> {
         let mut screen = ScreenModes::default();
         let stdin = StdinReader::start(terminal.as_ref().map(|_| EscapeKeys::default()))?;
         let (output, mut written) = OutputQueue::start()?;
-        let (requests, queued_requests) = mpsc::unbounded_channel();
-        let event_loop = EventLoop::new(&self, terminal.as_ref(), &output, &mut screen, requests);
-        let end = event_loop.run(signals, stdin, &mut written, queued_requests).await;
+        let event_loop = EventLoop::new(&self, terminal.as_ref(), &output, &mut screen);
+        let end = event_loop.run(signals, stdin, &mut written).await;
         // The thread that writes ends with the last piece.
         drop(output);
         if let Ok(ForegroundEnd::Exited(_)) = end {

@@ -1,7 +1,8 @@
 //! Commands on a terminal: keys, sizes, and that the terminal is restored, however the command ends.
 
 use testkit::{
-    CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, is_alive, process_state, send_signal,
+    CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, http_get, is_alive, process_state,
+    send_signal,
 };
 
 use crate::support::{command, finished, number_in};
@@ -122,6 +123,33 @@ async fn a_user_can_leave_while_the_connection_is_lost() {
     terminal.keys("these keys go nowhere\r~.");
     assert_eq!(terminal.ended().await.code(), Some(129));
     assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn sizes_that_could_not_be_sent_are_merged_to_the_last_one() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut terminal = shell(&["--connect", &proxy.url()]);
+    terminal.keys("PS1='now''> '\r");
+    terminal.shows("now> ").await;
+    proxy.refuse(true);
+    proxy.cut();
+    terminal.shows("connection lost").await;
+    for columns in 101..=300 {
+        terminal.resize(33, columns);
+        // It sleeps again when it has handled the signal.
+        eventually("the command waits", || (process_state(terminal.pid())? == 'S').then_some(())).await;
+    }
+    proxy.refuse(false);
+    terminal.shows("reconnected").await;
+    terminal.keys("until [ \"$(stty size)\" = '33 300' ]; do sleep 0.1; done; echo res''ized; exit 6\r");
+    terminal.shows("resized").await;
+    assert_eq!(terminal.ended().await.code(), Some(6));
+    let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+    let resizes = metrics.lines().find(|line| line.contains("\"process/resize\"")).unwrap();
+    let count: u64 = resizes.rsplit(' ').next().unwrap().parse().unwrap();
+    // One that was on its way when the connection was lost, one that waited, and two that make the program draw its screen again.
+    assert!((1..=4).contains(&count), "{resizes}");
 }
 
 #[tokio::test]

@@ -8,14 +8,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use client::{ConnectionState, ExecProcessEvent, ExitStatus, ProcessEvents, Stream};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connection_notice::ConnectionNotice;
 use super::end_wait::{END_PATIENCE, EndReason, EndWait};
 use super::escape_keys::EscapeCommand;
 use super::passing_input::{InputEnd, pass_input};
-use super::process_requests::{ProcessRequest, send_in_order};
+use super::process_requests::{ProcessRequest, ProcessRequests};
 use super::query_filter::QueryFilter;
 use super::screen_modes::ScreenModes;
 use super::stdin_reader::StdinReader;
@@ -44,7 +43,7 @@ pub(super) struct EventLoop<'a> {
     terminal: Option<&'a RawTerminal>,
     output: &'a OutputQueue,
     screen: &'a mut ScreenModes,
-    requests: mpsc::UnboundedSender<ProcessRequest>,
+    requests: ProcessRequests<'a>,
     json: Option<JsonEvents>,
     queries: QueryFilter,
     notice: ConnectionNotice,
@@ -69,14 +68,13 @@ impl<'a> EventLoop<'a> {
         terminal: Option<&'a RawTerminal>,
         output: &'a OutputQueue,
         screen: &'a mut ScreenModes,
-        requests: mpsc::UnboundedSender<ProcessRequest>,
     ) -> Self {
         Self {
             foreground,
             terminal,
             output,
             screen,
-            requests,
+            requests: ProcessRequests::new(foreground),
             json: foreground.json.then(JsonEvents::default),
             queries: QueryFilter::default(),
             notice: ConnectionNotice::new(terminal.is_some()),
@@ -92,20 +90,17 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Waits for whatever comes next until something ends the loop. It also sends `queued_requests`, the other end of its own requests.
+    /// Waits for whatever comes next until something ends the loop.
     pub(super) async fn run(
         mut self,
         signals: &mut Signals,
         stdin: StdinReader,
         written: &mut OutputWritten,
-        queued_requests: mpsc::UnboundedReceiver<ProcessRequest>,
     ) -> anyhow::Result<ForegroundEnd> {
         let mut events = self.foreground.process.events();
         let mut connection = self.foreground.client.connection_state();
         let StdinReader { input, mut escape } = stdin;
         let mut passing = pin!(pass_input(self.foreground, input));
-        let (answered, mut answers) = mpsc::unbounded_channel();
-        let mut sending = pin!(send_in_order(self.foreground, queued_requests, answered));
         let (mut is_passing, mut can_escape) = (true, true);
         if self.foreground.redraw {
             self.redraw();
@@ -132,8 +127,10 @@ impl<'a> EventLoop<'a> {
                     self.handle_timeout();
                     None
                 }
-                Some(()) = answers.recv() => {
-                    self.end_wait.handle_answer();
+                request = self.requests.next_answer() => {
+                    if request.may_end_process() {
+                        self.end_wait.handle_answer();
+                    }
                     None
                 }
                 () = until(self.end_wait.give_up_at()) => self.handle_end_overdue(),
@@ -155,7 +152,6 @@ impl<'a> EventLoop<'a> {
                     None
                 }
                 () = self.notice.report_when_due() => None,
-                () = &mut sending => None,
                 () = until(self.leave_at) => self.handle_leave_time(),
             };
             if let Some(end) = end {
@@ -245,7 +241,7 @@ impl<'a> EventLoop<'a> {
             // While our own output is stuck, the exit may have been reported and not been read by us yet.
             self.is_timed_out = !(self.foreground.server.process_timeout && self.output.is_stuck());
             self.end_wait.ask(EndReason::TimeOver, Instant::now());
-            self.request(ProcessRequest::Terminate);
+            self.requests.push(ProcessRequest::Terminate);
         }
     }
 
@@ -280,14 +276,10 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Makes a program draw its whole screen again.
-    fn redraw(&self) {
+    fn redraw(&mut self) {
         if let (true, Some(size)) = (self.foreground.tty, window_size()) {
-            self.request(ProcessRequest::Redraw(size));
+            self.requests.push(ProcessRequest::Redraw(size));
         }
-    }
-
-    fn request(&self, request: ProcessRequest) {
-        let _loop_has_ended = self.requests.send(request);
     }
 }
 

@@ -1,13 +1,17 @@
-//! Requests about the process that the loop makes while it goes on: signals, the end, the window size. They are sent one after the other, so
-//! that their order is kept.
+//! Requests about the process that the loop makes while it goes on: signals, the end, the window size. One is sent at a time, so that the
+//! server gets them in their order. While the server does not answer, later requests wait, and equal ones are merged as the kernel merges
+//! pending signals: at most one of each signal, one termination and the latest window size wait, however long the server is silent.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
 
 use client::{ConnectionState, ExecServerError, Signal, WindowSize};
-use tokio::sync::mpsc;
 
 use super::Foreground;
 use crate::commands::capabilities::can_send;
 
-/// A request that is sent when the ones before it are answered.
+/// A request about the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessRequest {
     /// A signal that the server can send, or a fatal one, which becomes `Terminate` if the server cannot.
     Signal(Signal),
@@ -17,25 +21,83 @@ pub(super) enum ProcessRequest {
     Redraw(WindowSize),
 }
 
-/// Sends requests in their order, for ever. After each answer to a request that may end the process, `answered` gets a message.
-pub(super) async fn send_in_order(
-    foreground: &Foreground<'_>,
-    mut queue: mpsc::UnboundedReceiver<ProcessRequest>,
-    answered: mpsc::UnboundedSender<()>,
-) {
-    while let Some(request) = queue.recv().await {
-        let may_end_process = matches!(request, ProcessRequest::Signal(_) | ProcessRequest::Terminate);
-        if let Err(error) = send(foreground, request).await {
-            tracing::debug!(%error, "a request about the process failed");
-        }
-        if may_end_process {
-            let _loop_has_ended = answered.send(());
+impl ProcessRequest {
+    /// Whether the process may end because of this request.
+    pub(super) fn may_end_process(self) -> bool {
+        matches!(self, Self::Signal(_) | Self::Terminate)
+    }
+
+    /// One request that has the effect of `self` and then `later`, or `None` if it takes both.
+    fn merged(self, later: Self) -> Option<Self> {
+        match (self, later) {
+            // The screen has to be drawn in the size that the window has in the end.
+            (Self::Redraw(_), Self::Resize(size)) | (Self::Resize(_) | Self::Redraw(_), Self::Redraw(size)) => {
+                Some(Self::Redraw(size))
+            }
+            (Self::Resize(_), Self::Resize(size)) => Some(Self::Resize(size)),
+            (earlier, later) => (earlier == later).then_some(earlier),
         }
     }
-    std::future::pending::<()>().await;
 }
 
-async fn send(foreground: &Foreground<'_>, request: ProcessRequest) -> Result<(), ExecServerError> {
+/// Requests that wait until the ones before them are answered.
+#[derive(Debug, Default)]
+struct WaitingRequests(VecDeque<ProcessRequest>);
+
+impl WaitingRequests {
+    /// Adds a request, or merges it with one that waits.
+    fn push(&mut self, request: ProcessRequest) {
+        for waiting in &mut self.0 {
+            if let Some(merged) = waiting.merged(request) {
+                *waiting = merged;
+                return;
+            }
+        }
+        self.0.push_back(request);
+    }
+}
+
+/// The request that is on its way, and those that wait for its answer.
+pub(super) struct ProcessRequests<'a> {
+    foreground: &'a Foreground<'a>,
+    waiting: WaitingRequests,
+    /// Resolves to the request on its way when the server has answered it.
+    sent: Option<Pin<Box<dyn Future<Output = ProcessRequest> + 'a>>>,
+}
+
+impl<'a> ProcessRequests<'a> {
+    pub(super) fn new(foreground: &'a Foreground<'a>) -> Self {
+        Self { foreground, waiting: WaitingRequests::default(), sent: None }
+    }
+
+    /// Queues a request. It is sent while [`next_answer`](Self::next_answer) is awaited.
+    pub(super) fn push(&mut self, request: ProcessRequest) {
+        self.waiting.push(request);
+    }
+
+    /// Sends requests until one is answered, and returns that one. It waits for ever while there is none. Cancel safe.
+    pub(super) async fn next_answer(&mut self) -> ProcessRequest {
+        if self.sent.is_none()
+            && let Some(request) = self.waiting.0.pop_front()
+        {
+            self.sent = Some(Box::pin(send(self.foreground, request)));
+        }
+        let Some(sent) = &mut self.sent else { return std::future::pending().await };
+        let answered = sent.await;
+        self.sent = None;
+        answered
+    }
+}
+
+/// Sends a request and returns it when it is answered or has failed.
+async fn send(foreground: &Foreground<'_>, request: ProcessRequest) -> ProcessRequest {
+    if let Err(error) = try_send(foreground, request).await {
+        tracing::debug!(%error, "a request about the process failed");
+    }
+    request
+}
+
+async fn try_send(foreground: &Foreground<'_>, request: ProcessRequest) -> Result<(), ExecServerError> {
     let process = foreground.process;
     match request {
         ProcessRequest::Signal(signal) if can_send(foreground.server, signal) => process.signal(signal).await,
@@ -58,5 +120,43 @@ async fn terminate(foreground: &Foreground<'_>) -> Result<(), ExecServerError> {
             Err(ExecServerError::Disconnected(_)) if !matches!(*state.borrow(), ConnectionState::Failed(_)) => {}
             result => return result.map(drop),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(cols: u16) -> WindowSize {
+        WindowSize { rows: 24, cols }
+    }
+
+    fn waiting(requests: impl IntoIterator<Item = ProcessRequest>) -> Vec<ProcessRequest> {
+        let mut waiting = WaitingRequests::default();
+        requests.into_iter().for_each(|request| waiting.push(request));
+        waiting.0.into()
+    }
+
+    #[test]
+    fn only_the_latest_size_waits_and_a_redraw_is_not_forgotten() {
+        assert_eq!(
+            waiting((1..=10_000).map(|cols| ProcessRequest::Resize(size(cols)))),
+            [ProcessRequest::Resize(size(10_000))]
+        );
+        let mixed =
+            [ProcessRequest::Resize(size(1)), ProcessRequest::Redraw(size(2)), ProcessRequest::Resize(size(3))];
+        assert_eq!(waiting(mixed), [ProcessRequest::Redraw(size(3))]);
+    }
+
+    #[test]
+    fn every_signal_that_was_sent_waits_once_in_the_order_of_the_first() {
+        let round = [
+            ProcessRequest::Signal(Signal::User2),
+            ProcessRequest::Resize(size(80)),
+            ProcessRequest::Signal(Signal::User1),
+            ProcessRequest::Terminate,
+            ProcessRequest::Signal(Signal::Interrupt),
+        ];
+        assert_eq!(waiting(std::iter::repeat_n(round, 1000).flatten()), round);
     }
 }

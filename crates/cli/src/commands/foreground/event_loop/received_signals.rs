@@ -21,14 +21,14 @@ impl EventLoop<'_> {
         match signal {
             SignalEffect::End(fatal) => return self.handle_fatal_signal(fatal, is_connected),
             SignalEffect::Pass(signal) if can_send(self.foreground.server, signal) => {
-                self.request(ProcessRequest::Signal(signal));
+                self.requests.push(ProcessRequest::Signal(signal));
             }
             SignalEffect::Pass(_) => self.notice.say("this server cannot send this signal to a command"),
             SignalEffect::Stop => self.stop().await,
             SignalEffect::Continue => self.resume(),
             SignalEffect::Resize => {
                 if let (true, Some(size)) = (self.foreground.tty, window_size()) {
-                    self.request(ProcessRequest::Resize(size));
+                    self.requests.push(ProcessRequest::Resize(size));
                 }
             }
         }
@@ -55,7 +55,7 @@ impl EventLoop<'_> {
             self.replaced_signal = Some(fatal);
             EndReason::Replaced(fatal)
         };
-        self.request(ProcessRequest::Signal(fatal.signal));
+        self.requests.push(ProcessRequest::Signal(fatal.signal));
         self.end_wait.ask(reason, Instant::now());
         if self.output.is_stuck() {
             self.signal_while_stuck = Some(fatal);
@@ -79,11 +79,11 @@ impl EventLoop<'_> {
         stop_ourselves();
     }
 
-    fn resume(&self) {
+    fn resume(&mut self) {
         let Some(terminal) = self.terminal else {
             // A server that cannot send this signal could not stop the process either.
             if can_send(self.foreground.server, Signal::Continue) {
-                self.request(ProcessRequest::Signal(Signal::Continue));
+                self.requests.push(ProcessRequest::Signal(Signal::Continue));
             }
             return;
         };
