@@ -10,48 +10,68 @@ use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 use crate::commands::args::Command;
 use crate::limit_flags::LimitFlags;
 
-/// Run and control processes on this machine for a program that is somewhere else.
+/// The description in the manual page. `--help` shows only its first sentence.
+const LONG_ABOUT: &str = "\
+exec-server runs and controls processes on this machine for a program that is somewhere else.
+
+Without a command it is the server. It prints one line with the URL of each address as soon as clients can connect, and writes its log \
+to stderr. SIGTERM or SIGINT ends it after it has ended every process that it has started; a second signal makes it hurry. On SIGHUP it \
+reads the token file again.
+
+With a command it is a client. The command works in an environment: a machine on which such a server runs, or is started for the command. \
+The flags -e, --connect and --ssh choose the environment; without one of them it is the default of environments.toml, or else this \
+machine. A kept session (--session) and the processes in it outlive the command that has started them.";
+
+/// The texts about two flags in the manual page, where they have more room.
+const LISTEN_HELP: &str = "An address to listen on: ws://IP:PORT, wss://IP:PORT, unix:///PATH, or stdio for stdin and stdout. Port 0 is \
+a free port. The flag can be repeated.";
+const TOKEN_FILE_HELP: &str = "A file with the bearer tokens to accept, one on each line, as TOKEN or as NAME: TOKEN; the name is for \
+the log. The file is read again on SIGHUP. An address that other machines can reach needs it.";
+
+/// Run and control processes on this machine for a program that is somewhere else
 #[derive(Parser, Debug)]
 #[command(
     name = "exec-server",
     version = env!("EXEC_SERVER_VERSION"),
+    long_about = LONG_ABOUT,
     max_term_width = 100,
     disable_help_flag = true,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL. Examples:
+    after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL.
+Examples:
   exec-server                             serve on a free loopback port and print its URL
   exec-server --listen wss://0.0.0.0:7000 --tls-cert cert.pem --tls-key key.pem --token-file tokens"
 )]
 pub(crate) struct Args {
-    /// ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio; repeatable
-    #[arg(long, env = "EXEC_SERVER_LISTEN", hide_env = true, value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
+    /// ws://IP:PORT, wss://, unix:///PATH or stdio
+    #[arg(long, long_help = LISTEN_HELP, env = "EXEC_SERVER_LISTEN", hide_env = true, value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
     pub(crate) listen: Vec<ListenUrl>,
 
-    /// Certificate chain for wss://, PEM
+    /// PEM file with the certificate chain for wss://
     #[arg(long, env = "EXEC_SERVER_TLS_CERT", hide_env = true, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
-    /// Private key for wss://, PEM
+    /// PEM file with the private key for wss://
     #[arg(long, env = "EXEC_SERVER_TLS_KEY", hide_env = true, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Bearer tokens to accept, a line each: TOKEN or NAME: TOKEN; read again on SIGHUP
-    #[arg(long, env = "EXEC_SERVER_TOKEN_FILE", hide_env = true, value_name = "FILE")]
+    /// Bearer tokens to accept, one on each line; read again on SIGHUP
+    #[arg(long, long_help = TOKEN_FILE_HELP, env = "EXEC_SERVER_TOKEN_FILE", hide_env = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// Let anybody who can reach the address run commands
     #[arg(long, env = "EXEC_SERVER_INSECURE_NO_AUTH", hide_env = true)]
     pub(crate) insecure_no_auth: bool,
 
-    /// Answer requests for this host on loopback too; repeatable
+    /// Accept this name as the Host of requests on loopback; repeatable
     #[arg(long, env = "EXEC_SERVER_ALLOW_HOST", hide_env = true, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
 
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
 
-    /// Accepted for compatibility; requests are always served concurrently
+    /// Accepted for compatibility and ignored: requests are always served concurrently
     #[arg(long, env = "EXEC_SERVER_CONCURRENT_REQUESTS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), hide = true)]
     pub(crate) concurrent_requests: Option<u64>,
 
@@ -60,11 +80,11 @@ pub(crate) struct Args {
     pub(crate) help_limits: bool,
 
     /// Print help
-    // The compact form for both spellings: it fits a screen.
+    // The short help for both spellings, because the long help does not fit a screen.
     #[arg(short, long, action = clap::ArgAction::HelpShort, global = true)]
     help: Option<bool>,
 
-    /// None: serve.
+    /// `None`: the program is a server.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

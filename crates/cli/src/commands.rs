@@ -10,10 +10,12 @@ mod event_printer;
 mod exit_code;
 mod files;
 mod foreground;
+mod help_texts;
 mod json_events;
 mod kept_session;
 mod kill;
 mod logs;
+mod man;
 mod mcp_stdio;
 mod output_queue;
 mod print;
@@ -78,6 +80,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rm(args) => fails_with_one(files::rm::rm(args).await),
         Command::Mkdir(args) => fails_with_one(files::mkdir::mkdir(args).await),
         Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
+        Command::Man(args) => fails_with_one(man::man(args).await),
         Command::Completions(args) => fails_with_one(completions::completions(args).await),
     }
 }

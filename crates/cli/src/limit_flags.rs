@@ -10,8 +10,8 @@ use server::{ADJUSTABLE_LIMITS, Config, Limit, LimitUnit};
 
 use crate::units::{SizeArg, TimeArg, count};
 
-/// Limits that `--help` shows. The others are shown by `--help-limits` only, so that `--help` fits a screen.
-const IN_HELP: [&str; 3] = ["session_ttl", "retain_bytes", "retain_total_bytes"];
+/// The limit that `--help` shows. The others are shown by `--help-limits` and the manual only, so that `--help` fits a screen.
+const IN_HELP: &str = "session_ttl";
 
 /// Width of the text in `--help-limits`, and of the column in front of the sentences.
 const TEXT_WIDTH: usize = 100;
@@ -84,7 +84,7 @@ impl LimitFlag {
             .help(limit.help.trim_end_matches('.'))
             .value_parser(|text: &str| parse(limit, text))
             .default_value(self.default.as_deref())
-            .hide(!IN_HELP.contains(&limit.name))
+            .hide(limit.name != IN_HELP)
     }
 }
 
@@ -96,6 +96,15 @@ fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
         LimitUnit::Milliseconds => text.parse::<TimeArg>()?.0.as_millis() as u64,
     };
     limit.check(number).map(|()| number).map_err(str::to_owned)
+}
+
+/// The same command line with every limit under a heading of its own, and with the whole text about each limit.
+pub(crate) fn show_all(command: Command) -> Command {
+    let is_limit = |argument: &Arg| ADJUSTABLE_LIMITS.iter().find(|limit| argument.get_id().as_str() == limit.name);
+    command.mut_args(move |argument| match is_limit(&argument) {
+        Some(limit) => argument.help_heading("Limits").long_help(format!("{} {}", limit.help, limit.at_limit)),
+        None => argument,
+    })
 }
 
 /// Writes the list to stdout. A reader that has closed the pipe is no error.

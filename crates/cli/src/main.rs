@@ -6,6 +6,7 @@ mod colours;
 mod commands;
 mod limit_flags;
 mod log;
+mod man_pages;
 mod runtime;
 mod serve;
 mod terminal_text;

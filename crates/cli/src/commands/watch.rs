@@ -17,7 +17,7 @@ use crate::terminal_text::readable;
 
 /// Prints changes until it is told to stop, or what is watched is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    let place = RemotePath::parse(&args.place);
+    let place = RemotePath::parse(&args.path);
     let client = Destination::choose(&place.choose(&args.target)?)?.connect().await?;
     let uri = place.uri(&client).await?;
     // From here on a signal must not leave the watch behind.

@@ -41,7 +41,10 @@ async fn the_help_says_where_a_command_runs_without_a_cwd() {
     for name in ["run", "shell", "mcp-stdio"] {
         let help = said(&[name, "--help"], "/", &[]).await;
         let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("left out, ours on this machine and below --local-root, else the server's"), "{help}");
+        assert!(
+            words.contains("[default: yours on this machine and below --local-root, else the server's]"),
+            "{help}"
+        );
     }
 }
 

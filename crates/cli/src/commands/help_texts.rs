@@ -1,0 +1,144 @@
+//! The texts below the flags in `--help` of a command. A line that ends with a colon is a heading for the indented lines below it; the
+//! manual page makes sections of the headings `Exit codes:`, `Example:` and `Examples:`. Paragraphs are single lines, which the terminal
+//! breaks.
+
+pub(super) const RUN: &str = "\
+With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a kept session running, \
+and `~~` sends one tilde.
+
+On this machine, a command in a kept session gets the variables, the directory and the umask of your shell, but the \
+limits (ulimit) of the server in the background.
+
+Exit codes:
+  0 to 255  the exit code of the command, unless it is one of these:
+  124       the command ran longer than --timeout
+  125       exec-server failed, for example to connect, or was not told how the command ended
+  126       the command cannot be executed
+  127       the command was not found
+  141       the program that read the output has closed the pipe
+
+Examples:
+  exec-server run -- make test
+  exec-server run --ssh build-host --cwd /srv/app -- git pull
+  tar c src | exec-server run --connect ws://10.0.0.5:7000 -- tar x
+  exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
+  exec-server run -d -- ./long-job      (then: exec-server attach)";
+
+pub(super) const SHELL: &str = "\
+After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde. If stdin is not a \
+terminal, the shell reads its commands from there.
+
+Examples:
+  exec-server shell --ssh build-host
+  exec-server shell --session work      (then: exec-server attach --session work)
+  exec-server shell --connect ws://10.0.0.5:7000 < script.sh";
+
+pub(super) const PS: &str = "\
+Examples:
+  exec-server ps
+  exec-server ps --session work --json";
+
+pub(super) const KILL: &str = "\
+Examples:
+  exec-server kill build
+  exec-server kill --session work --signal user1 3";
+
+pub(super) const LOGS: &str = "\
+Looking at a process does not slow it down. Output that was dropped before it was read is counted in the output.
+
+Examples:
+  exec-server logs build
+  exec-server logs -f --session work 3";
+
+pub(super) const ATTACH: &str = "\
+Prints the retained output, then goes on as if the command had been run in this terminal, and exits with its exit code. \
+After Enter, `~.` leaves the process running, and `~~` sends one tilde.
+
+Examples:
+  exec-server attach
+  exec-server attach --session work 3";
+
+pub(super) const SEARCH: &str = "\
+Give PATH, or ENV:PATH for an environment of environments.toml. A relative path begins in the directory of the server, \
+which is searched if no path is given. Hidden files and the files that .gitignore names are skipped.
+
+Exit codes:
+  0  something was found
+  1  nothing was found
+  2  an error occurred
+
+Examples:
+  exec-server search -S 'todo|fixme' build-host:/srv/app
+  exec-server search -l -g '*.rs' unwrap --ssh build-host :/srv/app
+  exec-server search --files -g '*.toml' build-host:";
+
+pub(super) const WATCH: &str = "\
+Prints one line for each file that is created, modified, removed or renamed, until Ctrl-C. `overflow` means that changes \
+came faster than they could be reported, and some are missing.
+
+Examples:
+  exec-server watch build-host:/srv/app/log
+  exec-server watch --json --connect ws://10.0.0.5:7000 :/srv/app";
+
+pub(super) const CP: &str = "\
+ENV:PATH is in an environment of environments.toml, :PATH in the one that -e, --connect or --ssh chooses, and every \
+other path on this machine; write ./a:b for a file with a colon. Relative paths in an environment begin in the \
+directory of its server.
+
+Modification times are kept, holes stay holes, and links in trees stay links. A new file gets the mode of its source \
+as far as the umask allows, and a replaced file keeps its mode; with -p both get exactly the mode of the source. No \
+file gets set-user-ID and set-group-ID bits, because the copy may have another owner.
+
+Examples:
+  exec-server cp -r src build:/srv/app
+  exec-server cp --connect ws://10.0.0.5:7000 :/var/log/app.log .
+  exec-server cp staging:db.dump production:";
+
+pub(super) const LS: &str = "\
+ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
+environment that -e, --connect or --ssh chooses; without such a flag it is on this machine. Times are UTC.
+
+Examples:
+  exec-server ls -l build:/srv/app
+  exec-server ls --ssh build-host";
+
+pub(super) const CAT: &str = "\
+ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
+environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+
+Example:
+  exec-server cat build:/etc/os-release";
+
+pub(super) const RM: &str = "\
+ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
+environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+
+Example:
+  exec-server rm -r build:/srv/app/target";
+
+pub(super) const MKDIR: &str = "\
+ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
+environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+
+Example:
+  exec-server mkdir -p build:/srv/app/logs";
+
+pub(super) const MCP_STDIO: &str = "\
+The lines of the MCP server pass unchanged and without a gap, also when the connection is lost and made again.
+
+Example:
+  exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  source <(exec-server completions bash)
+  exec-server completions zsh > ~/.zfunc/_exec-server
+  exec-server completions fish > ~/.config/fish/completions/exec-server.fish";
+
+pub(super) const MAN: &str = "\
+The page is roff source, which `man -l -` shows.
+
+Examples:
+  exec-server man | man -l -
+  exec-server man run | man -l -
+  exec-server man --dir /usr/local/share/man/man1";
