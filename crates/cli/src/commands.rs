@@ -6,6 +6,7 @@ mod background_server;
 mod capabilities;
 mod completions;
 mod destination;
+mod env;
 mod event_printer;
 mod exit_code;
 mod files;
@@ -29,6 +30,7 @@ mod saved_sessions;
 mod search;
 mod shell;
 mod signals;
+mod table;
 mod terminal;
 mod typed_path;
 mod watch;
@@ -72,6 +74,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logs(args) if args.follow => logs::logs(args).await,
         Command::Logs(args) => fails_with_one(logs::logs(args).await),
         Command::Attach(args) => attach::attach(args).await,
+        Command::Env(args) => fails_with_one(env::env(args).await),
         Command::Search(args) => Ok(search::search(args).await),
         Command::Watch(args) => fails_with_one(watch::watch(args).await),
         Command::Cp(args) => fails_with_one(files::cp::cp(args).await),

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use server::{ADJUSTABLE_LIMITS, Config, Limit, LimitUnit};
 
+use crate::terminal_text::wrapped;
 use crate::units::{SizeArg, TimeArg, count};
 
 /// The limit that `--help` shows. The others are shown by `--help-limits` and the manual only, so that `--help` fits a screen.
@@ -120,27 +121,8 @@ fn render() -> String {
     let mut out = String::from("Each can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
     for LimitFlag { limit, name, default, .. } in FLAGS.iter() {
         let default = default.as_deref().unwrap_or("off");
-        let sentences = wrapped(&format!("{} {}", limit.help, limit.at_limit));
+        let sentences = wrapped(&format!("{} {}", limit.help, limit.at_limit), INDENT, INDENT, TEXT_WIDTH);
         let _ = writeln!(out, "  --{name:<26} {default:>7}   {sentences}");
-    }
-    out
-}
-
-/// Breaks a text into lines, all but the first of which are indented.
-fn wrapped(text: &str) -> String {
-    let mut out = String::new();
-    let mut column = INDENT;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if column + 1 + width > TEXT_WIDTH {
-            let _ = write!(out, "\n{:INDENT$}", "");
-            column = INDENT;
-        } else if column > INDENT {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += width;
     }
     out
 }

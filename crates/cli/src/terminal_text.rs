@@ -4,7 +4,7 @@
 /// server says passes through here before it is shown on a terminal: an error, a name, an id.
 pub(crate) fn readable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if c.is_control() || turns_direction(c) {
+        if is_unsafe(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
@@ -13,9 +13,46 @@ pub(crate) fn readable(text: &str) -> String {
     })
 }
 
+/// A line of JSON. Characters that would act on a terminal are escaped, which does not change the value.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    // JSON has such characters only inside of texts. All of them have four digits.
+    let escaped = |c: char| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    let mut line: String = value.to_string().chars().map(escaped).collect();
+    line.push('\n');
+    line
+}
+
+/// Whether a character acts on a terminal instead of being shown.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || turns_direction(c)
+}
+
 /// Whether a character changes the order in which a terminal shows others: with it a name can look like another one.
 fn turns_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Breaks a text into lines of at most `width` characters. The first line begins at column `start`, and the others are indented.
+pub(crate) fn wrapped(text: &str, start: usize, indent: usize, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = start;
+    let mut is_first = true;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if is_first {
+            is_first = false;
+        } else if column + 1 + length > width {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
 }
 
 /// One line for an error and its causes.
@@ -64,6 +101,22 @@ mod tests {
             "\u{5d0}\u{200d}",
             "letters that are written from right to left stay"
         );
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 0, 2, 7), "one two\n  three");
+        assert_eq!(wrapped("  one two", 0, 4, 6), "  one\n    two");
+        assert_eq!(wrapped("one two", 5, 5, 8), "one\n     two");
+        assert_eq!(wrapped("", 0, 2, 7), "");
+    }
+
+    #[test]
+    fn json_acts_on_no_terminal_and_keeps_its_value() {
+        let value = serde_json::json!({"a\u{9b}": "é\u{1b}[1m\u{7f}\u{202e}\n"});
+        let line = json_line(&value);
+        assert_eq!(line, "{\"a\\u009b\":\"é\\u001b[1m\\u007f\\u202e\\n\"}\n");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 
     #[test]

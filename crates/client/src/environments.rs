@@ -121,6 +121,11 @@ impl Environments {
         Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
     }
 
+    /// The paths at which `environments.toml` is looked for, in this order.
+    pub fn candidate_files(source: &HomeAndVariables) -> Vec<PathBuf> {
+        file::candidates(source).collect()
+    }
+
     /// Reads the text of an `environments.toml`. Relative paths in the text are resolved against the directory of `path`; if that directory
     /// is not absolute, relative paths are refused. The file itself is not opened.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, EnvironmentsError> {

@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Attach this terminal to a process of a kept session
     #[command(after_help = help_texts::ATTACH)]
     Attach(AttachArgs),
+    /// List the environments, and check that they can be reached
+    #[command(after_help = help_texts::ENV)]
+    Env(EnvArgs),
     /// Search files of an environment, as ripgrep does
     #[command(after_help = help_texts::SEARCH)]
     Search(SearchArgs),
@@ -237,6 +240,21 @@ pub(crate) struct AttachArgs {
     /// Id as `exec-server ps` shows it [default: the only process that runs]
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EnvArgs {
+    /// Connect to each environment, and print how fast it answers and what it offers
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// How long --check may take for one environment
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) timeout: TimeArg,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

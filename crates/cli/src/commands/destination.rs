@@ -20,7 +20,10 @@ use crate::args::server_variables;
 const CLIENT_NAME: &str = "exec-server-cli";
 
 /// An environment that was chosen, before the connection to it.
+#[derive(Clone)]
 pub(crate) struct Destination {
+    /// The name in the configuration. `None` for a server that `--connect` or `--ssh` names.
+    pub(crate) name: Option<String>,
     /// How the environment is reached.
     pub(crate) way: Way,
     /// Timeouts, and the name of this client.
@@ -59,7 +62,7 @@ impl Destination {
 
     /// A configured environment. Certificates and token of the flags take precedence over those of the configuration.
     pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs) -> Self {
-        let EnvironmentSpec { mut way, connect_timeout, initialize_timeout, silence_timeout, .. } = spec;
+        let EnvironmentSpec { id, mut way, connect_timeout, initialize_timeout, silence_timeout } = spec;
         if let Way::Url { ca_file, token_file, .. } = &mut way {
             *ca_file = flags.ca_file.clone().or(ca_file.take());
             *token_file = flags.client_token_file.clone().or(token_file.take());
@@ -71,15 +74,27 @@ impl Destination {
             silence_timeout,
             ..destination.options
         };
-        Self { options, ..destination }
+        Self { name: Some(id), options, ..destination }
     }
 
     fn new(way: Way, flags: &TargetArgs) -> Self {
         Self {
+            name: None,
             way,
             options: ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() },
             ssh_config: flags.ssh_config.clone(),
             background_idle: flags.background_idle.map_or(background_server::DEFAULT_IDLE, |time| time.0),
+        }
+    }
+
+    /// How the environment is reached, for people: `this machine`, a URL, `ssh HOST` or `program NAME`. It contains no secrets, which a URL
+    /// or the arguments of a program may have.
+    pub(crate) fn address(&self) -> String {
+        match &self.way {
+            Way::Local => "this machine".to_owned(),
+            Way::Url { url, .. } => UrlConnector::new(url, ConnectOptions::default()).address(),
+            Way::Program { program, .. } => format!("program {program}"),
+            Way::Ssh { host, .. } => format!("ssh {host}"),
         }
     }
 

@@ -58,6 +58,20 @@ Examples:
   exec-server attach
   exec-server attach --session work 3";
 
+pub(super) const ENV: &str = "\
+Lists the environments of environments.toml, and says which one commands use without a flag and why. With -e, --connect \
+or --ssh it shows only the environment that the flag chooses. Tokens are not printed.
+
+Exit codes:
+  0  every environment could be reached, or --check is not given
+  1  an environment could not be reached, or the configuration cannot be read
+
+Examples:
+  exec-server env
+  exec-server env --check
+  exec-server env --check --ssh build-host
+  exec-server env --check --json | jq '.environments[] | select(.check.isReachable | not)'";
+
 pub(super) const SEARCH: &str = "\
 Give PATH, or ENV:PATH for an environment of environments.toml. A relative path begins in the directory of the server, \
 which is searched if no path is given. Hidden files and the files that .gitignore names are skipped.

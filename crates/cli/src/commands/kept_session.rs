@@ -72,10 +72,10 @@ impl Destination {
         let Way::Url { url, .. } = &self.way else {
             anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
         };
-        let url = url.clone();
+        let (url, address) = (url.clone(), self.address());
         let mut saved = saved_sessions::load(name, &url)?;
         if saved.is_none() && !creation.is_allowed() {
-            anyhow::bail!(no_session(name, &format!("at {url}")));
+            anyhow::bail!(no_session(name, &format!("at {address}")));
         }
         let mut options = self.options.clone();
         options.keep_for = creation.keep(saved.as_ref());
@@ -93,7 +93,7 @@ impl Destination {
             {
                 anyhow::ensure!(
                     creation.is_allowed(),
-                    "the server at {url} does not have the session `{name}`, or not any more: {message}"
+                    "the server at {address} does not have the session `{name}`, or not any more: {message}"
                 );
                 options = ExecServerClientConnectOptions {
                     keep_for: creation.keep(None),
@@ -103,7 +103,7 @@ impl Destination {
                     ..options
                 };
                 let client = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?;
-                if let Err(error) = set_aside(name, &url, saved.take()) {
+                if let Err(error) = set_aside(name, &url, &address, saved.take()) {
                     // The new session could be saved only in place of the old one.
                     client.end_session().await;
                     return Err(error);
@@ -116,7 +116,7 @@ impl Destination {
         let capabilities = client.capabilities().await?;
         anyhow::ensure!(
             !creation.is_allowed() || capabilities.session_keep,
-            "the server at {url} cannot keep sessions; run the command without --session"
+            "the server at {address} cannot keep sessions; run the command without --session"
         );
         let session = client.session_id().context("the server names no session")?.clone();
         let keep = options.keep_for.or(saved.as_ref().and_then(|record| record.keep));
@@ -137,11 +137,11 @@ impl Destination {
 }
 
 /// Gives a session that the server does not have another name, and tells the user that name.
-fn set_aside(name: &str, url: &str, saved: Option<SessionRecord>) -> anyhow::Result<()> {
+fn set_aside(name: &str, url: &str, address: &str, saved: Option<SessionRecord>) -> anyhow::Result<()> {
     let former = saved.map(|record| saved_sessions::set_aside(name, url, &record)).transpose()?;
     if let Some(former) = former.flatten() {
         report(&format!(
-            "the server at {url} does not have the session `{name}`, so a new one was started; if the server that has \
+            "the server at {address} does not have the session `{name}`, so a new one was started; if the server that has \
              the old one comes back, use --session {former}"
         ));
     }

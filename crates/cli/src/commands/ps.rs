@@ -1,6 +1,5 @@
 //! `ps`: the processes of a kept session, for people or for programs.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +9,7 @@ use super::args::PsArgs;
 use super::destination::Destination;
 use super::kept_session::{SessionCreation, SessionUse};
 use super::print::{print, report};
+use super::table;
 use crate::terminal_text::readable;
 
 /// Lists them.
@@ -27,22 +27,15 @@ pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
         report(&format!("there are no processes in the session `{name}`"));
     } else {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        print(&table(&processes, now, terminal_width())).await?;
+        print(&rendered(&processes, now, table::terminal_width())).await?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// None if stdout is no terminal: what goes into a pipe is not cut.
-fn terminal_width() -> Option<usize> {
-    let stdout = std::io::stdout();
-    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-}
-
 const HEADINGS: [&str; 6] = ["ID", "STATE", "PID", "STARTED", "OUTPUT", "COMMAND"];
 
-/// The last column is as wide as it is, or as the terminal lets it.
-fn table(processes: &[ProcessSummary], now: Duration, width: Option<usize>) -> String {
+/// The processes for people, in lines of at most `width` characters.
+fn rendered(processes: &[ProcessSummary], now: Duration, width: Option<usize>) -> String {
     let rows = processes.iter().map(|process| {
         [
             readable(process.process_id.as_str()),
@@ -54,28 +47,7 @@ fn table(processes: &[ProcessSummary], now: Duration, width: Option<usize>) -> S
         ]
     });
     let rows: Vec<[String; 6]> = std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
-    let columns: Vec<usize> =
-        (0..5).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
-    let mut table = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (text, columns) in row.iter().zip(&columns) {
-            line.push_str(&format!("{text:columns$}  "));
-        }
-        line.push_str(&row[5]);
-        table.push_str(cut(&line, width).trim_end());
-        table.push('\n');
-    }
-    table
-}
-
-fn cut(line: &str, width: Option<usize>) -> String {
-    match width {
-        Some(width) if line.chars().count() > width => {
-            line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-        }
-        _ => line.to_owned(),
-    }
+    table::aligned(&rows, width)
 }
 
 fn state(process: &ProcessSummary) -> String {
@@ -146,8 +118,8 @@ ID     STATE       PID   STARTED  OUTPUT  COMMAND
 1      running     4711  2h ago   1.5KiB  sh -c 'echo '\\''a\\nb'\\'''
 build  exited 143  4711  2h ago   1.5KiB  make
 ";
-        assert_eq!(table(&processes, now, None), wide);
-        let narrow = table(&processes, now, Some(48));
+        assert_eq!(rendered(&processes, now, None), wide);
+        let narrow = rendered(&processes, now, Some(48));
         assert_eq!(narrow.lines().nth(1), Some("1      running     4711  2h ago   1.5KiB  sh -c…"));
     }
 

@@ -1,7 +1,8 @@
-//! The program as a person meets it beside its commands: progress, colours, the manual and the version.
+//! The program as a person meets it beside its commands: progress, colours, environments, the manual and the version.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod colours;
+mod env;
 mod help;
 mod man;
 mod progress;

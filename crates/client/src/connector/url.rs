@@ -28,7 +28,36 @@ impl ServerConnector for UrlConnector {
     }
 
     fn address(&self) -> String {
-        // The query of a URL may hold a secret.
-        self.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+        without_secrets(&self.url)
+    }
+}
+
+/// The URL without its user, password, query and fragment, each of which may hold a secret.
+fn without_secrets(url: &str) -> String {
+    if url.starts_with("unix://") {
+        return url.to_owned();
+    }
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let (scheme, rest) = url[..end].split_once("://").unwrap_or_default();
+    // A password that is not percent-encoded may contain any character, even a slash.
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_no_secrets() {
+        for (url, address) in [
+            ("ws://h:1/p", "ws://h:1/p"),
+            ("wss://me:secret@h:1/p?token=secret#secret", "wss://h:1/p"),
+            ("ws://me@secr/et@h", "ws://h"),
+            ("unix:///run/a?b@c", "unix:///run/a?b@c"),
+            ("secret", "://"),
+        ] {
+            assert_eq!(UrlConnector::new(url, ConnectOptions::default()).address(), address);
+        }
     }
 }

@@ -53,7 +53,8 @@ pub(super) fn find(source: &HomeAndVariables) -> Result<Option<EnvironmentsFile>
     Ok(None)
 }
 
-fn candidates(source: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
+/// The paths at which the file is looked for, in this order.
+pub(super) fn candidates(source: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
     let home = source.home();
     // The XDG specification says that a relative path is ignored.
     let config_home = source.directory(CONFIG_HOME).filter(|path| path.is_absolute()).map(Path::to_owned);

@@ -430,6 +430,15 @@ fn every_example_of_the_document_is_valid() {
 }
 
 #[test]
+fn the_candidates_are_the_paths_in_the_order_in_which_they_are_tried() {
+    let source = HomeAndVariables::default().with_home("/h").with_variable("EXEC_SERVER_HOME", "/own");
+    let files: Vec<_> =
+        ["/own", "/h/.config/exec-server", "/h/.codex"].map(|path| Path::new(path).join("environments.toml")).into();
+    assert_eq!(Environments::candidate_files(&source), files);
+    assert_eq!(Environments::candidate_files(&HomeAndVariables::default()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn the_source_says_which_file_or_variable_has_decided() {
     let (nothing, source) = Environments::load_with_source(&HomeAndVariables::default()).unwrap();
     assert_eq!((nothing, source), (local_alone(), EnvironmentsSource::Unconfigured));

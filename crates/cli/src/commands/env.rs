@@ -1,0 +1,118 @@
+//! `env`: lists the environments that commands can choose, says which one they use without a flag and why, and checks with `--check` that
+//! each can be reached. What comes from the configuration or from a server is cleaned before it is printed.
+
+mod environment_list;
+mod reachability;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use client::EnvironmentInfo;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::args::EnvArgs;
+use super::print::print;
+use super::signals::Signals;
+use super::table;
+use crate::terminal_text::{json_line, readable, wrapped};
+use environment_list::{EnvironmentList, ListedEnvironment};
+use reachability::{Checked, Reached, check_all, offered};
+
+pub(crate) async fn env(args: EnvArgs) -> anyhow::Result<ExitCode> {
+    let list = EnvironmentList::of(&args.target)?;
+    if !args.check {
+        let text = if args.json { json_line(&list.json(|_| None)) } else { listing(&list) };
+        print(&text).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // A signal must not leave the server programs behind that were started for the check.
+    let mut signals = Signals::listen()?;
+    match signals.or_fatal(check(&list, args.timeout.0, args.json)).await {
+        Ok(all_reached) => Ok(if all_reached? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+        Err(fatal) => Ok(ExitCode::from(fatal.exit_code())),
+    }
+}
+
+/// Checks all environments at once and prints the results in the order of the list. Returns whether all were reached.
+async fn check(list: &EnvironmentList, timeout: Duration, is_json: bool) -> anyhow::Result<bool> {
+    let destinations = list.environments.iter().map(|environment| environment.destination.clone());
+    let mut checks: JoinSet<(usize, Checked)> = check_all(destinations, timeout);
+    let mut results = BTreeMap::new();
+    let mut printed = 0;
+    while let Some(checked) = checks.join_next().await {
+        let (index, checked) = checked?;
+        results.insert(index, checked);
+        while !is_json
+            && let (Some(environment), Some(checked)) = (list.environments.get(printed), results.get(&printed))
+        {
+            print(&described(environment, checked)).await?;
+            printed += 1;
+        }
+    }
+    if is_json {
+        print(&json_line(&list.json(|index| results.get(&index).map(checked_json)))).await?;
+    } else {
+        let distance = if list.environments.is_empty() { "" } else { "\n" };
+        print(&format!("{distance}{}\n", list.choice())).await?;
+    }
+    Ok(results.values().all(Result::is_ok))
+}
+
+fn listing(list: &EnvironmentList) -> String {
+    let heading = ["NAME", "REACHED BY"].map(str::to_owned);
+    let row = |environment: &ListedEnvironment| [environment.label(), readable(&environment.destination.address())];
+    let rows: Vec<_> = std::iter::once(heading).chain(list.environments.iter().map(row)).collect();
+    let table = if list.environments.is_empty() { String::new() } else { table::aligned(&rows, None) + "\n" };
+    format!("{table}{}\n", list.choice())
+}
+
+/// One environment for people: how it is reached, and below that what the check has found.
+fn described(environment: &ListedEnvironment, checked: &Checked) -> String {
+    let mut lines = vec![format!("{}: {}", environment.label(), readable(&environment.destination.address()))];
+    match checked {
+        Err(reason) => lines.push(format!("  cannot be reached: {}", readable(reason))),
+        Ok(Reached { connecting, round_trip, info }) => {
+            lines.push(format!("  connected in {connecting:.1?}, one request took {round_trip:.1?}"));
+            match info {
+                Some(info) => lines.extend(described_server(info)),
+                None => lines.push("  the server cannot be asked about itself, so it has no extensions".to_owned()),
+            }
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn described_server(info: &EnvironmentInfo) -> [String; 2] {
+    let offered = offered(&info.capabilities);
+    let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
+    let directory = directory(info).unwrap_or_else(|| "unknown".to_owned());
+    let capabilities = format!("  capabilities: {offered}");
+    [
+        format!("  shell {}, directory {}", readable(&info.shell.path), readable(&directory)),
+        // A pipe gets one line, so that a search finds it.
+        table::terminal_width().map_or(capabilities.clone(), |width| wrapped(&capabilities, 0, 4, width)),
+    ]
+}
+
+/// The directory of the server as a path, or as a URI if it is no path of this system.
+fn directory(info: &EnvironmentInfo) -> Option<String> {
+    let uri = info.cwd.as_ref()?;
+    Some(uri.to_native().map_or_else(|_| uri.as_str().to_owned(), |path| path.to_string_lossy().into_owned()))
+}
+
+fn checked_json(checked: &Checked) -> Value {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    match checked {
+        Err(reason) => json!({"isReachable": false, "reason": reason}),
+        Ok(Reached { connecting, round_trip, info }) => json!({
+            "isReachable": true,
+            "connectMs": milliseconds(*connecting),
+            "roundTripMs": milliseconds(*round_trip),
+            "shell": info.as_ref().map(|info| &info.shell),
+            "directory": info.as_ref().and_then(directory),
+            "capabilities": info.as_ref().map(|info| offered(&info.capabilities)).unwrap_or_default(),
+        }),
+    }
+}
