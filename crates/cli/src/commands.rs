@@ -7,6 +7,7 @@ mod capabilities;
 mod completions;
 mod destination;
 mod env;
+mod environment_hint;
 mod event_printer;
 mod exit_code;
 mod files;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
@@ -187,6 +188,9 @@ pub(crate) struct ShellArgs {
     /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an earlier --keep said so]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<TimeArg>,
+    /// Print no line at the start, and leave the prompt of the shell alone
+    #[arg(long, env = "EXEC_SERVER_NO_HINT", value_parser = FalseyValueParser::new())]
+    pub(crate) no_hint: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

@@ -28,6 +28,11 @@ pub(super) const SHELL: &str = "\
 After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde. If stdin is not a \
 terminal, the shell reads its commands from there.
 
+The variable EXEC_SERVER_ENVIRONMENT in the shell names the environment. On a terminal, a line at the start names it \
+too, and so does the prompt of bash and zsh on another machine: bash gets PROMPT_COMMAND, which puts the name before \
+the prompt of your profile, and zsh gets PROMPT, which your profile may replace. --no-hint or EXEC_SERVER_NO_HINT=1 \
+leaves both out.
+
 Examples:
   exec-server shell --ssh build-host
   exec-server shell --session work      (then: exec-server attach --session work)

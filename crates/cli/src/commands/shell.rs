@@ -1,5 +1,6 @@
 //! `shell`: the user's shell in an environment, at our terminal. Without one it reads its commands from our stdin, as `sh` does.
 
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::slice;
 
@@ -7,6 +8,7 @@ use client::{Capabilities, ExecServerClient, StartParams};
 
 use super::args::ShellArgs;
 use super::capabilities::environment_info;
+use super::environment_hint::EnvironmentHint;
 use super::foreground::{EndOfInput, Foreground, Goodbye, input_plan};
 
 use super::destination::{Destination, leave};
@@ -20,6 +22,7 @@ use super::terminal::is_terminal_at_stdin;
 /// Runs the shell to its end.
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.target)?;
+    let hint = EnvironmentHint::new(&destination);
     let here = StartContext::new(&destination.way, args.session.is_some());
     anyhow::ensure!(
         args.keep.is_none() || args.session.is_some(),
@@ -32,7 +35,7 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
         }
         None => destination.connect().await?,
     };
-    let ended = shell_with(&client, &here, &args).await;
+    let ended = shell_with(&client, &here, &hint, &args).await;
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
 }
@@ -40,6 +43,7 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
 async fn shell_with(
     client: &ExecServerClient,
     here: &StartContext,
+    hint: &EnvironmentHint,
     args: &ShellArgs,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let is_kept = args.session.is_some();
@@ -51,8 +55,13 @@ async fn shell_with(
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
     let mut params = here.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
+    hint.name_environment(&mut params, &args.env);
     if tty {
         become_first(&mut params, server);
+    }
+    let has_hints = tty && !args.no_hint;
+    if has_hints {
+        hint.mark_prompt(&mut params, &info.shell.name);
     }
     // From here on a signal must not leave a process behind.
     let mut signals = Signals::listen()?;
@@ -62,6 +71,9 @@ async fn shell_with(
     };
     if is_kept {
         process.detach();
+    }
+    if has_hints && io::stderr().is_terminal() {
+        crate::write_to_stderr(&hint.greeting(is_kept));
     }
     let foreground = Foreground {
         client,

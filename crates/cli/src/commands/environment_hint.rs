@@ -1,0 +1,139 @@
+//! Tells a person at a shell which environment the shell is in: a variable, a line at the start, and a prefix of the prompt. The prefix is
+//! left to what each shell offers for it without a change to the user's files, so a profile that sets its own prompt is never broken:
+//!
+//! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix is put before the prompt that the profile has made;
+//! - zsh takes its first prompt from `PROMPT`, which a profile may replace;
+//! - other shells have no such way, and get no prefix.
+
+use client::{StartParams, Way};
+
+use super::destination::Destination;
+use crate::terminal_text::readable;
+
+/// Holds the name of the environment in every shell that `exec-server shell` opens, for the user's own prompt.
+const VARIABLE: &str = "EXEC_SERVER_ENVIRONMENT";
+
+/// The longest name in a prompt, in characters.
+const LONGEST_NAME: usize = 40;
+
+/// The names of one environment, for a prompt and for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EnvironmentHint {
+    /// A short name of characters that mean nothing to a shell.
+    name: String,
+    /// How the environment is reached, unless the name says it.
+    address: String,
+    is_local: bool,
+}
+
+impl EnvironmentHint {
+    pub(crate) fn new(destination: &Destination) -> Self {
+        let address = destination.address();
+        let name = match (&destination.name, &destination.way) {
+            (Some(name), _) => name.as_str(),
+            (None, Way::Ssh { host, .. }) => host.rsplit('@').next().unwrap_or(host),
+            (None, Way::Url { .. }) => host_and_port(&address),
+            (None, Way::Local | Way::Program { .. }) => address.as_str(),
+        };
+        Self { name: plain(name), is_local: matches!(destination.way, Way::Local), address }
+    }
+
+    /// Sets the variable, unless the user has set it with `--env`, whose values are in `given`. A value that was inherited from another
+    /// such shell is replaced.
+    pub(crate) fn name_environment(&self, params: &mut StartParams, given: &[String]) {
+        if !given.iter().any(|text| text.split('=').next() == Some(VARIABLE)) {
+            params.env.insert(VARIABLE.to_owned(), self.name.clone());
+        }
+    }
+
+    /// Puts the name before the prompt of a shell of this kind. A variable that the user has set stays as it is. A shell on this machine
+    /// needs no hint.
+    pub(crate) fn mark_prompt(&self, params: &mut StartParams, shell: &str) {
+        let name = &self.name;
+        let (variable, value) = match shell {
+            _ if self.is_local => return,
+            "bash" => ("PROMPT_COMMAND", format!(r#"case $PS1 in "({name}) "*) ;; *) PS1="({name}) $PS1" ;; esac"#)),
+            // The usual prompt of zsh: the name of the machine, and `#` for root.
+            "zsh" => ("PROMPT", format!("({name}) %m%# ")),
+            _ => return,
+        };
+        params.env.entry(variable.to_owned()).or_insert(value);
+    }
+
+    /// The line that a person sees before the first prompt. `is_kept`: the shell can be left running. That `~.` counts after Enter only is in
+    /// the help.
+    pub(crate) fn greeting(&self, is_kept: bool) -> String {
+        let escape = if is_kept { "leaves the shell running" } else { "hangs up" };
+        let name = &self.name;
+        let address = if self.address == *name { String::new() } else { format!(" ({})", readable(&self.address)) };
+        format!("[exec-server: connected to {name}{address}; ~. {escape}]\n")
+    }
+}
+
+/// The part of a URL that tells servers apart: host and port, or the name of a socket.
+fn host_and_port(url: &str) -> &str {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if scheme == "unix" { rest.rsplit('/').next().unwrap_or(rest) } else { rest.split('/').next().unwrap_or(rest) }
+}
+
+/// The name with `_` for every character that a shell could expand in a prompt, or that a terminal would not show.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
+    name.chars().take(LONGEST_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::TargetArgs;
+    use super::*;
+
+    fn hint(flags: TargetArgs) -> EnvironmentHint {
+        EnvironmentHint::new(&Destination::choose(&flags).unwrap())
+    }
+
+    fn params() -> StartParams {
+        StartParams::new("1", ["sh"], "file:///".parse().unwrap())
+    }
+
+    #[test]
+    fn a_name_is_short_and_means_nothing_to_a_shell() {
+        for (url, name) in [
+            ("ws://10.0.0.5:7000/x", "10.0.0.5:7000"),
+            ("wss://me:secret@[::1]:7000?token=secret", "[::1]:7000"),
+            ("unix:///run/user/1000/exec.sock", "exec.sock"),
+            ("unix:///tmp/$(touch x)`y`\\!%n\u{1b}[1m\n", "__touch_x__y____n_[1m_"),
+        ] {
+            let flags = TargetArgs { connect: Some(url.to_owned()), ..TargetArgs::default() };
+            assert_eq!(hint(flags).name, name);
+        }
+        let flags = TargetArgs { ssh: Some("me@build-host".to_owned()), ..TargetArgs::default() };
+        let greeting = "[exec-server: connected to build-host (ssh me@build-host); ~. hangs up]\n";
+        assert_eq!(hint(flags).greeting(false), greeting);
+        assert_eq!(plain(&"x".repeat(1000)).len(), LONGEST_NAME);
+    }
+
+    #[test]
+    fn variables_of_the_user_are_left_alone() {
+        let hint = hint(TargetArgs { ssh: Some("h".to_owned()), ..TargetArgs::default() });
+        let mut given = params();
+        for name in ["PROMPT_COMMAND", "PROMPT", VARIABLE] {
+            given.env.insert(name.to_owned(), "mine".to_owned());
+        }
+        let before = given.env.clone();
+        hint.name_environment(&mut given, &[format!("{VARIABLE}=mine")]);
+        for shell in ["bash", "zsh", "sh"] {
+            hint.mark_prompt(&mut given, shell);
+        }
+        assert_eq!(given.env, before);
+    }
+
+    #[test]
+    fn a_shell_without_a_way_gets_the_variable_only() {
+        let hint = hint(TargetArgs { ssh: Some("h".to_owned()), ..TargetArgs::default() });
+        let mut given = params();
+        given.env.insert(VARIABLE.to_owned(), "outer".to_owned());
+        hint.name_environment(&mut given, &[]);
+        hint.mark_prompt(&mut given, "sh");
+        assert_eq!(given.env.into_iter().collect::<Vec<_>>(), [(VARIABLE.to_owned(), "h".to_owned())]);
+    }
+}

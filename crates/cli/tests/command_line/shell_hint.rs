@@ -1,0 +1,98 @@
+//! `shell` tells a person which environment the shell is in: by a variable, a line at the start and a prefix of the prompt.
+
+use std::process::Stdio;
+
+use testkit::scripted::ScriptedReply;
+use testkit::{ScriptedServer, Terminal, TestServer, Value, json};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::{command, finished};
+
+/// The variables that `shell` asks a server with this login shell to set, and what the terminal shows meanwhile.
+async fn variables(shell: &str, args: &[&str], variable: Option<(&str, &str)>) -> (Value, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ScriptedServer::new();
+    let info = json!({"shell": {"name": shell, "path": format!("/bin/{shell}")}, "capabilities": {}});
+    server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
+    let listener = server.listen(folder.path());
+    let all: Vec<&str> = ["shell", "--connect", listener.url()].iter().chain(args).copied().collect();
+    let mut terminal = Terminal::start(&all, |command| command.envs(variable));
+    let started = server.wait_for("process/start", 1).await;
+    terminal.becomes_raw(true).await;
+    terminal.keys("\r~.");
+    assert_eq!(terminal.ended().await.code(), Some(129));
+    let mut variables = started.params["env"].clone();
+    // It is passed on to every process on a terminal.
+    variables.as_object_mut().unwrap().remove("TERM");
+    (variables, terminal.screen_after_end().await)
+}
+
+#[tokio::test]
+async fn every_shell_gets_a_variable_and_those_that_can_a_prompt() {
+    let bash = r#"case $PS1 in "(scripted.sock) "*) ;; *) PS1="(scripted.sock) $PS1" ;; esac"#;
+    for (shell, prompt) in
+        [("bash", Some(("PROMPT_COMMAND", bash))), ("zsh", Some(("PROMPT", "(scripted.sock) %m%# "))), ("sh", None)]
+    {
+        let (variables, shown) = variables(shell, &[], None).await;
+        let mut expected = json!({"EXEC_SERVER_ENVIRONMENT": "scripted.sock"});
+        if let Some((name, value)) = prompt {
+            expected[name] = value.into();
+        }
+        assert_eq!(variables, expected, "{shell}");
+        assert!(shown.starts_with("[exec-server: connected to scripted.sock (unix:///"), "{shown}");
+        assert!(shown.contains("/scripted.sock); ~. hangs up]\r\n"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_can_turn_the_hints_off_or_use_variables_of_their_own() {
+    let name_only = json!({"EXEC_SERVER_ENVIRONMENT": "scripted.sock"});
+    let off = variables("bash", &["--no-hint"], None).await;
+    assert_eq!(off, (name_only.clone(), String::new()));
+    let off = variables("zsh", &[], Some(("EXEC_SERVER_NO_HINT", "1"))).await;
+    assert_eq!(off, (name_only, String::new()));
+    let args = ["--env", "PROMPT_COMMAND=:", "--env", "EXEC_SERVER_ENVIRONMENT=mine"];
+    let (own, _) = variables("bash", &args, Some(("EXEC_SERVER_NO_HINT", "0"))).await;
+    assert_eq!(own, json!({"EXEC_SERVER_ENVIRONMENT": "mine", "PROMPT_COMMAND": ":"}));
+}
+
+#[tokio::test]
+async fn real_shells_show_the_name_before_their_own_prompt() {
+    for (shell, command, profile, prompt) in [
+        ("bash", &["bash", "--norc", "-i"][..], "PS1='mine: '", "(scripted.sock) mine: "),
+        ("zsh", &["zsh", "-f", "-i"], "true", "(scripted.sock) "),
+    ] {
+        let (variables, _) = variables(shell, &[], None).await;
+        let variables: Vec<String> = variables
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
+            .collect();
+        let flags = variables.iter().flat_map(|variable| ["--env", variable]);
+        let args: Vec<&str> =
+            ["run", "-t"].into_iter().chain(flags).chain(["--"]).chain(command.iter().copied()).collect();
+        let mut terminal = Terminal::start(&args, |command| command);
+        terminal.shows("(scripted.sock) ").await;
+        terminal.keys(&format!("{profile}; echo and''then\r"));
+        terminal.shows("andthen\r\n").await;
+        terminal.shows(prompt).await;
+        terminal.keys("echo ins''ide $EXEC_SERVER_ENVIRONMENT; exit 7\r");
+        terminal.shows("inside scripted.sock\r\n").await;
+        assert_eq!(terminal.ended().await.code(), Some(7));
+        // The name is there once, however many prompts there were.
+        assert!(!terminal.screen_after_end().await.contains("(scripted.sock) (scripted.sock)"));
+    }
+}
+
+#[tokio::test]
+async fn a_script_gets_the_variable_and_nothing_else() {
+    let server = TestServer::start().await;
+    let mut shell = command(&["shell", "--connect", server.url()]);
+    let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
+    let script = b"echo $EXEC_SERVER_ENVIRONMENT ${PROMPT_COMMAND-none} ${PROMPT-none}\n";
+    shell.stdin.take().unwrap().write_all(script).await.unwrap();
+    let output = finished(shell).await;
+    let told = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(told, (format!("{} none none\n", server.address()), String::new()));
+}
