@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the commit where neither git nor an archive does, for whoever builds a package.
+/// Variable that names the commit if the sources are neither a git checkout nor a git archive, for builders of packages.
 const COMMIT_VARIABLE: &str = "EXEC_SERVER_COMMIT";
 
-/// Holds the commit in an archive that was made by `git archive`, and a placeholder elsewhere.
+/// File that holds the commit in an archive that `git archive` has made, and a placeholder in all other copies.
 const ARCHIVED_COMMIT: &str = "archived-commit.txt";
 
-/// Digits of a commit that are shown.
+/// Digits of the commit that `--version` shows.
 const COMMIT_DIGITS: usize = 12;
 
 fn main() {
@@ -35,7 +35,7 @@ fn from_archive() -> Option<String> {
 }
 
 fn from_git() -> Option<String> {
-    // Sources that were unpacked inside a repository of somebody else do not belong to its commits.
+    // If the sources were unpacked inside another repository, its commit says nothing about them.
     let top = PathBuf::from(git(&["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != Path::new("../..").canonicalize().ok()? {
         return None;
@@ -44,9 +44,9 @@ fn from_git() -> Option<String> {
     git(&["rev-parse", "HEAD"]).map(|commit| commit.chars().take(COMMIT_DIGITS).collect())
 }
 
-/// Makes cargo run this script again when another commit is checked out. The log of HEAD, which each worktree has for itself, changes then
-/// and at no other time. Without such a log these are HEAD, the branch, and the file that may hold the branch instead. Cargo takes a file
-/// that does not exist for one that has changed, so only those that exist are named.
+/// Makes cargo run this script again when another commit is checked out. The log of HEAD, which each worktree has for itself, changes only
+/// then. Without such a log, the files to watch are HEAD, the branch, and the file that may hold the branch instead. Only files that exist
+/// are named, because cargo takes a missing file for a changed one.
 fn watch_commits() {
     let path_of =
         |name: &str| git(&["rev-parse", "--git-path", name]).map(PathBuf::from).filter(|path| path.exists());

@@ -1,4 +1,5 @@
-//! The command line of the server, and the list of commands. Every flag has an environment variable. The flags of limits are in `limits.rs`.
+//! The flags of the server. Each has an environment variable of its name. The flags for limits are in [`limit_flags`](crate::limit_flags), the
+//! commands in [`commands::args`](crate::commands::args).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -89,16 +90,16 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// The names of the variables that a server reads instead of its flags.
+/// The names of the variables that a server reads in place of its flags.
 pub(crate) fn server_variables() -> Vec<OsString> {
     Args::command().get_arguments().filter_map(|argument| argument.get_env().map(OsString::from)).collect()
 }
 
 impl Args {
-    /// The command line of this process. For a command of a client, variables that are meant for a server are not looked at: a mistake in
-    /// one of them is no reason to refuse the command.
+    /// Parses the command line of this process. With a command, the variables for the flags of a server are not read, so that a wrong value
+    /// in one of them does not make the command fail.
     pub(crate) fn of_this_process() -> Self {
-        // Flags of the server cannot stand in front of a command, so a command is always the first word.
+        // The flags of the server exclude a command, so a command is always the first word.
         let first = std::env::args_os().nth(1);
         let is_client = first.is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"));
         let mut command = Self::command();

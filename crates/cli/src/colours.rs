@@ -1,10 +1,10 @@
-//! Whether output may have colours. It does not know which ones.
+//! Decides whether output may have colours. It does not know which colours there are.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 
-/// Whether this stream may have colours: it is a terminal that can show them, and the user has not refused them with `NO_COLOR`
-/// (<https://no-color.org>).
+/// Whether output to this stream may have colours: the stream is a terminal that can show them, and the user has not turned them off with
+/// `NO_COLOR` (<https://no-color.org>).
 pub(crate) fn are_wanted_on(stream: &impl IsTerminal) -> bool {
     let variable = |name| std::env::var_os(name);
     stream.is_terminal() && are_allowed(variable("NO_COLOR").as_deref(), variable("TERM").as_deref())

@@ -1,4 +1,5 @@
-//! The client's side of the command line: commands for people, over the same client that programs embed.
+//! The commands, which use the same client that programs embed. Each has a module of its name; [`args`] has their flags, [`destination`]
+//! connects them, and [`foreground`] runs a process in the terminal.
 
 pub(crate) mod args;
 mod attach;
@@ -44,23 +45,23 @@ use tokio::runtime::Builder;
 
 use crate::runtime::start_runtime;
 
-/// How long a disk may take for what was given to it last.
+/// How long the program waits at its end for threads that write files.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// Runs one command to its end; the result is what the program exits with.
+/// Runs one command to its end and returns the exit code of the program.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     crate::log::start_unqueued("off");
-    // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
-    // Output comes in large buffers, which are not to be mapped and cleared anew each time.
+    // Output comes in large buffers. Memory that was freed is kept, so that the kernel does not have to map and clear it for each of them.
     spawn::limit_freed_memory();
+    // One thread suffices, and spares the tasks through which output passes the switch between threads. Blocking work has other threads.
     let runtime = start_runtime(&mut Builder::new_current_thread())?;
     let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));
     if writes_files {
-        // A thread may still have a file that is not whole, and takes it along when it is done.
+        // A thread may still be writing a file. It removes the incomplete file when it is done.
         runtime.shutdown_timeout(LAST_WRITES);
     } else {
-        // A thread may still be waiting for stdin; nothing of ours is.
+        // A thread of tokio may still wait for stdin, which could take for ever.
         runtime.shutdown_background();
     }
     result
@@ -89,7 +90,10 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// For commands whose exit code says nothing of another command, so that a failure of ours need not be told apart.
+/// Makes every failure exit code 1. For commands that do not return the exit code of another program, from which [`OUR_FAILURE`] would have
+/// to be told apart.
+///
+/// [`OUR_FAILURE`]: crate::OUR_FAILURE
 fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     Ok(result.unwrap_or_else(|error| {
         crate::report_error(&error);

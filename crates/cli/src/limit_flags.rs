@@ -1,5 +1,5 @@
-//! The flags of the limits, and `--help-limits`. Both are made from the server's list of limits, so a limit that is added there has a flag,
-//! an environment variable and a line of help without a change here.
+//! The flags for limits, and `--help-limits`. Both are made from the server's list of limits, so a limit that is added to the list gets a
+//! flag, an environment variable and a line of help without a change here.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -14,11 +14,12 @@ use crate::units::{SizeArg, TimeArg, count};
 /// The limit that `--help` shows. The others are shown by `--help-limits` and the manual only, so that `--help` fits a screen.
 const IN_HELP: &str = "session_ttl";
 
-/// Width of the text in `--help-limits`, and of the column in front of the sentences.
+/// Columns of the text in `--help-limits`.
 const TEXT_WIDTH: usize = 100;
+/// Columns in front of the sentences about a limit, for its flag and its default.
 const INDENT: usize = 41;
 
-/// The flag of a limit. clap wants texts that live as long as the program.
+/// The flag for a limit. It owns the texts of the flag, which clap needs for as long as the program runs.
 struct LimitFlag {
     limit: &'static Limit,
     name: String,
@@ -36,10 +37,10 @@ static FLAGS: LazyLock<Vec<LimitFlag>> = LazyLock::new(|| {
     ADJUSTABLE_LIMITS.iter().map(flag).collect()
 });
 
-/// What the flags and variables of the limits say.
+/// The values of all flags and variables for limits.
 #[derive(Debug)]
 pub(crate) struct LimitFlags {
-    /// The settings of the server, without a guard.
+    /// The settings of the server, with the limits in them and without a guard.
     pub(crate) config: Config,
 }
 
@@ -89,7 +90,7 @@ impl LimitFlag {
     }
 }
 
-/// A value in the unit of the limit.
+/// Parses a value in the unit of the limit, and checks that the limit may have it.
 fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
     let number = match limit.unit {
         LimitUnit::Count => count(text)? as u64,
@@ -108,7 +109,7 @@ pub(crate) fn show_all(command: Command) -> Command {
     })
 }
 
-/// Writes the list to stdout. A reader that has closed the pipe is no error.
+/// Prints `--help-limits`. If the reader of stdout has closed the pipe, that is not an error.
 pub(crate) fn print() -> io::Result<()> {
     let mut stdout = io::stdout();
     match stdout.write_all(render().as_bytes()).and_then(|()| stdout.flush()) {

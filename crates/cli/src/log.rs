@@ -1,5 +1,5 @@
-//! The log on stderr. That of a server is written by a thread of its own: whoever reads stderr may be slow or have stopped reading, and
-//! nothing else in the server waits for it. It knows nothing of what is logged, and how much of it is decided by `RUST_LOG`.
+//! The log on stderr. In a server, a thread of its own writes the log, because the reader of stderr may be slow or may have stopped reading,
+//! and no task of the server may wait for it. `RUST_LOG` decides which messages are logged.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -12,40 +12,40 @@ use tracing_subscriber::EnvFilter;
 
 use crate::colours;
 
-/// Bytes of lines that wait to be written. The thread has as many again in its hands. Lines beyond that are dropped and counted.
+/// Bytes of lines that may wait for the thread, which can hold as many again while it writes. Further lines are dropped and counted.
 const WAITING_BYTES: usize = 256 << 10;
 
-/// A longer line is cut.
+/// The longest line in bytes. A longer line is cut.
 const LONGEST_LINE_BYTES: usize = 16 << 10;
 
-/// How long the end of the program waits for the last lines to be written.
+/// How long the program waits at its end until the last lines are written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Logs what `RUST_LOG` asks for, or else this much, at once.
-pub(crate) fn start_unqueued(usual: &str) {
+/// Starts a log without a thread, for commands. `default_filter` is used if `RUST_LOG` is not set.
+pub(crate) fn start_unqueued(default_filter: &str) {
     let _is_started_once = tracing_subscriber::fmt()
-        .with_env_filter(filter(usual))
+        .with_env_filter(filter(default_filter))
         .with_ansi(colours::are_wanted_on(&io::stderr()))
         .with_writer(io::stderr)
-        // It would complain to the same stderr, and panic when that fails too.
+        // A failed write would be reported on the same stderr, and panic if that fails too.
         .log_internal_errors(false)
         .try_init();
 }
 
-/// The log of a server. When this is dropped, the lines that wait have a moment to be written.
+/// The log of a server. Dropping it waits for the lines that are not written yet, for at most [`LAST_LINES`].
 pub(crate) struct ServerLog {
     queue: Arc<LogQueue>,
 }
 
 impl ServerLog {
-    /// Logs what `RUST_LOG` asks for, or else this much, and every panic.
-    pub(crate) fn start(usual: &str) -> io::Result<Self> {
+    /// Starts the log and its thread. `default_filter` is used if `RUST_LOG` is not set. Panics are logged whatever the filter is.
+    pub(crate) fn start(default_filter: &str) -> io::Result<Self> {
         let queue = Arc::new(LogQueue::default());
         let (of_thread, of_log, of_panics) = (Arc::clone(&queue), Arc::clone(&queue), Arc::clone(&queue));
         thread::Builder::new().name("log".into()).spawn(move || of_thread.write_all_to(&mut io::stderr()))?;
         let make_line = move || LogLine(Arc::clone(&of_log));
         let _is_started_once = tracing_subscriber::fmt()
-            .with_env_filter(filter(usual))
+            .with_env_filter(filter(default_filter))
             .with_ansi(colours::are_wanted_on(&io::stderr()))
             .with_writer(make_line)
             .try_init();
@@ -60,8 +60,8 @@ impl Drop for ServerLog {
     }
 }
 
-fn filter(usual: &str) -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| usual.into())
+fn filter(default_filter: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| default_filter.into())
 }
 
 fn panic_text(panic: &panic::PanicHookInfo<'_>) -> String {
@@ -74,7 +74,7 @@ fn panic_text(panic: &panic::PanicHookInfo<'_>) -> String {
     text
 }
 
-/// What one event is written to.
+/// Takes the text of one event and queues it.
 struct LogLine(Arc<LogQueue>);
 
 impl Write for LogLine {
@@ -88,20 +88,20 @@ impl Write for LogLine {
     }
 }
 
-/// Lines on their way to the thread that writes them.
+/// Lines that wait for the thread that writes them.
 #[derive(Default)]
 struct LogQueue {
     lines: Mutex<WaitingLines>,
-    /// Lines have come.
+    /// Notified when a line was added.
     added: Condvar,
-    /// All that were taken have been written.
+    /// Notified when the thread has written the lines that it took.
     written: Condvar,
 }
 
 #[derive(Default)]
 struct WaitingLines {
     bytes: Vec<u8>,
-    /// Lines that came after those that wait and for which there was no room.
+    /// Lines that came after the waiting ones and were dropped for lack of room.
     dropped: u64,
     is_writing: bool,
 }
@@ -116,7 +116,7 @@ impl LogQueue {
         self.added.notify_one();
     }
 
-    /// Writes lines as they come, for ever.
+    /// Writes lines as they come, and never returns.
     fn write_all_to(&self, out: &mut impl Write) {
         let mut lines = self.lock();
         loop {
@@ -124,7 +124,7 @@ impl LogQueue {
             let text = lines.take();
             lines.is_writing = true;
             drop(lines);
-            // There is no other place to complain.
+            // There is no other place to report a failure.
             let _nobody_reads = out.write_all(&text).and_then(|()| out.flush());
             lines = self.lock();
             lines.is_writing = false;
@@ -148,7 +148,7 @@ impl WaitingLines {
             Some(beginning) if line.len() > LONGEST_LINE_BYTES => (beginning, "…\n".as_bytes()),
             _ => (line, b""),
         };
-        // Nothing overtakes a line that was dropped, so that the number stands where the lines are missing.
+        // After a line was dropped, later ones are dropped too, so that their number stands in the log where they are missing.
         if self.dropped > 0 || self.bytes.len() + line.len() + end.len() > WAITING_BYTES {
             self.dropped += 1;
             return;
@@ -157,7 +157,7 @@ impl WaitingLines {
         self.bytes.extend_from_slice(end);
     }
 
-    /// All lines that wait, and how many are missing after them.
+    /// Takes all waiting lines, followed by a line with the number of dropped ones.
     fn take(&mut self) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.bytes);
         let dropped = std::mem::take(&mut self.dropped);

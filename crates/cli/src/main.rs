@@ -1,4 +1,5 @@
-//! The binary `exec-server`: reads the command line, and is a server or a client.
+//! The binary `exec-server`. It reads the command line, and is a client if that names a command ([`commands`]), and otherwise a server
+//! ([`serve`]).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -16,7 +17,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-/// Our own failures, as opposed to those of a command that was run.
+
+/// Exit code if exec-server itself fails. It differs from the exit codes of most commands that `exec-server run` runs, as with docker.
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
@@ -40,11 +42,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints an error and its causes as one line on stderr.
 pub(crate) fn report_error(error: &anyhow::Error) {
     write_to_stderr(&format!("exec-server: {}\n", terminal_text::error_line(error)));
 }
 
-/// Writes to stderr. If that fails there is nowhere to say so; the exit code stays what it is. `eprintln!` would panic instead.
+/// Writes to stderr. A failure is ignored: there is no other place to report it, and the exit code must not change. `eprintln!` would panic.
 pub(crate) fn write_to_stderr(text: &str) {
     let _nobody_listens = io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Serving: from the command line to a running server.
+//! Runs the server that the command line describes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
     let runtime = start_runtime(&mut Builder::new_multi_thread())?;
     let result = runtime.block_on(run(args, host));
-    // A thread may still be waiting for stdin; nothing of ours is.
+    // A thread of tokio may still wait for stdin, which could take for ever. All tasks of the server have ended.
     runtime.shutdown_background();
     result
 }

@@ -1,7 +1,8 @@
-//! From an error, or a text of a server, to what a person reads on a terminal. It knows nothing of where the text goes.
+//! Makes text safe and readable for a terminal: errors as one line, escape sequences as visible characters, lines that fit. It prints
+//! nothing itself.
 
-/// Characters that would move the cursor, change colours, begin another line or turn the direction of writing, as visible text. Whatever a
-/// server says passes through here before it is shown on a terminal: an error, a name, an id.
+/// The text with visible escapes in place of characters that would move the cursor, change colours, begin another line or turn the
+/// direction of writing. Every text of a server passes through here before a terminal shows it: errors, names, ids.
 pub(crate) fn readable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if is_unsafe(c) {
@@ -15,7 +16,7 @@ pub(crate) fn readable(text: &str) -> String {
 
 /// A line of JSON. Characters that would act on a terminal are escaped, which does not change the value.
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
-    // JSON has such characters only inside of texts. All of them have four digits.
+    // Such characters can stand only inside of JSON strings, and four digits suffice for all of them.
     let escaped = |c: char| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     let mut line: String = value.to_string().chars().map(escaped).collect();
     line.push('\n');
@@ -27,7 +28,7 @@ fn is_unsafe(c: char) -> bool {
     c.is_control() || turns_direction(c)
 }
 
-/// Whether a character changes the order in which a terminal shows others: with it a name can look like another one.
+/// Whether a character changes the direction of the text after it, with which one name can look like another.
 fn turns_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -59,7 +60,7 @@ pub(crate) fn wrapped(text: &str, start: usize, indent: usize, width: usize) -> 
 pub(crate) fn error_line(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(|cause| without_os_error_number(&cause.to_string()).to_owned());
     let first = causes.next().unwrap_or_default();
-    // Errors of our own end with their cause already.
+    // The texts of some errors end with that of their cause.
     let whole =
         causes.fold(
             first,
@@ -70,7 +71,7 @@ pub(crate) fn error_line(error: &anyhow::Error) -> String {
     readable(&whole)
 }
 
-/// Without the ` (os error 2)` that the standard library writes behind the words of the operating system.
+/// The text without the ` (os error 2)` that the standard library appends to the message of the operating system.
 pub(crate) fn without_os_error_number(text: &str) -> &str {
     let words = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (os error "));
     match words {
@@ -86,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_write_to_the_terminal_is_shown() {
+    fn escape_sequences_become_visible() {
         assert_eq!(readable("a\x1b[31m\r\n\u{9b}2J\u{7f}é"), "a\\u{1b}[31m\\r\\n\\u{9b}2J\\u{7f}é");
     }
 
     #[test]
-    fn what_would_turn_the_direction_of_writing_is_shown() {
+    fn marks_that_turn_the_direction_of_writing_become_visible() {
         assert_eq!(readable("a\u{202e}txt.exe"), "a\\u{202e}txt.exe");
         for c in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{2066}\u{2067}\u{2068}\u{2069}".chars() {
             assert_eq!(readable(&c.to_string()), c.escape_default().to_string());

@@ -1,13 +1,13 @@
-//! Sizes and durations as people write them: `1MiB`, `500KB`, `30s`, `5m`, `250ms`.
+//! Parses sizes and times as people write them: `1MiB`, `500KB`, `30s`, `5m`, `250ms`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A number of bytes.
+/// A size in bytes, as the value of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeArg(pub(crate) usize);
 
-/// A length of time.
+/// A time, as the value of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeArg(pub(crate) Duration);
 
@@ -48,7 +48,7 @@ impl FromStr for TimeArg {
     }
 }
 
-/// A number from 1 on.
+/// Parses a number that is at least 1.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse::<u32>() {
         Ok(count) if count > 0 => Ok(count as usize),
@@ -56,7 +56,7 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A decimal number and a unit. Fractions are exact to the smallest unit.
+/// Parses a decimal number with a unit, as a multiple of the smallest unit. A fraction of the smallest unit is dropped.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
