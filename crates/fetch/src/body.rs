@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
@@ -11,32 +10,24 @@ use hyper::body::{Body as _, Incoming};
 
 use crate::deadline::Deadline;
 use crate::error::{FailureKind, FetchError, RequestFailure};
-use crate::http1::Http1Connection;
-use crate::pool::ConnectionPool;
-use crate::proxy::Route;
+use crate::pool::{ConnectionLease, LeasedConnection};
 
 /// The largest piece that [`Body::next`] returns.
 const MAX_PIECE_BYTES: usize = 1024 * 1024;
 
-/// The body of a response. Dropping it before its end closes the connection. After its end, the connection can be used for other requests.
+/// The body of a response. Dropping it before its end closes the connection, or with HTTP/2 resets the stream. After its end, the
+/// connection can be used for other requests.
 pub struct Body {
     incoming: Incoming,
     /// Received bytes that were too many for one piece and are returned next.
     rest: Bytes,
-    /// None at the end, and after an error.
-    open: Option<OpenBody>,
+    /// The connection. None at the end, and after an error.
+    lease: Option<ConnectionLease>,
     deadline: Deadline,
     /// A larger body is an error. None: no limit.
     max_bytes: Option<u64>,
     /// Bytes received so far, including those in `rest`.
     received: u64,
-}
-
-/// The connection of a body that is not at its end, and the pool that gets it back.
-struct OpenBody {
-    connection: Http1Connection,
-    route: Route,
-    pool: Arc<ConnectionPool>,
 }
 
 /// The limits of a request that also apply to the body of its response.
@@ -47,17 +38,10 @@ pub(crate) struct Bounds {
 }
 
 impl Body {
-    pub(crate) fn new(
-        incoming: Incoming,
-        connection: Http1Connection,
-        route: Route,
-        pool: Arc<ConnectionPool>,
-        bounds: Bounds,
-    ) -> Self {
+    pub(crate) fn new(incoming: Incoming, lease: ConnectionLease, bounds: Bounds) -> Self {
         let Bounds { deadline, max_bytes } = bounds;
-        let open = Some(OpenBody { connection, route, pool });
-        let mut body = Self { incoming, rest: Bytes::new(), open, deadline, max_bytes, received: 0 };
-        body.recycle_at_end();
+        let mut body = Self { incoming, rest: Bytes::new(), lease: Some(lease), deadline, max_bytes, received: 0 };
+        body.finish_at_end();
         body
     }
 
@@ -67,7 +51,7 @@ impl Body {
     pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         let next = self.advance().await;
         if next.is_err() {
-            self.open = None;
+            self.lease = None;
             self.rest = Bytes::new();
         }
         next.map_err(RequestFailure::of_body)
@@ -102,16 +86,19 @@ impl Body {
     }
 
     /// Reads up to 1 MiB that has already arrived, so that the connection can be used again if the body ends there. Does not wait for more:
-    /// a new connection costs less than waiting for a body that is not needed.
+    /// a new connection costs less than waiting for a body that is not needed. With HTTP/2 the connection can be used in any case.
     pub(crate) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        while let Some(open) = &mut self.open {
-            match open.connection.poll_data(&mut self.incoming, &mut cx) {
+        while let Some(lease) = &mut self.lease {
+            if let LeasedConnection::Http2(_) = lease.connection {
+                return;
+            }
+            match lease.poll_data(&mut self.incoming, &mut cx) {
                 Poll::Ready(Some(Ok(data))) if self.received < MAX_PIECE_BYTES as u64 => {
                     self.received += data.len() as u64;
-                    self.recycle_at_end();
+                    self.finish_at_end();
                 }
-                Poll::Ready(None) => self.recycle(),
+                Poll::Ready(None) => self.finish(),
                 _ => return,
             }
         }
@@ -121,23 +108,23 @@ impl Body {
         if !self.rest.is_empty() {
             return Ok(Some(self.split_rest()));
         }
-        let Some(open) = &mut self.open else { return Ok(None) };
+        let Some(lease) = &mut self.lease else { return Ok(None) };
         if let Some(max_bytes) = self.max_bytes
             && self.received.saturating_add(self.incoming.size_hint().lower()) > max_bytes
         {
             return Err(too_large(max_bytes));
         }
-        let data = poll_fn(|cx| open.connection.poll_data(&mut self.incoming, cx));
+        let data = poll_fn(|cx| lease.poll_data(&mut self.incoming, cx));
         let data = self.deadline.within(data).await?;
         let Some(data) = data.transpose()? else {
-            self.recycle();
+            self.finish();
             return Ok(None);
         };
         self.received += data.len() as u64;
         if let Some(max_bytes) = self.max_bytes.filter(|max_bytes| self.received > *max_bytes) {
             return Err(too_large(max_bytes));
         }
-        self.recycle_at_end();
+        self.finish_at_end();
         self.rest = data;
         Ok(Some(self.split_rest()))
     }
@@ -146,16 +133,17 @@ impl Body {
         self.rest.split_to(self.rest.len().min(MAX_PIECE_BYTES))
     }
 
-    /// Returns the connection to the pool as soon as the end is known. A caller that has got the last byte may never call `next` again.
-    fn recycle_at_end(&mut self) {
+    /// Gives the connection back as soon as the end is known. A caller that has got the last byte may never call `next` again.
+    fn finish_at_end(&mut self) {
         if self.incoming.is_end_stream() {
-            self.recycle();
+            self.finish();
         }
     }
 
-    fn recycle(&mut self) {
-        if let Some(OpenBody { connection, route, pool }) = self.open.take() {
-            pool.put(route, connection);
+    /// Gives the connection back, because no more bytes are expected.
+    pub(crate) fn finish(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.finish();
         }
     }
 }

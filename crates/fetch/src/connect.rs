@@ -1,6 +1,6 @@
-//! Opens the byte stream that a route needs: TCP, TLS, and the way through a proxy. The connectors of hyper-util do the work; this module
-//! gives them our look-ups and says in an error which host was in the way. The deadline of the request is not known here: the caller
-//! applies it. Start with [`Connector::open`].
+//! Opens the byte stream that a route needs: TCP, TLS, and the way through a proxy. The connectors of hyper-util do the work, the racing of
+//! addresses included. This module gives them our look-ups, offers HTTP/2 to servers, and says in an error which host was in the way. The
+//! deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
 use crate::endpoint::Endpoint;
@@ -28,35 +29,72 @@ use crate::roots::Roots;
 /// answer leaves time for the others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The protocols that are offered to a server in the TLS handshake, the preferred one first. HTTP/2 is used only if the server chooses it
+/// there.
+#[derive(Clone, Copy)]
+pub(crate) enum AlpnOffer {
+    Http2AndHttp1,
+    Http1,
+}
+
+impl AlpnOffer {
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http2AndHttp1 => vec![HTTP_2.to_vec(), HTTP_1.to_vec()],
+            Self::Http1 => vec![HTTP_1.to_vec()],
+        }
+    }
+}
+
+const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+
+/// The stream to a server, and the protocol that the server speaks on it.
+pub(crate) enum NegotiatedStream {
+    Http1(Box<dyn ByteStream>),
+    Http2(Box<dyn ByteStream>),
+}
+
 /// A stream of bytes in both directions: TCP, TLS, or TLS in TLS.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Opens streams for one client.
-pub(crate) struct Connector<'a> {
+pub(crate) struct RouteOpener<'a> {
     pub(crate) roots: &'a Roots,
     pub(crate) lookups: &'a Arc<Lookups>,
     pub(crate) allowance: &'a LookupAllowance,
 }
 
-impl Connector<'_> {
-    pub(crate) async fn open(&self, route: &Route) -> Result<Box<dyn ByteStream>, RequestFailure> {
-        match route {
-            Route::Direct(target) => self.reach(target).await,
-            Route::Forward(proxy) => self.reach(&proxy.endpoint).await,
-            Route::Tunnel(proxy, target) => {
-                let stream = self.tunnel(proxy, target).await?;
-                self.secure(stream, target).await
-            }
-            Route::Socks(proxy, target) => {
-                let stream = self.socks(proxy, target).await?;
-                if target.is_secure { self.secure(stream, target).await } else { Ok(stream) }
-            }
+impl RouteOpener<'_> {
+    pub(crate) async fn open(&self, route: &Route, offer: AlpnOffer) -> Result<NegotiatedStream, RequestFailure> {
+        let (stream, target) = match route {
+            Route::Direct(target) => (self.connect(target).await?, target),
+            Route::Forward(proxy) => return Ok(NegotiatedStream::Http1(self.reach_proxy(&proxy.endpoint).await?)),
+            Route::Tunnel(proxy, target) => (self.tunnel(proxy, target).await?, target),
+            Route::Socks(proxy, target) => (self.socks(proxy, target).await?, target),
+        };
+        if !target.is_secure {
+            return Ok(NegotiatedStream::Http1(stream));
         }
+        let stream = self.secure(stream, target, offer).await?;
+        Ok(match stream.get_ref().1.alpn_protocol() {
+            Some(HTTP_2) => NegotiatedStream::Http2(Box::new(stream)),
+            _ => NegotiatedStream::Http1(Box::new(stream)),
+        })
     }
 
-    /// Connects to a host, over TLS if the endpoint is secure. Of the addresses of a host, those of the two families are raced.
-    async fn reach(&self, endpoint: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+    /// Connects to a proxy, over TLS if the endpoint is secure. Proxies are spoken to in HTTP/1.1 or SOCKS.
+    async fn reach_proxy(&self, proxy: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        let stream = self.connect(proxy).await?;
+        if !proxy.is_secure {
+            return Ok(stream);
+        }
+        Ok(Box::new(self.secure(stream, proxy, AlpnOffer::Http1).await?))
+    }
+
+    /// Opens a TCP connection to a host. If the host has addresses of both families, the families are raced.
+    async fn connect(&self, endpoint: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
         let resolver = Resolver::new(Arc::clone(self.lookups), self.allowance.clone());
         let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.enforce_http(false);
@@ -70,13 +108,12 @@ impl Connector<'_> {
             let text = format!("cannot connect to {endpoint}: {}", root_cause(&error));
             RequestFailure::new(FailureKind::Connect, text)
         })?;
-        let stream: Box<dyn ByteStream> = Box::new(connected.into_inner());
-        if endpoint.is_secure { self.secure(stream, endpoint).await } else { Ok(stream) }
+        Ok(Box::new(connected.into_inner()))
     }
 
     /// Asks an HTTP proxy for a connection to the target.
     async fn tunnel(&self, proxy: &HttpProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
-        let stream = self.reach(&proxy.endpoint).await?;
+        let stream = self.reach_proxy(&proxy.endpoint).await?;
         let mut tunnel = Tunnel::new(proxy.endpoint.uri()?, OpenedStream::new(stream));
         if let Some(authorization) = &proxy.authorization {
             tunnel = tunnel.with_auth(authorization.clone());
@@ -111,7 +148,7 @@ impl Connector<'_> {
         destination: &Endpoint,
         target: &Endpoint,
     ) -> Result<Box<dyn ByteStream>, RequestFailure> {
-        let stream = self.reach(&proxy.endpoint).await?;
+        let stream = self.reach_proxy(&proxy.endpoint).await?;
         let mut socks = SocksV5::new(proxy.endpoint.uri()?, OpenedStream::new(stream));
         if let Some((user, password)) = &proxy.credentials {
             socks = socks.with_auth(user.clone(), password.clone());
@@ -120,17 +157,19 @@ impl Connector<'_> {
         opened.map(TokioIo::into_inner).map_err(|error| proxy_failure(&proxy.endpoint, target, error.to_string()))
     }
 
+    /// Makes a TLS connection to `endpoint` out of a stream that leads to it.
     async fn secure(
         &self,
         stream: Box<dyn ByteStream>,
         endpoint: &Endpoint,
-    ) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        offer: AlpnOffer,
+    ) -> Result<TlsStream<Box<dyn ByteStream>>, RequestFailure> {
         let failed =
             |reason: String| RequestFailure::new(FailureKind::Tls, format!("no TLS with {endpoint}: {reason}"));
         let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| failed(error.to_string()))?;
         let connector = TlsConnector::from(self.roots.client_config().await?);
-        let stream = connector.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
-        Ok(Box::new(stream))
+        let connected = connector.with_alpn(offer.protocols()).connect(name, stream).await;
+        connected.map_err(|error| failed(error.to_string()))
     }
 }
 

@@ -1,49 +1,51 @@
-//! Why a request was not made or not answered. No text holds the path or query of a URL, the value of a header or bytes of a
-//! body: errors are shown and logged where those must not be.
+//! Why a request was not sent or got no response. No text holds the path or query of a URL, the value of a header, bytes of a body or what
+//! a server says about an error: errors are shown and logged where those must not be.
 
 use std::error::Error;
 use std::io;
 
-/// Why a request was not made or not answered.
+use crate::http1::{MAX_HEAD_BYTES, MAX_HEADERS};
+
+/// Why a request was not sent, or got no response, or only a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The request itself is wrong; nothing was sent.
     #[error("{0}")]
     Invalid(String),
-    /// It was sent, or tried, and failed.
+    /// The request is valid and failed on its way, or its response did.
     #[error("{message}")]
     Failed {
-        /// For programs.
+        /// The cause, in a form that programs can compare.
         kind: FailureKind,
-        /// For people.
+        /// The cause as a sentence that names hosts, but no secrets.
         message: String,
     },
 }
 
-/// What went wrong, for programs.
+/// The cause of a failure, in a form that programs can compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// A host has no address, or nobody can be asked for it.
+    /// The name of a host could not be resolved.
     Dns,
-    /// No connection, or it was lost.
+    /// A connection could not be opened, or was lost.
     Connect,
-    /// No trust in the other end, or no common language with it.
+    /// The certificate of the other end is not trusted, or the TLS handshake failed.
     Tls,
-    /// The time given is over.
+    /// The timeout of the request is over.
     Timeout,
     /// Too many redirects, or one that cannot be followed.
     Redirect,
-    /// The body is larger than allowed.
+    /// The body is larger than the caller allows.
     BodyTooLarge,
-    /// What came is not HTTP, not complete, or over our bounds.
+    /// The response is not valid HTTP, not complete, or has too many headers.
     Protocol,
-    /// Something rarer.
+    /// A cause that is none of the others, for example a proxy that cannot be used.
     Other,
 }
 
 impl FailureKind {
-    /// Its name in camelCase.
+    /// The name on the wire, in camelCase.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
@@ -58,7 +60,7 @@ impl FailureKind {
     }
 }
 
-/// A failure before it is known what it spoils: the answer or its body.
+/// A failure whose text does not say yet whether the request or the body of its response failed.
 pub(crate) struct RequestFailure {
     pub(crate) kind: FailureKind,
     pub(crate) text: String,
@@ -73,6 +75,17 @@ impl RequestFailure {
         Self::new(FailureKind::Timeout, "the time given for the request is over")
     }
 
+    pub(crate) fn incomplete() -> Self {
+        Self::new(FailureKind::Protocol, "the connection was closed before the answer was complete")
+    }
+
+    pub(crate) fn too_many_headers() -> Self {
+        let text = format!(
+            "the headers of the answer are over the bound of {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} headers"
+        );
+        Self::new(FailureKind::Protocol, text)
+    }
+
     pub(crate) fn of_request(self) -> FetchError {
         FetchError::Failed { kind: self.kind, message: format!("http/request failed: {}", self.text) }
     }
@@ -82,14 +95,13 @@ impl RequestFailure {
         FetchError::Failed { kind: self.kind, message }
     }
 
-    /// Of a connection that existed.
+    /// The error of a connection that was open.
     fn from_io(error: &io::Error) -> Self {
         match (error.get_ref(), error.kind()) {
             (Some(inner), _) if inner.is::<rustls::Error>() => Self::new(FailureKind::Tls, inner.to_string()),
-            // The decoder of chunks reports this way what it cannot read, and a connection that ends in the middle.
-            (_, io::ErrorKind::UnexpectedEof) => {
-                Self::new(FailureKind::Protocol, "the connection was closed before the answer was complete")
-            }
+            // The decoder of chunks reports this way what it cannot read, and a connection that ends in the middle. h2 reports such an end as
+            // a broken pipe.
+            (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => Self::incomplete(),
             (_, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
                 Self::new(FailureKind::Protocol, format!("the answer is not valid HTTP: {error}"))
             }
@@ -101,15 +113,16 @@ impl RequestFailure {
 impl From<hyper::Error> for RequestFailure {
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
-            let text = format!(
-                "the headers of the answer are over the bound of {} bytes or {} headers",
-                crate::http1::MAX_HEAD_BYTES,
-                crate::http1::MAX_HEADERS
-            );
-            return Self::new(FailureKind::Protocol, text);
+            return Self::too_many_headers();
         }
         if error.is_incomplete_message() {
-            return Self::new(FailureKind::Protocol, "the connection was closed before the answer was complete");
+            return Self::incomplete();
+        }
+        if error.is_timeout() {
+            return Self::new(FailureKind::Connect, "the connection was lost: the server does not answer pings");
+        }
+        if let Some(cause) = http2_error(&error) {
+            return Self::from(cause);
         }
         if let Some(cause) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
             return Self::from_io(cause);
@@ -117,4 +130,28 @@ impl From<hyper::Error> for RequestFailure {
         let kind = if error.is_parse() { FailureKind::Protocol } else { FailureKind::Other };
         Self::new(kind, error.to_string())
     }
+}
+
+impl From<&h2::Error> for RequestFailure {
+    fn from(error: &h2::Error) -> Self {
+        if let Some(error) = error.get_io() {
+            return Self::from_io(error);
+        }
+        // The text of the error itself can contain what the server wrote.
+        let reason = error.reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
+        let text = match reason {
+            _ if error.is_remote() => format!("the server ended the HTTP/2 stream: {reason}"),
+            // h2 does not tell these apart.
+            h2::Reason::PROTOCOL_ERROR => {
+                format!("the answer is not valid HTTP/2, or its headers are over the bound of {MAX_HEAD_BYTES} bytes")
+            }
+            _ => format!("the answer is not valid HTTP/2: {reason}"),
+        };
+        Self::new(FailureKind::Protocol, text)
+    }
+}
+
+/// What h2 says about a failure, if the request went over HTTP/2 and the connection was not lost.
+pub(crate) fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source().and_then(|source| source.downcast_ref())
 }

@@ -1,5 +1,6 @@
-//! One HTTP/1.1 connection. It has no task: it moves only while somebody waits for its answer or for a piece of a body, so a
-//! body that nobody takes is not read, and a connection that is dropped is closed.
+//! An HTTP/1.1 connection. hyper does the protocol. The connection has no task: it moves only while somebody waits for the headers of a
+//! response or for a piece of its body. So a body that nobody takes is not read, and dropping the connection closes it. The clients of
+//! hyper-util and reqwest start a task for each connection instead. Start with [`Http1Connection::exchange`].
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,17 +16,20 @@ use hyper_util::rt::TokioIo;
 use crate::connect::ByteStream;
 use crate::error::RequestFailure;
 
-/// What the headers of an answer may take.
+/// Bytes of the headers of a response, over HTTP/2 too.
 pub const MAX_HEAD_BYTES: usize = 256 * 1024;
-/// How many headers an answer may have.
+
+/// Headers of a response, over HTTP/2 too.
 pub const MAX_HEADERS: usize = 1000;
-/// Read at once, and so the largest piece of a body, but for what a buffer holds beyond its size.
+
+/// Bytes that are read at once. A buffer can be a little larger, and so can a piece of a body.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 
+/// An HTTP/1.1 connection, for one request after the other.
 pub(crate) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
-    /// The driver has ended and must not be asked again.
+    /// The driver has ended and must not be polled again.
     is_over: bool,
 }
 
@@ -40,7 +44,7 @@ impl Http1Connection {
         Ok(Self { sender, driver, is_over: false })
     }
 
-    /// Sends a request and waits for the headers of the answer. The error has the request if nothing of it was sent.
+    /// Sends a request and waits for the headers of the response. The error has the request if nothing of it was sent.
     pub(crate) async fn exchange(
         &mut self,
         request: http::Request<Full<Bytes>>,
@@ -56,12 +60,12 @@ impl Http1Connection {
         .await
     }
 
-    /// The next data of a body that belongs to this connection, `None` at its end. Never empty; trailers are dropped.
+    /// The next data of the response on this connection, `None` at its end. Never empty; trailers are dropped.
     pub(crate) fn poll_data(
         &mut self,
         body: &mut Incoming,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    ) -> Poll<Option<Result<Bytes, RequestFailure>>> {
         let mut has_driven = false;
         loop {
             match Pin::new(&mut *body).poll_frame(cx) {
@@ -69,7 +73,7 @@ impl Http1Connection {
                     Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
                     _ => {}
                 },
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending if has_driven => return Poll::Pending,
                 Poll::Pending => {
@@ -80,15 +84,15 @@ impl Http1Connection {
         }
     }
 
-    /// Whether another request can be sent. Looks at the socket, so that one that was closed meanwhile, or on which
-    /// something came that nobody asked for, is not used again.
+    /// Whether another request can be sent. Reads from the socket: a connection that the server has closed, or on which it sent something
+    /// before it was asked, cannot be used again.
     pub(crate) fn is_usable(&mut self) -> bool {
         drive(&mut self.driver, &mut self.is_over, &mut Context::from_waker(Waker::noop()));
         !self.is_over && self.sender.is_ready()
     }
 }
 
-/// Moves bytes. How it ends is told to whoever waits for the answer or the body.
+/// Reads and writes. Whoever waits for the response or its body gets the error.
 fn drive(
     driver: &mut http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
     is_over: &mut bool,

@@ -1,8 +1,9 @@
 //! HTTP requests made from this machine: headers with values from its environment, redirects, proxies, and bodies that are
-//! read no faster than somebody takes them. Knows nothing of JSON-RPC.
+//! read no faster than somebody takes them. Knows nothing of JSON-RPC. Start with [`Fetcher`].
 //!
-//! Each request is driven by whoever waits for it: a connection has no task of its own, so dropping the future, the
-//! [`FetchResponse`] or its [`Body`] ends everything about it. HTTP/1.1 only, which every server speaks.
+//! HTTP/2 is used if a server chooses it in the TLS handshake, else HTTP/1.1. Dropping the future of a request, its [`FetchResponse`] or its
+//! [`Body`] cancels the request: an HTTP/1.1 connection is then closed, and a stream of an HTTP/2 connection is reset. An HTTP/1.1 connection
+//! has no task and moves only while somebody waits for it. An HTTP/2 connection has a task, which belongs to the fetcher.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +14,14 @@ mod deadline;
 mod endpoint;
 mod environment;
 mod error;
+mod exchange;
 mod fetcher;
 mod http1;
+mod http2;
 pub mod limits;
 mod lookup;
+mod message;
+mod metered_stream;
 mod no_proxy;
 mod own_thread;
 mod pool;

@@ -1,86 +1,240 @@
-//! Connections that wait for another request.
+//! The connections that can take another request: idle ones of HTTP/1.1, and those of HTTP/2 that have room for a stream. Knows no requests.
+//! Start with [`ConnectionPool::lease`].
+//!
+//! The pools of hyper-util are not used, because they hold any number of idle connections in all, and one HTTP/2 connection for an origin:
+//! a client could use up the descriptors of the server, and bodies that one client does not take would use up the streams of all others.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use crate::connect::ByteStream;
+use crate::error::RequestFailure;
 use crate::http1::Http1Connection;
+use crate::http2::{Http2Connection, StreamSlot};
 use crate::proxy::Route;
 
-/// Over all routes. More would only be descriptors held for nothing.
-const MAX_IDLE: usize = 16;
-/// Most servers close a connection at about this age.
-const IDLE_FOR: Duration = Duration::from_secs(60);
-/// How often closed and old connections are thrown out.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Idle connections over all routes. Each holds a descriptor.
+pub const MAX_IDLE_CONNECTIONS: usize = 16;
 
+/// Most servers close an idle connection after about this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often connections that are closed or idle for too long are removed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// All connections of a fetcher that can take a request, and the tasks of its connections.
 #[derive(Default)]
 pub(crate) struct ConnectionPool {
-    idle: Mutex<VecDeque<Idle>>,
-    /// Runs while anything is idle.
-    sweeper: Mutex<Option<AbortHandle>>,
+    state: Mutex<PoolState>,
+    tasks: TaskTracker,
+    /// Ends the tasks.
+    ended: CancellationToken,
 }
 
-struct Idle {
+#[derive(Default)]
+struct PoolState {
+    /// In the order in which they came into the pool.
+    connections: VecDeque<PooledConnection>,
+    /// A task sweeps while there are connections.
+    is_swept: bool,
+}
+
+struct PooledConnection {
     route: Route,
-    connection: Http1Connection,
-    since: Instant,
+    kind: PooledKind,
+}
+
+enum PooledKind {
+    Http1 { connection: Box<Http1Connection>, idle_since: Instant },
+    Http2(Arc<Http2Connection>),
+}
+
+impl PooledConnection {
+    fn is_usable(&mut self) -> bool {
+        match &mut self.kind {
+            PooledKind::Http1 { connection, .. } => connection.is_usable(),
+            PooledKind::Http2(connection) => connection.is_open(),
+        }
+    }
+
+    /// How long nobody has used the connection. `None` while somebody does.
+    fn idle_time(&self) -> Option<Duration> {
+        match &self.kind {
+            PooledKind::Http1 { idle_since, .. } => Some(idle_since.elapsed()),
+            PooledKind::Http2(connection) => connection.idle_time(),
+        }
+    }
 }
 
 impl ConnectionPool {
-    /// The connection that was used last: it is the most likely to be still open.
-    pub(crate) fn take(&self, route: &Route) -> Option<Http1Connection> {
-        let mut idle = self.idle.lock();
-        while let Some(position) = idle.iter().rposition(|idle| idle.route == *route) {
-            let mut connection = idle.remove(position)?.connection;
-            if connection.is_usable() {
-                return Some(connection);
+    /// A connection that is open already: one of HTTP/2 with room for a stream, else the one that was used last, because it is the most
+    /// likely to be still open.
+    pub(crate) fn lease(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
+        self.lease_http2(route).or_else(|| {
+            let mut state = self.state.lock();
+            loop {
+                let is_wanted = |pooled: &PooledConnection| {
+                    matches!(pooled.kind, PooledKind::Http1 { .. }) && pooled.route == *route
+                };
+                let position = state.connections.iter().rposition(is_wanted)?;
+                let PooledKind::Http1 { mut connection, .. } = state.connections.remove(position)?.kind else {
+                    continue;
+                };
+                if connection.is_usable() {
+                    return Some(self.lease_new(route, LeasedConnection::Http1(connection)));
+                }
             }
-        }
-        None
+        })
     }
 
-    /// Keeps a connection if it can be used again.
-    pub(crate) fn put(self: &Arc<Self>, route: Route, mut connection: Http1Connection) {
-        if !connection.is_usable() {
+    /// A stream of an HTTP/2 connection that is open already.
+    pub(crate) fn lease_http2(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
+        let mut state = self.state.lock();
+        state.connections.retain_mut(|pooled| matches!(pooled.kind, PooledKind::Http1 { .. }) || pooled.is_usable());
+        let slot = state.connections.iter().rev().find_map(|pooled| match &pooled.kind {
+            PooledKind::Http2(connection) if pooled.route == *route => connection.reserve(),
+            _ => None,
+        })?;
+        Some(self.lease_new(route, LeasedConnection::Http2(slot)))
+    }
+
+    /// A new HTTP/1.1 connection. Comes into the pool when the lease is finished.
+    pub(crate) async fn start_http1(
+        self: &Arc<Self>,
+        route: &Route,
+        stream: Box<dyn ByteStream>,
+    ) -> Result<ConnectionLease, RequestFailure> {
+        let connection = Box::new(Http1Connection::new(stream).await?);
+        Ok(self.lease_new(route, LeasedConnection::Http1(connection)))
+    }
+
+    /// A stream of a new HTTP/2 connection, whose other streams are for other requests from now on.
+    pub(crate) async fn start_http2(
+        self: &Arc<Self>,
+        route: &Route,
+        stream: Box<dyn ByteStream>,
+    ) -> Result<ConnectionLease, RequestFailure> {
+        let connection = Http2Connection::start(stream, &self.tasks, &self.ended).await?;
+        // The server cannot have said yet that it allows no stream at all.
+        let slot = connection.reserve().ok_or_else(RequestFailure::incomplete)?;
+        self.add(PooledConnection { route: route.clone(), kind: PooledKind::Http2(connection) });
+        Ok(self.lease_new(route, LeasedConnection::Http2(slot)))
+    }
+
+    /// Closes all connections, also those in use, and waits until their tasks have ended.
+    pub(crate) async fn close(&self) {
+        self.state.lock().connections.clear();
+        self.ended.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn lease_new(self: &Arc<Self>, route: &Route, connection: LeasedConnection) -> ConnectionLease {
+        ConnectionLease { route: route.clone(), connection, pool: Arc::clone(self) }
+    }
+
+    fn add(self: &Arc<Self>, mut pooled: PooledConnection) {
+        if !pooled.is_usable() {
             return;
         }
-        let mut idle = self.idle.lock();
-        if idle.len() >= MAX_IDLE {
-            idle.pop_front();
+        let mut state = self.state.lock();
+        state.connections.push_back(pooled);
+        state.close_surplus();
+        if !state.is_swept {
+            state.is_swept = true;
+            self.tasks.spawn(self.ended.clone().run_until_cancelled_owned(sweep(Arc::downgrade(self))));
         }
-        idle.push_back(Idle { route, connection, since: Instant::now() });
-        self.sweeper.lock().get_or_insert_with(|| tokio::spawn(sweep(Arc::downgrade(self))).abort_handle());
+    }
+}
+
+impl PoolState {
+    /// Closes the connections that were idle for longest, if there are too many.
+    fn close_surplus(&mut self) {
+        let mut idle: Vec<_> = self.connections.iter().filter_map(PooledConnection::idle_time).collect();
+        if idle.len() <= MAX_IDLE_CONNECTIONS {
+            return;
+        }
+        idle.sort_unstable();
+        let mut surplus = idle.len() - MAX_IDLE_CONNECTIONS;
+        let shortest = idle[MAX_IDLE_CONNECTIONS];
+        self.connections.retain(|pooled| {
+            let is_surplus = surplus > 0 && pooled.idle_time().is_some_and(|idle| idle >= shortest);
+            surplus -= usize::from(is_surplus);
+            !is_surplus
+        });
     }
 
-    /// Whether anything is left.
-    fn throw_out(&self) -> bool {
-        let mut idle = self.idle.lock();
-        idle.retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.connection.is_usable());
-        if idle.is_empty() {
-            *self.sweeper.lock() = None;
-        }
-        !idle.is_empty()
+    /// Removes connections that are closed or idle for too long. Returns whether any is left.
+    fn sweep(&mut self) -> bool {
+        let is_recent = |pooled: &PooledConnection| pooled.idle_time().is_none_or(|idle| idle < IDLE_TIMEOUT);
+        self.connections.retain_mut(|pooled| is_recent(pooled) && pooled.is_usable());
+        self.close_surplus();
+        self.is_swept = !self.connections.is_empty();
+        self.is_swept
     }
 }
 
 impl Drop for ConnectionPool {
     fn drop(&mut self) {
-        if let Some(sweeper) = self.sweeper.lock().take() {
-            sweeper.abort();
-        }
+        self.ended.cancel();
     }
 }
 
 async fn sweep(pool: Weak<ConnectionPool>) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        if !pool.upgrade().is_some_and(|pool| pool.throw_out()) {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        if !pool.upgrade().is_some_and(|pool| pool.state.lock().sweep()) {
             return;
+        }
+    }
+}
+
+/// A connection of HTTP/1.1, or a stream of HTTP/2, in use by one request. Dropping it before the end of the response closes the connection
+/// or resets the stream.
+pub(crate) struct ConnectionLease {
+    route: Route,
+    pub(crate) connection: LeasedConnection,
+    pool: Arc<ConnectionPool>,
+}
+
+pub(crate) enum LeasedConnection {
+    Http1(Box<Http1Connection>),
+    Http2(StreamSlot),
+}
+
+impl ConnectionLease {
+    /// The next data of the response, `None` at its end. Never empty.
+    pub(crate) fn poll_data(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RequestFailure>>> {
+        match &mut self.connection {
+            LeasedConnection::Http1(connection) => connection.poll_data(body, cx),
+            LeasedConnection::Http2(slot) => slot.poll_data(body, cx),
+        }
+    }
+
+    /// Makes the connection available to other requests, after the end of the response.
+    pub(crate) fn finish(self) {
+        match self.connection {
+            LeasedConnection::Http1(connection) => {
+                let kind = PooledKind::Http1 { connection, idle_since: Instant::now() };
+                self.pool.add(PooledConnection { route: self.route, kind });
+            }
+            LeasedConnection::Http2(slot) => {
+                drop(slot);
+                self.pool.state.lock().close_surplus();
+            }
         }
     }
 }

@@ -53,12 +53,11 @@ impl Roots {
                 "this system has no root certificates; install the package `ca-certificates` or name a file with";
             return Err(unusable(format!("{text} {}", VARIABLES[0])));
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
 }

@@ -80,6 +80,10 @@ impl Server {
         shared.connections.close();
         // Each connection task closes a connection whose peer does not read. A peer that reads slowly gets its last messages.
         let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
+        // After the connections, which hold the HTTP requests of clients.
+        if let Some(fetcher) = shared.fetcher.get() {
+            fetcher.close().await;
+        }
     }
 
     /// Kills all processes of clients at once. Survivors are logged.

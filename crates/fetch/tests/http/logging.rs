@@ -1,8 +1,9 @@
-//! Nothing secret is logged, by us or by what we use, at any level.
+//! Neither this crate nor the libraries that it uses log secrets, at any level.
 
 use std::io;
 use std::sync::Arc;
 
+use crate::http2_peer::{Http2Call, Http2Peer};
 use crate::support::{fetcher, header, ok, redirect, request, text};
 use crate::tls::{SecureServer, fetcher_that_trusts};
 use fetch::{FetchRequest, Header};
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use testkit::{HttpPeer, PeerReply};
 use tracing_subscriber::fmt::MakeWriter;
 
+/// Everything that was logged, as text.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +40,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// For crates that write to `log`.
+/// Some crates write to `log`, and not to `tracing`.
 impl log::Log for Lines {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
         true
@@ -73,10 +75,22 @@ async fn neither_urls_nor_headers_nor_bodies_are_logged() {
         () => ok("hushanswer"),
     };
     let (plain, secure) = (HttpPeer::answering(answer).await, SecureServer::start("localhost", answer).await);
+    let http2 = Http2Peer::start("localhost", |mut call: Http2Call| async move {
+        match call.path() {
+            "/hushround" => {
+                let response = http::Response::builder().status(302).header("location", "/hushpath").body(());
+                call.send(response.unwrap(), "hushanswer".into()).await;
+            }
+            "/hushbroken" => call.refuse(h2::Reason::PROTOCOL_ERROR),
+            _ => call.answer("hushanswer").await,
+        }
+    })
+    .await;
     let variables = [("TOKEN", "hushtoken")];
     let fetchers = [
         (fetcher(&variables), format!("http://hushuser:hushpass@localhost:{}", plain.port)),
         (fetcher_that_trusts(&secure, &variables), format!("https://localhost:{}", secure.port)),
+        (http2.fetcher(&variables), format!("https://localhost:{}", http2.port)),
     ];
     for (fetcher, origin) in &fetchers {
         for path in ["/hushpath?hushquery", "/hushround"] {
@@ -86,13 +100,15 @@ async fn neither_urls_nor_headers_nor_bodies_are_logged() {
         assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
     }
 
+    assert_eq!(http2.connections(), 1);
     let (ours, theirs) = (ours.text(), theirs.text());
+    assert!(ours.contains(" h2::"), "{ours}");
     assert!(ours.contains("method=POST status=200 duration=") && ours.contains("kind=\"protocol\""), "{ours}");
     assert!(theirs.contains("rustls"), "{theirs}");
     for secret in ["hush", "aHVzaHVzZXI6aHVzaHBhc3M"] {
         assert!(!ours.contains(secret) && !theirs.contains(secret), "{ours}{theirs}");
     }
     let of_fetch: Vec<_> = ours.lines().filter(|line| line.contains(" fetch::")).collect();
-    assert_eq!(of_fetch.len(), 6, "{ours}");
+    assert_eq!(of_fetch.len(), 9, "{ours}");
     assert!(of_fetch.iter().all(|line| !line.contains("localhost")), "{of_fetch:?}");
 }

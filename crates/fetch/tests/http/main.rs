@@ -1,11 +1,16 @@
-//! The crate from outside, against servers and proxies on loopback that the tests make themselves. One binary, so that it
+//! Tests of the public interface, against servers and proxies on loopback that the tests start themselves. One binary, so that it
 //! links once.
-#![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not what they share")]
+#![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not the functions that they share")]
 
 mod bodies;
 mod bounds;
 mod connections;
 mod failures;
+mod hostile_http2;
+mod http2;
+mod http2_peer;
+mod http2_retries;
+mod http2_streams;
 mod logging;
 mod proxies;
 mod redirects;

@@ -11,20 +11,20 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A proxy that connects every tunnel to one port, and notes who was asked for.
-struct Tunnels {
-    port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+/// A proxy that connects every tunnel to one port of 127.0.0.1, and keeps the CONNECT requests that it got.
+pub(crate) struct TunnelPeer {
+    pub(crate) port: u16,
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
-impl Tunnels {
-    async fn start(to: u16) -> Self {
+impl TunnelPeer {
+    pub(crate) async fn start(to: u16) -> Self {
         Self::start_with(to, |stream| async { Some(stream) }).await
     }
 
     /// Each connection first goes through `greet`.
-    async fn start_with<T, F>(to: u16, greet: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    pub(crate) async fn start_with<T, F>(to: u16, greet: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         F: Future<Output = Option<T>> + Send + 'static,
@@ -51,7 +51,7 @@ impl Tunnels {
     }
 }
 
-impl Drop for Tunnels {
+impl Drop for TunnelPeer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -117,7 +117,7 @@ async fn the_proxys_credentials_do_not_reach_servers() {
 #[tokio::test]
 async fn https_goes_through_a_tunnel_that_is_used_again() {
     let server = SecureServer::start("secure.test", |_| ok("secret")).await;
-    let proxy = Tunnels::start(server.port).await;
+    let proxy = TunnelPeer::start(server.port).await;
     let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
     let fetcher = fetcher_that_trusts(&server, &[("HTTPS_PROXY", &address)]);
     for _ in 0..2 {
@@ -139,8 +139,8 @@ async fn a_proxy_that_speaks_tls_itself_is_one_too() {
 #[tokio::test]
 async fn a_tunnel_through_tls_has_tls_in_it() {
     let server = SecureServer::start("secure.test", |_| ok("inner")).await;
-    let (authority, acceptor) = certified("localhost");
-    let proxy = Tunnels::start_with(server.port, move |stream| {
+    let (authority, acceptor) = certified("localhost", &[]);
+    let proxy = TunnelPeer::start_with(server.port, move |stream| {
         let greeting = acceptor.accept(stream);
         async { greeting.await.ok() }
     })
@@ -189,7 +189,7 @@ async fn a_proxy_that_cannot_be_used_fails_the_request() {
 async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
     let answer = "HTTP/1.1 204 No\r\nSet-Cookie: __cf_bm=kept; Path=/; Max-Age=60\r\nSet-Cookie: session=not\r\n\r\n";
     let server = SecureServer::start("chatgpt.com", move |_| raw(answer)).await;
-    let proxy = Tunnels::start(server.port).await;
+    let proxy = TunnelPeer::start(server.port).await;
     let fetcher = fetcher_that_trusts(&server, &[("https_proxy", &format!("http://127.0.0.1:{}", proxy.port))]);
     let cookies = ["set-cookie: __cf_bm=kept; Path=/; Max-Age=60", "set-cookie: session=not"];
     for redirects in [Redirects::Follow, Redirects::Stop] {

@@ -17,7 +17,7 @@ const USER_AND_PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
 
 /// A SOCKS5 proxy on loopback that connects every request to one port and keeps what it was asked for.
-struct SocksPeer {
+pub(crate) struct SocksPeer {
     port: u16,
     /// `name HOST:PORT` or `address IP:PORT`, and ` as USER:PASSWORD` if credentials were sent.
     asked: Arc<Mutex<Vec<String>>>,
@@ -26,7 +26,7 @@ struct SocksPeer {
 
 /// How a [`SocksPeer`] behaves.
 #[derive(Clone, Copy)]
-struct SocksRules {
+pub(crate) struct SocksRules {
     /// The port of 127.0.0.1 to which every request is connected.
     target: u16,
     /// `USER:PASSWORD` that a client must send.
@@ -36,7 +36,7 @@ struct SocksRules {
 }
 
 impl SocksPeer {
-    async fn start(rules: SocksRules) -> Self {
+    pub(crate) async fn start(rules: SocksRules) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -50,11 +50,11 @@ impl SocksPeer {
         Self { port, asked, task }
     }
 
-    fn url(&self, scheme: &str, credentials: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str, credentials: &str) -> String {
         format!("{scheme}://{credentials}127.0.0.1:{}", self.port)
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 }
@@ -114,7 +114,8 @@ async fn read_text(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-fn open_to(target: u16) -> SocksRules {
+/// A proxy without credentials that connects every request to `target`.
+pub(crate) fn open_to(target: u16) -> SocksRules {
     SocksRules { target, credentials: None, reply: 0 }
 }
 

@@ -1,4 +1,4 @@
-//! https with an authority made for the test, and what is said about files that do not work.
+//! HTTPS with an authority made for the test, and the errors for files with roots that cannot be used.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+/// An HTTP/1.1 server with TLS on loopback, which keeps every request as text. Dropping it closes its listener.
 pub(crate) struct SecureServer {
     pub(crate) port: u16,
     pub(crate) authority: String,
@@ -22,8 +23,17 @@ pub(crate) struct SecureServer {
 }
 
 impl SecureServer {
+    /// A server for a host of this name that knows nothing of ALPN.
     pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static) -> Self {
-        let (authority, acceptor) = certified(name);
+        Self::start_with(name, &[], answer).await
+    }
+
+    pub(crate) async fn start_with(
+        name: &str,
+        protocols: &[&str],
+        answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static,
+    ) -> Self {
+        let (authority, acceptor) = certified(name, protocols);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = RecordedRequests::default();
@@ -58,19 +68,20 @@ impl Drop for SecureServer {
     }
 }
 
-/// An authority, and a server with a certificate from it.
-pub(crate) fn certified(name: &str) -> (String, TlsAcceptor) {
+/// An authority, and a server with a certificate from it that chooses one of these protocols (ALPN).
+pub(crate) fn certified(name: &str, protocols: &[&str]) -> (String, TlsAcceptor) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key.into())
         .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     (authority.pem(), TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -82,7 +93,12 @@ pub(crate) fn file_with(content: &str) -> (TempDir, String) {
 }
 
 pub(crate) fn fetcher_that_trusts(server: &SecureServer, variables: &[(&str, &str)]) -> Fetcher {
-    let (_directory, path) = file_with(&server.authority);
+    fetcher_with_authority(&server.authority, variables)
+}
+
+/// A fetcher that trusts an authority, given as PEM.
+pub(crate) fn fetcher_with_authority(authority: &str, variables: &[(&str, &str)]) -> Fetcher {
+    let (_directory, path) = file_with(authority);
     let mut variables = variables.to_vec();
     variables.push(("CODEX_CA_CERTIFICATE", &path));
     fetcher(&variables)
@@ -130,7 +146,7 @@ async fn a_peer_that_says_nothing_in_the_handshake_is_ended_by_the_deadline() {
 
 #[tokio::test]
 async fn a_body_that_is_cut_off_without_a_goodbye_is_an_error() {
-    let (authority, acceptor) = certified("localhost");
+    let (authority, acceptor) = certified("localhost", &[]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {

@@ -349,6 +349,26 @@ fixed_limits! {
         /// The request fails with -32603.
         MAX_HEADERS: usize = fetch::limits::MAX_HEADERS, Count,
         "Real servers send far fewer headers.";
+
+        /// Idle connections of all sessions to other servers.
+        /// The one that was idle for longest is closed.
+        MAX_IDLE_CONNECTIONS: usize = fetch::limits::MAX_IDLE_CONNECTIONS, Count,
+        "Each holds a descriptor.";
+
+        /// Requests under way on an HTTP/2 connection.
+        /// A further request gets another connection.
+        MAX_STREAMS: usize = fetch::limits::MAX_STREAMS, Count,
+        "The flow-control window of the connection has room for the windows of this many streams, so a body that is not read never delays another.";
+
+        /// Bytes of an HTTP/2 body that have arrived and that nobody has taken.
+        /// The sender of the body waits.
+        MAX_UNREAD_BYTES: usize = fetch::limits::MAX_UNREAD_BYTES, Bytes,
+        "It is memory of each request; `--max-http-requests` limits their number.";
+
+        /// Bytes that arrive on an HTTP/2 connection before a request gets a part of its answer.
+        /// The connection is closed, and its requests fail with -32603.
+        MAX_UNASKED_BYTES: usize = fetch::limits::MAX_UNASKED_BYTES, Bytes,
+        "Twice what the windows let through, so only frames that nobody asked for can reach it.";
     }
 
     "Configuration, plugins and tokens" {

@@ -1,0 +1,81 @@
+//! A byte stream that fails when the server sends without end what nobody asked for: pings, settings, headers of streams that are closed.
+//! HTTP/2 must read these frames even while nobody takes a body, so no window slows such a server down, and h2 does not count them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connect::ByteStream;
+
+/// Bytes that may arrive on a connection before a request gets a part of its response. Twice as much as the windows of all streams let
+/// through.
+pub const MAX_UNASKED_BYTES: usize = 64 << 20;
+
+/// Counts the bytes of a connection since a request last got a part of its response.
+#[derive(Default)]
+pub(crate) struct ProgressMeter(AtomicUsize);
+
+impl ProgressMeter {
+    /// A request got headers or data.
+    pub(crate) fn note_progress(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn count(&self, bytes: usize) -> io::Result<()> {
+        if self.0.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MAX_UNASKED_BYTES {
+            let text = format!("{MAX_UNASKED_BYTES} bytes came that are part of no response");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(())
+    }
+}
+
+/// The byte stream of an HTTP/2 connection.
+pub(crate) struct MeteredStream {
+    stream: Box<dyn ByteStream>,
+    meter: Arc<ProgressMeter>,
+}
+
+impl MeteredStream {
+    pub(crate) fn new(stream: Box<dyn ByteStream>, meter: Arc<ProgressMeter>) -> Self {
+        Self { stream, meter }
+    }
+}
+
+impl AsyncRead for MeteredStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        Poll::Ready(self.meter.count(buffer.filled().len() - before))
+    }
+}
+
+impl AsyncWrite for MeteredStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,186 @@
+//! When a request that failed over HTTP/2 is sent again, and when not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::http2_peer::{
+    END_HEADERS, END_STREAM, Http2Call, Http2Peer, RawHttp2Connection, RawHttp2Peer, STATUS_200, kind, send_body,
+};
+use crate::support::{failure, get, request, text};
+use crate::tls::{certified, fetcher_with_authority};
+use fetch::FailureKind;
+use h2::Reason;
+use testkit::{RecordedRequests, http_ok, serve_http};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+/// A GOAWAY frame with `NO_ERROR`.
+fn goaway(last_stream: u32) -> Vec<u8> {
+    [last_stream.to_be_bytes(), [0; 4]].concat()
+}
+
+async fn answer_empty(connection: &mut RawHttp2Connection, stream: u32) {
+    connection.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, STATUS_200).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_finishes_its_streams_and_gets_no_new_ones() {
+    let answered = Arc::new(Notify::new());
+    let noted = Arc::clone(&answered);
+    let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
+        let noted = Arc::clone(&noted);
+        async move {
+            if call.path() != "/long" {
+                let number = call.connection.to_string();
+                return call.answer(number).await;
+            }
+            let mut stream = call.begin();
+            call.stop_accepting();
+            send_body(&mut stream, "first ".into(), false).await;
+            noted.notified().await;
+            send_body(&mut stream, "last".into(), true).await;
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let mut long = fetcher.send(get(server.url("/long"))).await.unwrap().body;
+    assert_eq!(long.next().await.unwrap().unwrap(), "first ");
+    // Some of them may still find the old connection, and are sent again.
+    for _ in 0..3 {
+        assert_eq!(text(&fetcher, request("POST", server.url("/"))).await.unwrap().1, "1");
+    }
+    answered.notify_one();
+    assert_eq!(long.collect(100).await.unwrap(), "last");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_a_goaway_leaves_out_is_sent_again_whatever_its_method_is() {
+    let server = RawHttp2Peer::start(|number, mut connection| async move {
+        let first = connection.next_request().await.unwrap();
+        answer_empty(&mut connection, first).await;
+        if number == 0 {
+            let second = connection.next_request().await.unwrap();
+            assert!(second > first);
+            connection.send(kind::GOAWAY, 0, 0, &goaway(first)).await.unwrap();
+        }
+        while connection.next_frame().await.is_some() {}
+    })
+    .await;
+    let fetcher = server.fetcher();
+    for method in ["POST", "POST"] {
+        assert_eq!(fetcher.send(request(method, server.url())).await.unwrap().status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_goaway_includes_is_not_sent_again_unless_its_method_is_safe() {
+    for method in ["POST", "GET"] {
+        let is_first = Arc::new(AtomicBool::new(true));
+        let server = RawHttp2Peer::start(move |_, mut connection| {
+            let is_first = Arc::clone(&is_first);
+            async move {
+                let warm = connection.next_request().await.unwrap();
+                answer_empty(&mut connection, warm).await;
+                if is_first.swap(false, Ordering::SeqCst) {
+                    let second = connection.next_request().await.unwrap();
+                    connection.send(kind::GOAWAY, 0, 0, &goaway(second)).await.unwrap();
+                    // Closed without an answer.
+                    return;
+                }
+                while connection.next_frame().await.is_some() {}
+            }
+        })
+        .await;
+        let fetcher = server.fetcher();
+        fetcher.send(get(server.url())).await.unwrap();
+        let outcome = fetcher.send(request(method, server.url())).await;
+        match method {
+            "GET" => assert_eq!(outcome.unwrap().status, 200),
+            _ => assert_eq!(failure(outcome).0, FailureKind::Protocol),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_tried_on_new_connections_and_not_for_ever() {
+    let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
+        match (call.path(), call.connection) {
+            ("/warm", _) | ("/once", 1..) => {
+                let length = call.read_body().await.len().to_string();
+                call.answer(length).await;
+            }
+            _ => call.refuse(Reason::REFUSED_STREAM),
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    text(&fetcher, get(server.url("/warm"))).await.unwrap();
+    let upload = |path| fetch::FetchRequest { body: Some("upload".into()), ..request("POST", server.url(path)) };
+    assert_eq!(text(&fetcher, upload("/once")).await.unwrap().1, "6");
+    assert_eq!(server.connections(), 2);
+    let failed = failure(text(&fetcher, upload("/never")).await);
+    let reason = "refused stream before processing any application logic";
+    let expected = format!("http/request failed: the server ended the HTTP/2 stream: {reason}");
+    assert_eq!(failed, (FailureKind::Protocol, expected));
+    let tries = server.requests().iter().filter(|request| request.contains("/never")).count();
+    assert_eq!((tries, server.connections()), (3, 4));
+}
+
+#[tokio::test]
+async fn other_resets_are_not_repeated() {
+    let server =
+        Http2Peer::start("localhost", |call: Http2Call| async move { call.refuse(Reason::INTERNAL_ERROR) }).await;
+    let fetcher = server.fetcher(&[]);
+    for _ in 0..100 {
+        let expected =
+            "http/request failed: the server ended the HTTP/2 stream: unexpected internal error encountered";
+        let failed = failure(fetcher.send(get(server.url("/"))).await);
+        assert_eq!(failed, (FailureKind::Protocol, expected.to_owned()));
+    }
+    assert_eq!((server.connections(), server.requests().len()), (1, 100));
+}
+
+#[tokio::test]
+async fn a_request_on_a_lost_connection_is_sent_again_only_if_that_is_safe() {
+    for method in ["GET", "POST"] {
+        let server = Http2Peer::start("localhost", |call: Http2Call| async move {
+            match (call.path(), call.connection) {
+                ("/", 0) => call.vanish().await,
+                _ => call.answer("again").await,
+            }
+        })
+        .await;
+        let fetcher = server.fetcher(&[]);
+        text(&fetcher, get(server.url("/warm"))).await.unwrap();
+        let outcome = text(&fetcher, request(method, server.url("/"))).await;
+        match method {
+            "GET" => assert_eq!(outcome.unwrap().1, "again"),
+            _ => assert_eq!(failure(outcome).0, FailureKind::Protocol),
+        }
+        assert_eq!(server.connections(), if method == "GET" { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_requires_http1_gets_it() {
+    let (authority, acceptor) = certified("localhost", &["h2", "http/1.1"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+    let server = tokio::spawn(async move {
+        let stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut http2 = h2::server::handshake(stream).await.unwrap();
+        let (_, mut reply) = http2.accept().await.unwrap().unwrap();
+        reply.send_reset(Reason::HTTP_1_1_REQUIRED);
+        let closing = tokio::spawn(async move { while http2.accept().await.is_some() {} });
+        let stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+        let requests = RecordedRequests::default();
+        serve_http(stream, &|_: &str| testkit::PeerReply::Close(http_ok("old").into()), &requests).await;
+        closing.abort();
+        requests.all().len()
+    });
+    let fetcher = fetcher_with_authority(&authority, &[]);
+    assert_eq!(text(&fetcher, request("POST", url)).await.unwrap(), (200, "old".into()));
+    assert_eq!(server.await.unwrap(), 1);
+}

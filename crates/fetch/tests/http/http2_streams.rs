@@ -1,0 +1,309 @@
+//! The streams of HTTP/2 connections: shared, no faster than their readers, cancelled one by one, and closed in the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::http2_peer::{Http2Call, Http2Peer, RawHttp2Peer, send_body};
+use crate::support::{failure, get, ok, request, text, within};
+use crate::tls::{SecureServer, fetcher_with_authority};
+use bytes::Bytes;
+use fetch::{FailureKind, FetchRequest, Fetcher};
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
+
+/// The limits of the crate: open streams of a connection, and bytes of a body that nobody takes.
+const MAX_STREAMS: usize = fetch::limits::MAX_STREAMS;
+const WINDOW: usize = fetch::limits::MAX_UNREAD_BYTES;
+
+/// Sends requests at the same time and collects their bodies.
+async fn all_at_once(fetcher: &Fetcher, requests: impl IntoIterator<Item = FetchRequest>) -> Vec<String> {
+    let mut running = JoinSet::new();
+    for request in requests {
+        let fetcher = fetcher.clone();
+        running.spawn(async move { text(&fetcher, request).await.unwrap().1 });
+    }
+    running.join_all().await
+}
+
+#[tokio::test]
+async fn concurrent_requests_share_a_connection() {
+    let arrived = Arc::new(Barrier::new(MAX_STREAMS));
+    let server = Http2Peer::start("localhost", move |call: Http2Call| {
+        let arrived = Arc::clone(&arrived);
+        async move {
+            if call.path() == "/together" {
+                // Nobody is answered before all have come.
+                arrived.wait().await;
+            }
+            let number = call.connection.to_string();
+            call.answer(number).await;
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    text(&fetcher, get(server.url("/"))).await.unwrap();
+    let answers = all_at_once(&fetcher, (0..MAX_STREAMS).map(|_| get(server.url("/together")))).await;
+    assert_eq!(answers, ["0"; MAX_STREAMS]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn requests_beyond_the_streams_of_a_connection_get_another_one() {
+    let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
+        call.begin_until_reset("").await;
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let mut open = Vec::new();
+    for number in 0..=MAX_STREAMS {
+        open.push(fetcher.send(get(server.url("/"))).await.unwrap());
+        assert_eq!(server.connections(), 1 + number / MAX_STREAMS);
+    }
+    // A stream that is closed makes room for another.
+    open.remove(0);
+    open.push(fetcher.send(get(server.url("/"))).await.unwrap());
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_allows_one_stream_gets_more_connections() {
+    let settings = h2::server::Builder::new().max_concurrent_streams(1).clone();
+    let server = Http2Peer::start_with("localhost", &settings, |mut call: Http2Call| async move {
+        match call.path() {
+            "/endless" => drop(call.begin_until_reset("").await),
+            _ => call.answer("quick").await,
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let unread = fetcher.send(get(server.url("/endless"))).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "quick");
+    }
+    assert_eq!(server.connections(), 2);
+    drop(unread);
+}
+
+#[tokio::test]
+async fn bodies_that_nobody_takes_stop_their_sender_and_no_other_stream() {
+    let size = 4 * WINDOW;
+    let (note, mut sent) = mpsc::unbounded_channel();
+    let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
+        let note = note.clone();
+        async move {
+            if call.path() == "/read" {
+                return call.answer(vec![b'r'; size]).await;
+            }
+            let mut stream = call.begin();
+            send_body(&mut stream, vec![b'u'; WINDOW].into(), false).await;
+            note.send(()).unwrap();
+            // No byte more has room.
+            stream.reserve_capacity(1);
+            let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
+            assert!(room.unwrap().unwrap() > 0);
+            send_body(&mut stream, vec![b'u'; size - WINDOW].into(), true).await;
+            note.send(()).unwrap();
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let mut unread = Vec::new();
+    for _ in 1..MAX_STREAMS {
+        unread.push(fetcher.send(get(server.url("/unread"))).await.unwrap().body);
+        sent.recv().await.unwrap();
+    }
+    // All their windows are full, and the last stream moves more than its window.
+    let body = fetcher.send(get(server.url("/read"))).await.unwrap().body;
+    assert_eq!(body.collect(u64::MAX).await.unwrap().len(), size);
+    assert!(sent.try_recv().is_err(), "a sender got more room although nobody took its bytes");
+    let mut taken = 0;
+    let mut first = unread.remove(0);
+    while let Some(piece) = first.next().await.unwrap() {
+        assert!(piece.len() <= WINDOW && piece.iter().all(|byte| *byte == b'u'));
+        taken += piece.len();
+    }
+    assert_eq!((taken, server.connections()), (size, 1));
+    sent.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_a_request_or_a_body_resets_its_stream_only() {
+    let (note, mut resets) = mpsc::unbounded_channel();
+    let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
+        let note = note.clone();
+        async move {
+            match call.path() {
+                "/silent" => {
+                    note.send(None).unwrap();
+                    note.send(Some(call.reset_by_client().await)).unwrap();
+                }
+                "/begun" => note.send(Some(call.begin_until_reset("part").await)).unwrap(),
+                _ => call.answer("other").await,
+            }
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let sending = tokio::spawn({
+        let (fetcher, url) = (fetcher.clone(), server.url("/silent"));
+        async move { fetcher.send(get(url)).await.map(drop) }
+    });
+    assert_eq!(resets.recv().await.unwrap(), None, "the request has arrived");
+    sending.abort();
+    assert_eq!(resets.recv().await.unwrap(), Some(h2::Reason::CANCEL));
+    let mut body = fetcher.send(get(server.url("/begun"))).await.unwrap().body;
+    assert_eq!(body.next().await.unwrap().unwrap(), "part");
+    drop(body);
+    assert_eq!(resets.recv().await.unwrap(), Some(h2::Reason::CANCEL));
+    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "other");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_deadline_holds_for_headers_bodies_and_uploads() {
+    let (note, mut resets) = mpsc::unbounded_channel();
+    let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
+        let note = note.clone();
+        async move {
+            let reset = match call.path() {
+                "/body" => call.begin_until_reset("part").await,
+                _ => call.reset_by_client().await,
+            };
+            note.send(reset).unwrap();
+        }
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let over = "the time given for the request is over";
+    let failed = failure(text(&fetcher, within(1000, get(server.url("/headers")))).await);
+    assert_eq!(failed, (FailureKind::Timeout, format!("http/request failed: {over}")));
+    assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
+    let failed = failure(text(&fetcher, within(500, get(server.url("/body")))).await);
+    assert_eq!(failed, (FailureKind::Timeout, format!("failed to read http/request response body: {over}")));
+    assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
+    // Nobody reads it, so it does not fit into the windows of the server.
+    let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", server.url("/upload")) };
+    assert_eq!(failure(text(&fetcher, within(500, upload)).await).0, FailureKind::Timeout);
+    assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_a_minute() {
+    let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
+    let fetcher = server.fetcher(&[]);
+    text(&fetcher, get(server.url("/"))).await.unwrap();
+    tokio::time::pause();
+    let used = tokio::time::Instant::now();
+    server.wait_until_closed(1).await;
+    let kept = used.elapsed().as_secs();
+    assert!((60..=70).contains(&kept), "{kept}");
+    drop(fetcher);
+}
+
+#[tokio::test]
+async fn idle_connections_of_both_versions_are_sixteen_at_most() {
+    let mut servers = Vec::new();
+    let mut authorities = String::new();
+    for _ in 0..9 {
+        let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
+        let old = SecureServer::start("localhost", |_| ok("x")).await;
+        authorities += &format!("{}{}", server.authority, old.authority);
+        servers.push((server, old));
+    }
+    let fetcher = fetcher_with_authority(&authorities, &[]);
+    for (server, old) in &servers {
+        text(&fetcher, get(server.url("/"))).await.unwrap();
+        text(&fetcher, get(format!("https://localhost:{}/", old.port))).await.unwrap();
+    }
+    servers[0].0.wait_until_closed(1).await;
+    for (server, _) in &servers[1..] {
+        text(&fetcher, get(server.url("/"))).await.unwrap();
+        assert_eq!(server.connections(), 1, "a connection that was used later was closed");
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_fetcher_closes_connections_that_no_body_needs() {
+    let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
+        call.begin_until_reset("one").await;
+    })
+    .await;
+    let fetcher = server.fetcher(&[]);
+    let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
+    drop(fetcher);
+    assert_eq!(body.next().await.unwrap().unwrap(), "one");
+    drop(body);
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn closing_the_fetcher_ends_every_connection_and_waits_for_its_tasks() {
+    let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
+        call.begin_until_reset("").await;
+    })
+    .await;
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let fetcher = server.fetcher(&[]);
+    let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
+    fetcher.close().await;
+    assert_eq!(failure(body.next().await).0, FailureKind::Protocol);
+    server.wait_until_closed(1).await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before);
+    assert!(fetcher.send(get(server.url("/"))).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_pings_is_given_up() {
+    let (note, mut arrived) = mpsc::unbounded_channel();
+    let server = RawHttp2Peer::start(move |_, mut connection| {
+        let note = note.clone();
+        async move {
+            connection.next_request().await;
+            note.send(()).unwrap();
+            // Reads everything and sends nothing.
+            while connection.next_frame().await.is_some() {}
+        }
+    })
+    .await;
+    let fetcher = server.fetcher();
+    let sending = tokio::spawn({
+        let request = request("POST", server.url());
+        async move { fetcher.send(request).await.map(drop) }
+    });
+    arrived.recv().await.unwrap();
+    tokio::time::pause();
+    let started = tokio::time::Instant::now();
+    let (kind, text) = failure(sending.await.unwrap());
+    let waited = started.elapsed();
+    assert_eq!(kind, FailureKind::Connect);
+    assert_eq!(text, "http/request failed: the connection was lost: the server does not answer pings");
+    assert!((Duration::from_secs(40)..Duration::from_secs(60)).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_quiet_for_hours_is_kept_if_the_server_answers_pings() {
+    let (go_on, goes_on) = mpsc::channel::<Bytes>(1);
+    let goes_on = Arc::new(tokio::sync::Mutex::new(goes_on));
+    let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
+        let goes_on = Arc::clone(&goes_on);
+        async move {
+            let mut stream = call.begin();
+            send_body(&mut stream, "first".into(), false).await;
+            let last = goes_on.lock().await.recv().await.unwrap();
+            send_body(&mut stream, last, true).await;
+        }
+    })
+    .await;
+    let mut body = server.fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
+    assert_eq!(body.next().await.unwrap().unwrap(), "first");
+    tokio::time::pause();
+    for _ in 0..600 {
+        // sleep: the passing of two hours is what is tested. Steps let pings and their answers travel.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+    }
+    tokio::time::resume();
+    go_on.send("last".into()).await.unwrap();
+    assert_eq!(body.next().await.unwrap().unwrap(), "last");
+    assert_eq!(body.next().await.unwrap(), None);
+}
