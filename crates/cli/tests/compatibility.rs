@@ -3,42 +3,44 @@
 
 use std::path::{Path, PathBuf};
 
-/// Every Rust file in `crates`: the parts of its path, and its text.
-fn sources() -> Vec<(Vec<String>, String)> {
-    let crates = project().join("crates");
-    let mut waiting = vec![crates.clone()];
-    let mut found = Vec::new();
-    while let Some(path) = waiting.pop() {
+/// Every Rust file below `crates`: the components of its path below `crates`, without `.rs`, and its text.
+fn rust_sources() -> Vec<(Vec<String>, String)> {
+    let crates = project_root().join("crates");
+    let mut unread_paths = vec![crates.clone()];
+    let mut sources = Vec::new();
+    while let Some(path) = unread_paths.pop() {
         if path.is_dir() {
-            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            unread_paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let below = path.strip_prefix(&crates).unwrap().with_extension("");
-            let words = below.components().map(|part| part.as_os_str().to_str().unwrap().to_owned()).collect();
-            found.push((words, std::fs::read_to_string(&path).unwrap()));
+            let relative_path = path.strip_prefix(&crates).unwrap().with_extension("");
+            let path_parts =
+                relative_path.components().map(|part| part.as_os_str().to_str().unwrap().to_owned()).collect();
+            sources.push((path_parts, std::fs::read_to_string(&path).unwrap()));
         }
     }
-    found
+    sources
 }
 
-fn project() -> PathBuf {
+fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 #[test]
-fn every_test_that_is_named_exists() {
-    let document = std::fs::read_to_string(project().join("docs/compatibility.md")).unwrap();
-    let sources = sources();
+fn every_test_that_the_document_names_exists() {
+    let document = std::fs::read_to_string(project_root().join("docs/compatibility.md")).unwrap();
+    let sources = rust_sources();
     let is_name = |text: &&str| text.contains("::") && text.chars().all(|c| c.is_alphanumeric() || "_:".contains(c));
-    // Names are between backticks.
+    // The document writes the names of tests between backticks.
     let names: Vec<_> = document.split('`').skip(1).step_by(2).filter(is_name).collect();
     assert!(names.len() > 100, "only {} names were found", names.len());
-    let is_there = |name: &str| {
-        let (place, test) = name.rsplit_once("::").unwrap();
+    let exists = |name: &str| {
+        let (module_path, test) = name.rsplit_once("::").unwrap();
         let function = format!("fn {test}(");
-        sources.iter().any(|(words, text)| {
-            place.split("::").all(|word| words.iter().any(|part| part == word)) && text.contains(&function)
+        sources.iter().any(|(path_parts, text)| {
+            module_path.split("::").all(|segment| path_parts.iter().any(|part| part == segment))
+                && text.contains(&function)
         })
     };
-    let missing: Vec<_> = names.into_iter().filter(|name| !is_there(name)).collect();
+    let missing: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
     assert!(missing.is_empty(), "docs/compatibility.md names tests that do not exist: {missing:#?}");
 }

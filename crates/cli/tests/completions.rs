@@ -1,25 +1,25 @@
-//! `completions`: scripts that let shells complete our command line.
+//! The command `completions` prints a script with which a shell completes the command line of `exec-server`.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::run_to_end;
 use tokio::process::Command;
 
 async fn script(shell: &str) -> String {
-    let said = run_to_end(&["completions", shell]).await;
-    assert!(said.status.success() && said.stderr.is_empty());
-    String::from_utf8(said.stdout).unwrap()
+    let output = run_to_end(&["completions", shell]).await;
+    assert!(output.status.success() && output.stderr.is_empty());
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[tokio::test]
-async fn every_shell_gets_a_script_and_others_an_error() {
+async fn supported_shells_get_a_script_and_other_shells_an_error() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = script(shell).await;
         assert!(script.contains("mcp-stdio") && script.contains("exec-server"), "{shell}");
     }
-    let said = run_to_end(&["completions", "csh"]).await;
-    assert_eq!((said.status.code(), said.stdout.as_slice()), (Some(2), &b""[..]));
+    let output = run_to_end(&["completions", "csh"]).await;
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
     assert!(
-        String::from_utf8(said.stderr).unwrap().contains("[possible values: bash, elvish, fish, powershell, zsh]")
+        String::from_utf8(output.stderr).unwrap().contains("[possible values: bash, elvish, fish, powershell, zsh]")
     );
 }
 
@@ -28,8 +28,8 @@ async fn bash_completes_commands_and_flags() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("completions.bash");
     std::fs::write(&file, script("bash").await).unwrap();
-    // As bash does when the user presses the tab key.
-    let press = r#"
+    // Calls the completion function in the same way as bash does when the user presses the tab key.
+    let press_tab = r#"
         source "$1"
         complete -p exec-server >/dev/null || exit 1
         COMP_WORDS=(exec-server "${@:2}") COMP_CWORD=$(($# - 1))
@@ -39,8 +39,8 @@ async fn bash_completes_commands_and_flags() {
     "#;
     for (typed, expected) in [(&["ru"][..], "run\n"), (&["mcp"], "mcp-stdio\n"), (&["kill", "--sig"], "--signal\n")] {
         let mut bash = Command::new("bash");
-        let said = bash.args(["--norc", "-c", press, "bash"]).arg(&file).args(typed).output().await.unwrap();
-        assert_eq!(String::from_utf8(said.stderr).unwrap(), "");
-        assert_eq!(String::from_utf8(said.stdout).unwrap(), expected, "{typed:?}");
+        let output = bash.args(["--norc", "-c", press_tab, "bash"]).arg(&file).args(typed).output().await.unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{typed:?}");
     }
 }

@@ -3,13 +3,14 @@
 
 use testkit::{Client, CuttingProxy, ResumingClient, TestServer};
 
-/// Fixed, so that a failure can be reproduced. The variable `CUT_SEED` sets another seed.
+/// The seed of the random numbers. It is fixed, so that a failure can be reproduced. The environment variable `CUT_SEED` sets
+/// another seed.
 const SEED: u64 = 0x5EED_2026;
 
 /// Pseudo-random numbers (xorshift64*).
-struct Dice(u64);
+struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     #[expect(clippy::print_stdout, reason = "shown if the test fails")]
     fn new() -> Self {
         let seed = std::env::var("CUT_SEED").map_or(SEED, |seed| seed.parse().unwrap());
@@ -17,6 +18,7 @@ impl Dice {
         Self(seed)
     }
 
+    /// The next number, which is lower than `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -24,14 +26,15 @@ impl Dice {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % limit
     }
 
+    /// Numbers lower than `limit`, in ascending order.
     fn sorted_points(&mut self, count: usize, limit: u64) -> Vec<u64> {
-        let mut points: Vec<_> = (0..count).map(|_| self.below(limit)).collect();
-        points.sort_unstable();
-        points
+        let mut cut_points: Vec<_> = (0..count).map(|_| self.below(limit)).collect();
+        cut_points.sort_unstable();
+        cut_points
     }
 }
 
-/// Cuts the present connection and returns when the client has noticed.
+/// Cuts the connection of the client. Returns when the client has noticed that its connection is gone.
 async fn cut(proxy: &CuttingProxy, client: &mut ResumingClient) {
     while !client.is_connected() {
         client.step().await;
@@ -42,7 +45,7 @@ async fn cut(proxy: &CuttingProxy, client: &mut ResumingClient) {
     }
 }
 
-async fn read_to_the_end(client: &mut ResumingClient) {
+async fn read_until_all_are_closed(client: &mut ResumingClient) {
     while client.processes().values().any(|received| !received.closed) {
         client.step().await;
     }
@@ -80,17 +83,18 @@ async fn two_hundred_cuts_and_two_hundred_thousand_lines() {
     const LINES: usize = 200_000;
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
-    let mut dice = Dice::new();
+    let mut random = RandomNumbers::new();
     let mut client = ResumingClient::connect(&proxy.url()).await;
     let mut params = Client::start_params("p", &["perl", "-e", PRINTER]);
     params["pipeStdin"] = true.into();
     client.start("p", params).await;
 
     for cuts in 0..CUTS {
-        // The process has not written its last batch before the last cut, however slow the client is.
+        // The process writes a batch only after a request for it, and each cut has a batch of its own. So the cuts are spread
+        // over the whole output, however slow the client is.
         client.write("p", b"more\n").await;
         let batch_end = LINES / CUTS * (cuts + 1);
-        for _ in 0..dice.below(12) {
+        for _ in 0..random.below(12) {
             if client.received("p").output.ends_with(format!("line {batch_end}\n").as_bytes()) {
                 break;
             }
@@ -99,7 +103,7 @@ async fn two_hundred_cuts_and_two_hundred_thousand_lines() {
         cut(&proxy, &mut client).await;
     }
     client.close_stdin("p").await;
-    read_to_the_end(&mut client).await;
+    read_until_all_are_closed(&mut client).await;
 
     let received = client.received("p");
     let expected: String = (1..=LINES).map(|number| format!("line {number}\n")).collect();
@@ -107,7 +111,7 @@ async fn two_hundred_cuts_and_two_hundred_thousand_lines() {
     assert_eq!(received.exit_code, Some(7));
     let counts = client.counts();
     assert_eq!(counts.lost, CUTS);
-    // The other cuts hit a connection before its session was resumed.
+    // The other cuts came before the new connection had resumed the session.
     assert!(counts.resumed > CUTS / 2, "{counts:?}");
 }
 
@@ -117,18 +121,19 @@ async fn thirty_cuts_at_full_speed() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let expected = numbers(2_000_000);
-    // After a resume, retained output comes at once. The last cut must still be before the end of the process.
-    let points = Dice::new().sorted_points(CUTS, expected.len() as u64 - (2 << 20));
+    // The process must still run at the last cut. No cut is in the last 2 MiB, because the client can receive much retained
+    // output at once after a resume.
+    let cut_points = RandomNumbers::new().sorted_points(CUTS, expected.len() as u64 - (2 << 20));
     let mut client = ResumingClient::connect(&proxy.url()).await;
     client.start("p", Client::start_params("p", &["seq", "1", "2000000"])).await;
-    for point in points {
-        while bytes_received(&client) < point {
+    for cut_point in cut_points {
+        while bytes_received(&client) < cut_point {
             client.step().await;
         }
         assert_eq!(client.received("p").exit_code, None, "the process still writes");
         cut(&proxy, &mut client).await;
     }
-    read_to_the_end(&mut client).await;
+    read_until_all_are_closed(&mut client).await;
     assert_eq!(client.counts().lost, CUTS);
     assert_same(&client.received("p").output, &expected, "the numbers");
     assert_eq!(client.received("p").exit_code, Some(0));
@@ -139,11 +144,12 @@ async fn twenty_cuts_with_twenty_processes() {
     const CUTS: usize = 20;
     const PROCESSES: usize = 20;
     const LAST: usize = 400_000;
-    // The processes retain little, so they cannot be far ahead of the client, and the cuts fall into their output.
+    // The server retains little output of each process, so no process can be far ahead of the client, and the cuts come while
+    // processes write.
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let expected = numbers(LAST);
-    let mut dice = Dice::new();
+    let mut random = RandomNumbers::new();
     let mut client = ResumingClient::connect(&proxy.url()).await;
     for number in 0..PROCESSES {
         let process = format!("p{number}");
@@ -156,14 +162,14 @@ async fn twenty_cuts_with_twenty_processes() {
         client.write(&format!("p{number}"), b"go\n").await;
     }
     for _ in 0..CUTS {
-        let point = bytes_received(&client) + dice.below(1 << 20);
-        while bytes_received(&client) < point {
+        let cut_point = bytes_received(&client) + random.below(1 << 20);
+        while bytes_received(&client) < cut_point {
             client.step().await;
         }
         assert!(client.processes().values().any(|received| !received.closed), "some processes still write");
         cut(&proxy, &mut client).await;
     }
-    read_to_the_end(&mut client).await;
+    read_until_all_are_closed(&mut client).await;
     assert_eq!(client.counts().lost, CUTS);
     for number in 0..PROCESSES {
         let received = client.received(&format!("p{number}"));

@@ -1,4 +1,4 @@
-//! `environment/info` and `environment/status`.
+//! The methods `environment/info` and `environment/status`, which describe the machine of the server.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -11,9 +11,9 @@ fn uri(path: &std::path::Path) -> String {
 #[tokio::test]
 async fn info_tells_shell_directories_and_capabilities() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().canonicalize().unwrap();
+    let folder = directory.path().canonicalize().unwrap();
     let server =
-        TestServer::with(&[], |command| command.current_dir(&place).env("TMPDIR", place.join("scratch"))).await;
+        TestServer::with(&[], |command| command.current_dir(&folder).env("TMPDIR", folder.join("scratch"))).await;
     let mut client = server.client().await;
     let info = client.call("environment/info", json!({})).await;
     let shell = &info["shell"];
@@ -23,9 +23,9 @@ async fn info_tells_shell_directories_and_capabilities() {
         info,
         json!({
             "shell": shell,
-            "cwd": uri(&place),
-            "temporaryDirectories": [uri(&place.join("scratch"))],
-            "tempDir": uri(&place.join("scratch")),
+            "cwd": uri(&folder),
+            "temporaryDirectories": [uri(&folder.join("scratch"))],
+            "tempDir": uri(&folder.join("scratch")),
             "capabilities": {
                 "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": true,
                 "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
@@ -37,14 +37,18 @@ async fn info_tells_shell_directories_and_capabilities() {
             },
         })
     );
-    assert_eq!(client.call("environment/info", json!(null)).await, info, "nothing has changed");
+    assert_eq!(
+        client.call("environment/info", json!(null)).await,
+        info,
+        "the second answer is the same as the first"
+    );
 }
 
 #[tokio::test]
 async fn the_working_directory_is_looked_up_for_every_request() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().canonicalize().unwrap();
-    let (first, second) = (place.join("first"), place.join("second"));
+    let folder = directory.path().canonicalize().unwrap();
+    let (first, second) = (folder.join("first"), folder.join("second"));
     std::fs::create_dir(&first).unwrap();
     let server = TestServer::with(&[], |command| command.current_dir(&first).env("TMPDIR", "scratch")).await;
     let mut client = server.client().await;
@@ -58,20 +62,20 @@ async fn the_working_directory_is_looked_up_for_every_request() {
     assert_eq!(
         (info.get("tempDir"), &info["temporaryDirectories"]),
         (None, &json!([])),
-        "without a working directory they are unknown"
+        "without a working directory, the temporary directories are unknown"
     );
 }
 
 #[tokio::test]
 async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().canonicalize().unwrap();
+    let folder = directory.path().canonicalize().unwrap();
     for (tmpdir, expected) in [
-        ("scratch", uri(&place.join("scratch"))),
-        ("rel/../x", uri(&place.join("x"))),
+        ("scratch", uri(&folder.join("scratch"))),
+        ("rel/../x", uri(&folder.join("x"))),
         ("/tmp/../var/tmp/", "file:///var/tmp".to_owned()),
     ] {
-        let server = TestServer::with(&[], |command| command.current_dir(&place).env("TMPDIR", tmpdir)).await;
+        let server = TestServer::with(&[], |command| command.current_dir(&folder).env("TMPDIR", tmpdir)).await;
         let info = server.client().await.call("environment/info", json!({})).await;
         assert_eq!((&info["temporaryDirectories"], &info["tempDir"]), (&json!([expected]), &json!(expected)));
     }

@@ -1,4 +1,5 @@
-//! `environmentConfig/read`: the selected keys of the configuration files of the environment, and no others.
+//! The method `environmentConfig/read` returns selected keys of the configuration files on the server's machine, and no other
+//! keys.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
@@ -38,11 +39,11 @@ fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// All layers but those of the machine, which may or may not have configuration files.
-fn own_layers(result: &Value) -> Vec<Value> {
+/// The layers of a result, except those from `/etc/codex`: the machine on which the test runs may have files there.
+fn layers_of_user_and_projects(result: &Value) -> Vec<Value> {
     let layers = result["config"]["layers"].as_array().unwrap();
-    let is_machines = |layer: &&Value| layer["baseDir"] == "file:///etc/codex";
-    layers.iter().filter(|layer| !is_machines(layer)).cloned().collect()
+    let is_of_machine = |layer: &&Value| layer["baseDir"] == "file:///etc/codex";
+    layers.iter().filter(|layer| !is_of_machine(layer)).cloned().collect()
 }
 
 async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
@@ -65,7 +66,7 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
     assert_eq!(result["userHomeDir"], user.uri("home"));
     assert_eq!(result["codexHomeDir"], user.uri("home/.codex"));
     assert!(result["hostname"].as_str().is_some_and(|name| !name.is_empty()), "{result}");
-    let users_layer = json!({
+    let user_layer = json!({
         "source": format!("user ({})", user.at("home/.codex/config.toml").display()),
         "baseDir": user.uri("home/.codex"),
         "toml": "model = \"m\"\n\n[mcp_servers.a]\nurl = \"u\"\n",
@@ -79,9 +80,9 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
         })
     };
     assert_eq!(
-        own_layers(&result),
+        layers_of_user_and_projects(&result),
         [
-            users_layer.clone(),
+            user_layer.clone(),
             project("project", "model = \"p\"\n"),
             project("project/deep/er", "mcp_servers = \"off\"\n"),
         ]
@@ -90,26 +91,26 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
 
     user.write("home/.codex/config.toml", &config.replace("'trusted'", "'untrusted'"));
     let result = read(&mut client, &user.uri("project/deep/er"), keys).await;
-    assert_eq!(own_layers(&result), [users_layer]);
+    assert_eq!(layers_of_user_and_projects(&result), [user_layer]);
 }
 
 #[tokio::test]
 async fn codex_home_is_taken_from_its_variable() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().canonicalize().unwrap();
-    std::fs::create_dir(place.join("elsewhere")).unwrap();
-    std::fs::write(place.join("elsewhere/config.toml"), "a = 1").unwrap();
+    let folder = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(folder.join("elsewhere")).unwrap();
+    std::fs::write(folder.join("elsewhere/config.toml"), "a = 1").unwrap();
     // A relative path is resolved against the directory in which the server was started.
     let server = TestServer::with(&[], |command| {
-        command.current_dir(&place).env("CODEX_HOME", "elsewhere").env_remove("HOME")
+        command.current_dir(&folder).env("CODEX_HOME", "elsewhere").env_remove("HOME")
     })
     .await;
     let mut client = server.client().await;
-    let result = read(&mut client, &uri(&place), json!([["a"]])).await;
-    assert_eq!(result["codexHomeDir"], uri(&place.join("elsewhere")));
-    assert_eq!(own_layers(&result)[0]["toml"], "a = 1\n");
-    std::fs::remove_dir_all(place.join("elsewhere")).unwrap();
-    let params = json!({"cwd": uri(&place), "configPaths": [["a"]], "requirementsPaths": []});
+    let result = read(&mut client, &uri(&folder), json!([["a"]])).await;
+    assert_eq!(result["codexHomeDir"], uri(&folder.join("elsewhere")));
+    assert_eq!(layers_of_user_and_projects(&result)[0]["toml"], "a = 1\n");
+    std::fs::remove_dir_all(folder.join("elsewhere")).unwrap();
+    let params = json!({"cwd": uri(&folder), "configPaths": [["a"]], "requirementsPaths": []});
     let error = client.call_error("environmentConfig/read", params).await;
     let message = "failed to find Codex home: CODEX_HOME points to \"elsewhere\", but that path does not exist";
     assert_eq!(error, json!({"code": -32603, "message": message}));
@@ -158,7 +159,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     let user = User::new().await;
     let mut client = user.server.client().await;
     let file = user.at("home/.codex/config.toml");
-    // No key of the file is selected.
+    // The file is read although no key of it is selected.
     let params = json!({"cwd": user.uri(""), "configPaths": [], "requirementsPaths": [["a"]]});
 
     user.write("home/.codex/config.toml", "a = 1\n[broken\n");
@@ -168,7 +169,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     let expected = format!("failed to load executor-local config: {}:2:8: ", file.display());
     assert!(message.starts_with(&expected), "{message}");
 
-    // Root can read any file, but nobody can read a directory as a file.
+    // The mode of a file would not stop root, but not even root can read a directory as a file.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let error = client.call_error("environmentConfig/read", params).await;

@@ -1,4 +1,5 @@
-//! `process/flow`: the client pauses the events of one process, while everything else goes on.
+//! The method `process/flow`, with which a client pauses the events of one process. Other processes and requests are not
+//! affected.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -8,12 +9,13 @@ use testkit::{
     process_state, unbase64,
 };
 
-/// Little output is retained, so that a paused process soon has to wait.
-const SMALL: [&str; 2] = ["--retain-bytes", "64KiB"];
+/// Flags of a server that retains little output, so that a paused process soon has to wait.
+const SMALL_RETENTION: [&str; 2] = ["--retain-bytes", "64KiB"];
 
-const RETAINED: u64 = 64 << 10;
+/// The number of bytes that [`SMALL_RETENTION`] sets.
+const RETAINED_BYTES: u64 = 64 << 10;
 
-async fn flow(client: &mut Client, process: &str, paused: bool) {
+async fn set_paused(client: &mut Client, process: &str, paused: bool) {
     let params = json!({"processId": process, "paused": paused});
     assert_eq!(client.call("process/flow", params).await, json!({}));
 }
@@ -28,17 +30,17 @@ async fn start_paused(client: &mut Client, process: &str, script: &str) {
     let mut params = Client::start_params(process, &["sh", "-c", &format!("read go; {script}")]);
     params["pipeStdin"] = true.into();
     client.call("process/start", params).await;
-    flow(client, process, true).await;
+    set_paused(client, process, true).await;
     assert_eq!(client.write(process, "go", "\n").await, "accepted");
 }
 
 /// Waits until a process has filled the retained output and its pipe, and returns its pid.
-async fn stalled(client: &mut Client, process: &str) -> u32 {
+async fn wait_until_stalled(client: &mut Client, process: &str) -> u32 {
     let mut pid = 0;
     eventually_async("the retained output is full", async || {
         let summary = summary(client, process).await;
         pid = summary["pid"].as_u64().unwrap().try_into().unwrap();
-        (summary["outputBytes"] == RETAINED).then_some(())
+        (summary["outputBytes"] == RETAINED_BYTES).then_some(())
     })
     .await;
     eventually("the process waits for its pipe", || (process_state(pid) == Some('S')).then_some(())).await;
@@ -64,11 +66,11 @@ async fn run_alone(client: &mut Client, process: &str) {
     assert!(String::from_utf8(output).unwrap() == numbers(50_000));
 }
 
-/// Waits until the server has noticed that its client has left.
-async fn nobody_is_there(server: &TestServer) {
+/// Waits until the server has noticed that its only client has disconnected.
+async fn wait_until_disconnected(server: &TestServer) {
     eventually_async("the connection has ended", async || {
-        let open = "exec_server_connections_active{transport=\"websocket\"} 0";
-        http_get(server.address(), "/metrics", &[]).await.body.contains(open).then_some(())
+        let no_connection = "exec_server_connections_active{transport=\"websocket\"} 0";
+        http_get(server.address(), "/metrics", &[]).await.body.contains(no_connection).then_some(())
     })
     .await;
 }
@@ -77,29 +79,30 @@ fn numbers(last: usize) -> String {
     (1..=last).map(|number| format!("{number}\n")).collect()
 }
 
-fn is_whole(outcome: &FinishedProcess, last: usize) {
+/// Checks that the output is all lines up to `last`, and that no sequence number is missing.
+fn assert_whole(outcome: &FinishedProcess, last: usize) {
     assert!(String::from_utf8(outcome.stdout.clone()).unwrap() == numbers(last), "{} bytes", outcome.stdout.len());
     assert_eq!(outcome.seqs, (1..=outcome.seqs.len() as u64).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_paused_process_waits_and_continues_without_loss() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "exec seq 1 300000").await;
-    let pid = stalled(&mut client, "p").await;
+    let pid = wait_until_stalled(&mut client, "p").await;
     run_alone(&mut client, "other").await;
     let summary = summary(&mut client, "p").await;
-    assert_eq!((&summary["outputBytes"], &summary["state"]), (&json!(RETAINED), &json!("running")));
+    assert_eq!((&summary["outputBytes"], &summary["state"]), (&json!(RETAINED_BYTES), &json!("running")));
     assert!(process_state(pid).is_some());
 
-    flow(&mut client, "p", false).await;
-    is_whole(&client.outcome("p").await, 300_000);
+    set_paused(&mut client, "p", false).await;
+    assert_whole(&client.outcome("p").await, 300_000);
 }
 
 #[tokio::test]
 async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut starter = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "seq 1 1000; exec sleep 1000"]);
     params["paused"] = true.into();
@@ -107,7 +110,7 @@ async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
     run_alone(&mut starter, "q").await;
     let session = starter.session.clone();
     drop(starter);
-    nobody_is_there(&server).await;
+    wait_until_disconnected(&server).await;
     let mut other = server.resume(&session).await;
     let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0, "waitMs": 20_000})).await;
     assert_eq!(unbase64(&page["chunks"][0]["chunk"]), numbers(1000).into_bytes());
@@ -115,7 +118,7 @@ async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
 
 #[tokio::test]
 async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_left() {
-    // The hold for lost clients is longer than this test.
+    // `--detached-hold` is how long a process waits for a client that was lost. The time is longer than this test.
     let server =
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let directory = tempfile::tempdir().unwrap();
@@ -125,7 +128,7 @@ async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_le
     let mut params = Client::start_params("p", &["sh", "-c", &script]);
     params["paused"] = true.into();
     starter.call("process/start", params).await;
-    stalled(&mut starter, "p").await;
+    wait_until_stalled(&mut starter, "p").await;
     assert!(!done.exists(), "the process waits while its client may still resume it");
     let session = starter.session.clone();
     drop(starter);
@@ -138,27 +141,27 @@ async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_le
     .await;
     let chunks = page["chunks"].as_array().unwrap();
     let kept: Vec<u8> = chunks.iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect();
-    assert!(page["gap"] == true && numbers(300_000).as_bytes().ends_with(&kept), "the newest is kept");
+    assert!(page["gap"] == true && numbers(300_000).as_bytes().ends_with(&kept), "the newest output is kept");
 }
 
 #[tokio::test]
 async fn a_process_that_was_started_paused_can_be_resumed() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["seq", "1", "300000"]);
     params["paused"] = true.into();
     client.call("process/start", params).await;
-    stalled(&mut client, "p").await;
-    flow(&mut client, "p", false).await;
-    is_whole(&client.outcome("p").await, 300_000);
+    wait_until_stalled(&mut client, "p").await;
+    set_paused(&mut client, "p", false).await;
+    assert_whole(&client.outcome("p").await, 300_000);
 }
 
 #[tokio::test]
 async fn a_paused_process_uses_no_cpu_time() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "exec seq 1 300000").await;
-    stalled(&mut client, "p").await;
+    wait_until_stalled(&mut client, "p").await;
     let before = cpu_time(server.pid());
     // sleep: the CPU time of an idle period is measured
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -173,7 +176,8 @@ async fn after_the_answer_to_a_pause_no_event_comes() {
     client.start("p", &["seq", "1", "3000000"]).await;
     let mut outcome = FinishedProcess::default();
     let mut closed = false;
-    let mut take = |message: Value| {
+    // Records an event, and returns whether the process has closed.
+    let mut record_event = |message: Value| {
         let params = &message["params"];
         outcome.seqs.push(params["seq"].as_u64().unwrap());
         match message["method"].as_str().unwrap() {
@@ -190,7 +194,7 @@ async fn after_the_answer_to_a_pause_no_event_comes() {
             if message["id"] == pause {
                 break;
             }
-            if take(message) {
+            if record_event(message) {
                 break 'all;
             }
         }
@@ -198,12 +202,12 @@ async fn after_the_answer_to_a_pause_no_event_comes() {
         assert_eq!(client.next().await["id"], status, "round {round}");
         let release = client.send("process/flow", json!({"processId": "p", "paused": false})).await;
         assert_eq!(client.next().await["id"], release, "the answer comes before the paused events, round {round}");
-        // The pause often comes in the middle of a burst.
-        if take(client.next().await) {
+        // The test reads only one event here, so that the next pause often comes in the middle of a burst of events.
+        if record_event(client.next().await) {
             break;
         }
     }
-    is_whole(&outcome, 3_000_000);
+    assert_whole(&outcome, 3_000_000);
 }
 
 #[tokio::test]
@@ -219,8 +223,8 @@ async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
     let page = client.call("process/read", json!({"processId": "p", "waitMs": 20_000})).await;
     assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n", "a read returns the output all the same");
     run_alone(&mut client, "other").await;
-    flow(&mut client, "p", false).await;
-    flow(&mut client, "p", false).await;
+    set_paused(&mut client, "p", false).await;
+    set_paused(&mut client, "p", false).await;
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.stdout.as_slice(), outcome.seqs), (&b"hello\n"[..], vec![1, 2, 3]));
 }
@@ -235,17 +239,17 @@ async fn exit_and_close_of_a_paused_process_wait_beyond_the_retention() {
         (summary(&mut client, "p").await["state"] == "closed").then_some(())
     })
     .await;
-    // Other processes that close later are forgotten before this one is resumed.
+    // The process `clock` closes later than `p` and is forgotten before `p` is resumed.
     run_alone(&mut client, "clock").await;
-    eventually_async("the other is forgotten", async || {
+    eventually_async("the process `clock` is forgotten", async || {
         client.request("process/read", json!({"processId": "clock"})).await.get("error").map(drop)
     })
     .await;
-    flow(&mut client, "p", false).await;
+    set_paused(&mut client, "p", false).await;
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"hello\n"[..], 3));
     assert_eq!(outcome.seqs, [1, 2, 3]);
-    eventually_async("the process is forgotten as well", async || {
+    eventually_async("the process `p` is forgotten too, after its events were sent", async || {
         client.request("process/read", json!({"processId": "p"})).await.get("error").map(drop)
     })
     .await;
@@ -253,22 +257,26 @@ async fn exit_and_close_of_a_paused_process_wait_beyond_the_retention() {
 
 #[tokio::test]
 async fn terminate_does_not_wait_for_paused_events() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
     let mut fastest = Duration::MAX;
     for round in 0..5 {
         let process = format!("p{round}");
         start_paused(&mut client, &process, "seq 1 300000; exec sleep 1000").await;
-        let pid = stalled(&mut client, &process).await;
+        let pid = wait_until_stalled(&mut client, &process).await;
         let start = Instant::now();
         let id = client.send("process/terminate", json!({"processId": process})).await;
-        assert_eq!(client.next().await, json!({"id": id, "result": {"running": true}}), "no event comes before it");
+        assert_eq!(
+            client.next().await,
+            json!({"id": id, "result": {"running": true}}),
+            "no event comes before the answer"
+        );
         fastest = fastest.min(start.elapsed());
         assert_eq!(process_state(pid), None);
-        flow(&mut client, &process, false).await;
+        set_paused(&mut client, &process, false).await;
         let outcome = client.outcome(&process).await;
         assert!(numbers(300_000).as_bytes().starts_with(&outcome.stdout));
-        assert!(outcome.stdout.len() as u64 >= RETAINED, "output that was in the pipe comes too");
+        assert!(outcome.stdout.len() as u64 >= RETAINED_BYTES, "output that was in the pipe comes too");
         assert_eq!((outcome.exit_code, outcome.seqs[0]), (137, 1));
     }
     assert!(fastest < Duration::from_millis(900), "{fastest:?}");
@@ -276,18 +284,18 @@ async fn terminate_does_not_wait_for_paused_events() {
 
 #[tokio::test]
 async fn a_pause_ends_with_its_connection() {
-    let server = TestServer::with_args(&SMALL).await;
-    for reads in [true, false] {
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
+    for reads_first in [true, false] {
         let mut client = server.client().await;
         start_paused(&mut client, "p", "exec seq 1 300000").await;
-        stalled(&mut client, "p").await;
+        wait_until_stalled(&mut client, "p").await;
         let session = client.session.clone();
         drop(client);
-        nobody_is_there(&server).await;
+        wait_until_disconnected(&server).await;
         let mut client = server.resume(&session).await;
         let mut before = Vec::new();
         let mut seqs = Vec::new();
-        if reads {
+        if reads_first {
             let page = client.call("process/read", json!({"processId": "p", "afterSeq": 0})).await;
             assert_ne!(page["gap"], true);
             for chunk in page["chunks"].as_array().unwrap() {
@@ -301,21 +309,21 @@ async fn a_pause_ends_with_its_connection() {
             seqs: [seqs, rest.seqs].concat(),
             ..FinishedProcess::default()
         };
-        is_whole(&outcome, 300_000);
+        assert_whole(&outcome, 300_000);
     }
 }
 
 #[tokio::test]
 async fn a_takeover_ends_a_pause() {
-    let server = TestServer::with_args(&SMALL).await;
+    let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut first = server.client().await;
     start_paused(&mut first, "p", "exec seq 1 300000").await;
-    stalled(&mut first, "p").await;
+    wait_until_stalled(&mut first, "p").await;
     let mut client = server.raw().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
     client.call("initialize", params).await;
     client.notify("initialized", json!({})).await;
-    is_whole(&client.outcome("p").await, 300_000);
+    assert_whole(&client.outcome("p").await, 300_000);
     assert_eq!(first.drain().await, Vec::<Value>::new());
 }
 

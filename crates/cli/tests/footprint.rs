@@ -1,4 +1,5 @@
-//! Resources of the server for processes that have ended: no descriptor, no thread, and in the end no memory.
+//! A process that has closed costs the server no descriptor and no thread. After `--process-retention` the server forgets the
+//! process, and frees its memory.
 
 use testkit::{Client, TestServer, eventually, eventually_async, json, open_fds, resident_bytes, threads};
 
@@ -28,8 +29,8 @@ async fn descriptors_and_threads_are_given_back() {
         client.start(&format!("killed {number}"), &["sh", "-c", "sleep 1000 & sleep 1000"]).await;
         client.call("process/terminate", json!({"processId": format!("killed {number}")})).await;
     }
-    eventually("descriptors are back", || (fds() <= fds_before).then_some(())).await;
-    eventually("threads are back", || (threads(pid) <= threads_before).then_some(())).await;
+    eventually("there are no more descriptors than before", || (fds() <= fds_before).then_some(())).await;
+    eventually("there are no more threads than before", || (threads(pid) <= threads_before).then_some(())).await;
     eventually_async("closed processes are forgotten", async || {
         (client.processes().await == json!([])).then_some(())
     })
@@ -52,7 +53,7 @@ async fn a_closed_process_that_is_still_readable_has_no_descriptors() {
         client.close_stdin(&number.to_string()).await;
         client.outcome(&number.to_string()).await;
     }
-    eventually("descriptors are back", || (open_fds(pid) <= before).then_some(())).await;
+    eventually("there are no more descriptors than before", || (open_fds(pid) <= before).then_some(())).await;
     assert_eq!(client.processes().await.as_array().unwrap().len(), 40);
 }
 
@@ -69,8 +70,8 @@ async fn memory_of_forgotten_processes_is_given_back() {
     for number in 0..50 {
         client.run(&format!("{number}"), &["head", "-c", "2097152", "/dev/urandom"]).await;
     }
-    let most = resident_bytes(pid);
-    assert!(most > before + (30 << 20), "the output is retained: {before} {most}");
-    let forgotten = || (resident_bytes(pid) < before + SLACK).then_some(());
-    eventually("memory is given back", forgotten).await;
+    let with_output = resident_bytes(pid);
+    assert!(with_output > before + (30 << 20), "the output is not retained: {before} {with_output}");
+    let is_freed = || (resident_bytes(pid) < before + SLACK).then_some(());
+    eventually("the memory is freed", is_freed).await;
 }

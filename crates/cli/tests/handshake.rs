@@ -16,7 +16,8 @@ fn parse_failure(answer: &Value) -> String {
     reason.to_owned()
 }
 
-fn refused(id: i64, message: &str) -> Value {
+/// An answer with an error of code -32600.
+fn refusal(id: i64, message: &str) -> Value {
     json!({"error": {"code": -32600, "message": message}, "id": id})
 }
 
@@ -73,8 +74,8 @@ async fn a_failed_initialize_may_be_repeated() {
     assert_ready(&mut client).await;
 }
 
-/// A request of each method family, with the name of the family in its refusal.
-fn one_request_per_family() -> Vec<(&'static str, Value, &'static str)> {
+/// Requests that need a handshake: method, params, and the name of the method family as the refusal writes it.
+fn requests_that_need_a_handshake() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("environment/info", json!({}), "environment info"),
         ("environment/status", json!(null), "environment status"),
@@ -96,13 +97,13 @@ fn one_request_per_family() -> Vec<(&'static str, Value, &'static str)> {
 async fn no_method_works_before_the_handshake_is_complete() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
-    for (method, params, family) in one_request_per_family() {
+    for (method, params, family) in requests_that_need_a_handshake() {
         let error = client.call_error(method, params).await;
         let message = format!("client must call initialize before using {family} methods");
         assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
     }
     client.call("initialize", json!({"clientName": "c"})).await;
-    for (method, params, family) in one_request_per_family() {
+    for (method, params, family) in requests_that_need_a_handshake() {
         let error = client.call_error(method, params).await;
         let message = format!("client must send initialized before using {family} methods");
         assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
@@ -117,16 +118,16 @@ async fn requests_pipelined_before_initialized_are_refused_in_order() {
     let mut client = server.raw().await;
     let early = client.send("environment/status", json!({})).await;
     let initialize = client.send("initialize", json!({"clientName": "c"})).await;
-    let requests = one_request_per_family();
+    let requests = requests_that_need_a_handshake();
     let mut expected = Vec::new();
     for (method, params, family) in requests {
         let id = client.send(method, params).await;
-        expected.push(refused(id, &format!("client must send initialized before using {family} methods")));
+        expected.push(refusal(id, &format!("client must send initialized before using {family} methods")));
     }
     client.notify("initialized", json!({})).await;
     let late = client.send("environment/status", json!({})).await;
 
-    let before = refused(early, "client must call initialize before using environment status methods");
+    let before = refusal(early, "client must call initialize before using environment status methods");
     assert_eq!(client.next().await, before);
     assert_eq!(client.next().await["id"], initialize);
     for answer in expected {
@@ -136,7 +137,7 @@ async fn requests_pipelined_before_initialized_are_refused_in_order() {
 }
 
 #[tokio::test]
-async fn scalar_requests_are_answered_in_order() {
+async fn requests_that_never_wait_are_answered_in_order() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let mut sent = Vec::new();
@@ -268,7 +269,11 @@ async fn keys_that_the_json_library_uses_internally_are_ordinary_keys() {
     let mut client = server.client().await;
     for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
         client.send_text(&format!(r#"{{"id":1,"method":"environment/status","params":{{"{key}":"null"}}}}"#)).await;
-        assert_eq!(client.next().await["error"]["code"], -32602, "an object with a member, not null");
+        assert_eq!(
+            client.next().await["error"]["code"],
+            -32602,
+            "the params are an object with a member, and not null"
+        );
         client.send_text(&format!(r#"{{"id":2,"method":"environment/status","x":{{"{key}":"[[["}}}}"#)).await;
         assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "ready"}}));
         client.send_text(&format!(r#"{{"{key}":"{{\"id\":3,\"method\":\"environment/status\"}}"}}"#)).await;
@@ -294,12 +299,12 @@ async fn unexpected_notifications_are_refused_and_the_connection_stays_open() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     client.notify("initialized", json!({})).await;
-    assert_eq!(client.next().await, refused(-1, "client must call initialize before sending initialized"));
+    assert_eq!(client.next().await, refusal(-1, "client must call initialize before sending initialized"));
     client.notify("process/output", json!({})).await;
-    assert_eq!(client.next().await, refused(-1, "unexpected notification `process/output`"));
+    assert_eq!(client.next().await, refusal(-1, "unexpected notification `process/output`"));
     client.handshake(None).await;
     client.notify("environment/status", json!({})).await;
-    assert_eq!(client.next().await, refused(-1, "unexpected notification `environment/status`"));
+    assert_eq!(client.next().await, refusal(-1, "unexpected notification `environment/status`"));
     assert_ready(&mut client).await;
 }
 
@@ -312,7 +317,7 @@ async fn initialized_may_be_repeated_with_any_params() {
     }
     client.send_text(r#"{"method":"initialized"}"#).await;
     let id = client.send("environment/status", json!({})).await;
-    assert_eq!(client.next().await["id"], id, "no message came in between");
+    assert_eq!(client.next().await["id"], id, "no notification got an answer");
 }
 
 #[tokio::test]
@@ -320,7 +325,7 @@ async fn answers_without_a_request_are_refused_and_the_connection_stays_open() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.send_text(r#"{"id":1,"result":{}}"#).await;
-    assert_eq!(client.next().await, refused(-1, "no request with id 1 is waiting for an answer"));
+    assert_eq!(client.next().await, refusal(-1, "no request with id 1 is waiting for an answer"));
     client.send_text(r#"{"error":{"code":1,"message":"no"},"id":"x"}"#).await;
     assert_eq!(client.next().await["id"], -1);
     assert_ready(&mut client).await;

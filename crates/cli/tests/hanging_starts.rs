@@ -1,5 +1,6 @@
-//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file lease
-//! instead: the kernel asks its holder to give it up before another process may open the file.
+//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file
+//! lease instead. If a process has a lease on a file, an open of the file by another process blocks until the lease is given
+//! up.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
@@ -11,21 +12,24 @@ use testkit::{Client, Signal, TestServer, Value, descendants, eventually, is_ali
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+/// Takes a lease on the file that the variable `FILE` names. Prints `leased` when it has the lease and `wanted` when another
+/// process opens the file. Gives the lease up when its stdin ends.
 const HOLD_LEASE: &str = include_str!("../../testkit/hold_lease.pl");
 
-/// More starts than the threads that one session may keep busy, so that a further start has to wait.
+/// Number of hanging starts. One session may keep fewer threads busy, so a further start of the session has to wait.
 const CROWD: usize = 20;
 
-/// No session waits this long for the hanging starts of another. One after the other they would take twice as long.
-const NO_QUEUE: Duration = Duration::from_secs(8);
-/// The server begins one of these hanging starts each 250 ms, so all of them take longer than [`NO_QUEUE`].
+/// Limit for the starts of a session while starts of another session hang. Less than half of the time that a session would wait
+/// if it had to wait for all [`LONG_QUEUE`] starts.
+const MAX_DELAY: Duration = Duration::from_secs(8);
+/// Number of hanging starts in a long queue. If the server began one of them every 250 ms, all of them would take 17.5 s.
 const LONG_QUEUE: usize = 70;
 
 /// A program whose start hangs until it is released. It creates the files that its arguments name.
 struct HangingProgram {
     directory: TempDir,
     holder: Child,
-    said: Lines<BufReader<ChildStdout>>,
+    holder_lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl HangingProgram {
@@ -37,53 +41,57 @@ impl HangingProgram {
         command.args(["-e", HOLD_LEASE]).env("FILE", &program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut holder = command.spawn().unwrap();
-        let said = BufReader::new(holder.stdout.take().unwrap()).lines();
-        let mut hanging = Self { directory, holder, said };
-        hanging.expect("leased").await;
+        let holder_lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        let mut hanging = Self { directory, holder, holder_lines };
+        hanging.expect_line("leased").await;
         hanging
     }
 
-    async fn expect(&mut self, line: &str) {
-        assert_eq!(self.said.next_line().await.unwrap().as_deref(), Some(line));
+    /// Reads the next line of the process that holds the lease, and compares it.
+    async fn expect_line(&mut self, line: &str) {
+        assert_eq!(self.holder_lines.next_line().await.unwrap().as_deref(), Some(line));
     }
 
     /// Waits until the first start hangs.
-    async fn hangs(&mut self) {
-        self.expect("wanted").await;
+    async fn wait_until_a_start_hangs(&mut self) {
+        self.expect_line("wanted").await;
     }
 
+    /// Gives up the lease, so that all starts go on.
     async fn release(&mut self) {
         drop(self.holder.stdin.take());
         assert!(self.holder.wait().await.unwrap().success());
     }
 
     /// The file that a process of this name creates when it runs.
-    fn mark(&self, process: &str) -> PathBuf {
+    fn marker_file(&self, process: &str) -> PathBuf {
         self.directory.path().join(format!("{process} has run"))
     }
 
     fn has_run(&self, process: &str) -> bool {
-        self.mark(process).exists()
+        self.marker_file(process).exists()
     }
 
+    /// Params to start `program`, which is a `touch`, with the marker file of this process.
     fn params(&self, program: &Path, process: &str) -> Value {
-        let argv = [program.to_str().unwrap(), self.mark(process).to_str().unwrap()].map(str::to_owned);
+        let argv = [program.to_str().unwrap(), self.marker_file(process).to_str().unwrap()].map(str::to_owned);
         Client::start_params(process, &argv.each_ref().map(String::as_str))
     }
 
     /// Params of a start that hangs.
-    fn hanging(&self, process: &str) -> Value {
+    fn hanging_params(&self, process: &str) -> Value {
         self.params(&self.directory.path().join("program"), process)
     }
 
-    /// Sends starts that hang, with numbers as ids, and behind them one with the id `waits` that would not hang.
+    /// Sends [`CROWD`] starts that hang, with numbers as process ids, and after them the start of a process `waits` whose
+    /// program does not hang. Returns the ids of the requests.
     async fn start_crowd(&mut self, client: &mut Client) -> (Vec<i64>, i64) {
         let mut starts = Vec::new();
         for number in 0..CROWD {
-            starts.push(client.send("process/start", self.hanging(&number.to_string())).await);
+            starts.push(client.send("process/start", self.hanging_params(&number.to_string())).await);
         }
-        self.hangs().await;
-        // When this request is answered, all of them are in the queue before the next start.
+        self.wait_until_a_start_hangs().await;
+        // The answer to this request proves that the server has queued all hanging starts, so the next start comes behind them.
         assert_eq!(client.processes().await.as_array().unwrap().len(), CROWD);
         let waits = client.send("process/start", self.params(Path::new("/usr/bin/touch"), "waits")).await;
         (starts, waits)
@@ -94,6 +102,7 @@ impl HangingProgram {
     }
 }
 
+/// Pid of the guard: a child of the server that kills all processes of the server if the server dies.
 fn guard_of(server: &TestServer) -> Option<u32> {
     let is_guard = |pid: &u32| {
         let command_line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -143,7 +152,7 @@ async fn no_start_of_a_session_that_has_ended_runs() {
 
     drop(client);
     let only_the_guard = || (descendants(server.pid()).len() == 1).then_some(());
-    eventually("the starts that hung are over", only_the_guard).await;
+    eventually("all hanging starts have ended", only_the_guard).await;
     program.release().await;
     let mut other = server.client().await;
     other.run("later", &["true"]).await;
@@ -170,9 +179,9 @@ async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guar
     let (mut crowd, mut other) = (server.client().await, server.client().await);
     let guard = eventually("there is a guard", || guard_of(&server)).await;
     for number in 0..LONG_QUEUE {
-        crowd.send("process/start", program.hanging(&number.to_string())).await;
+        crowd.send("process/start", program.hanging_params(&number.to_string())).await;
     }
-    program.hangs().await;
+    program.wait_until_a_start_hangs().await;
 
     send_signal(guard, Signal::KILL);
     let starts = async {
@@ -181,7 +190,7 @@ async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guar
         }
         eventually("there is another guard", || guard_of(&server).filter(|next| *next != guard)).await
     };
-    tokio::time::timeout(NO_QUEUE, starts).await.expect("the starts wait for those that hang");
+    tokio::time::timeout(MAX_DELAY, starts).await.expect("the session waits for the hanging starts of the other");
 }
 
 #[tokio::test]
@@ -189,14 +198,14 @@ async fn a_timeout_applies_to_a_start_that_hangs() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let mut params = program.hanging("slow");
+    let mut params = program.hanging_params("slow");
     params["timeoutMs"] = 300.into();
     let error = client.call_error("process/start", params).await;
     assert_eq!(error["message"], "process slow has not started within its timeoutMs of 300");
     assert_eq!(error["data"]["kind"], "startTimedOut");
     assert_eq!(client.processes().await, json!([]));
 
-    program.hangs().await;
+    program.wait_until_a_start_hangs().await;
     program.release().await;
     client.run("later", &["true"]).await;
     assert!(!program.has_run("slow"));
@@ -215,11 +224,11 @@ async fn a_start_that_does_not_hang_is_not_refused_because_of_its_timeout() {
 }
 
 #[tokio::test]
-async fn a_timeout_applies_to_a_command_whose_start_hangs() {
+async fn the_timeout_of_the_command_run_applies_to_a_start_that_hangs() {
     let mut program = HangingProgram::new().await;
     let mut run = Command::new(testkit::binary());
     run.args(["run", "--timeout", "300ms", "--"]).arg(program.directory.path().join("program")).arg("unused");
     let output = run.output().await.unwrap();
     assert_eq!(output.status.code(), Some(124), "{output:?}");
-    program.hangs().await;
+    program.wait_until_a_start_hangs().await;
 }

@@ -1,4 +1,5 @@
-//! Sessions that their client wants to keep: for how long, what a client finds afterwards, and which client may have them.
+//! Sessions without a connected client: how long the server keeps them, what a client finds that resumes one, how another
+//! connection takes a session over, and observers (connections that only watch a session).
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get, json, process_state, unbase64};
 
+/// A `keepForMs` that no test outlives.
 const LONG_MS: u64 = 3_600_000;
 
-/// A connection with additional params of `initialize`.
+/// Opens a connection whose `initialize` has `params` in addition to the client name.
 async fn open(server: &TestServer, params: Value) -> Client {
     let mut client = server.raw().await;
     let mut all = json!({"clientName": "testkit"});
@@ -26,28 +28,28 @@ async fn sleeper(client: &mut Client) -> u32 {
     client.processes().await[0]["pid"].as_u64().unwrap().try_into().unwrap()
 }
 
-async fn is_gone(pid: u32) {
+async fn wait_until_gone(pid: u32) {
     eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
 }
 
-/// Waits until only this many connections are left.
-async fn connections_left(server: &TestServer, left: usize) {
+/// Waits until the server has only this many connections.
+async fn wait_for_connections(server: &TestServer, count: usize) {
     eventually_async("the other connections have ended", async || {
-        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
+        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {count}\n");
         http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
     })
     .await;
 }
 
-/// Waits until a process is forgotten.
-async fn forgotten(client: &mut Client, process: &str) {
+/// Waits until the server has forgotten a process, so that its id is unknown.
+async fn wait_until_forgotten(client: &mut Client, process: &str) {
     eventually_async("the process is forgotten", async || {
         client.request("process/read", json!({"processId": process})).await.get("error").map(drop)
     })
     .await;
 }
 
-async fn listed(client: &mut Client) -> Vec<String> {
+async fn listed_ids(client: &mut Client) -> Vec<String> {
     let list = client.processes().await;
     list.as_array().unwrap().iter().map(|summary| summary["processId"].as_str().unwrap().to_owned()).collect()
 }
@@ -60,10 +62,11 @@ async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
     let (kept_pid, ordinary_pid) = (sleeper(&mut kept).await, sleeper(&mut ordinary).await);
     let session = kept.session.clone();
     drop(kept);
-    // The other session detaches later. When it has expired, the default lifetime of the first is over too.
-    connections_left(&server, 1).await;
+    // The ordinary session loses its connection after the kept one. So when the ordinary session has expired, the default
+    // lifetime (`--session-ttl`) is over for both.
+    wait_for_connections(&server, 1).await;
     drop(ordinary);
-    is_gone(ordinary_pid).await;
+    wait_until_gone(ordinary_pid).await;
     assert!(process_state(kept_pid).is_some());
     let mut client = server.resume(&session).await;
     assert_eq!(client.call("process/terminate", json!({"processId": "sleeper"})).await, json!({"running": true}));
@@ -77,7 +80,7 @@ async fn a_session_is_kept_for_a_shorter_time_than_others_if_its_client_says_so(
         let pid = sleeper(&mut client).await;
         let session = client.session.clone();
         drop(client);
-        is_gone(pid).await;
+        wait_until_gone(pid).await;
         let params = json!({"clientName": "testkit", "resumeSessionId": session});
         let error = server.raw().await.call_error("initialize", params).await;
         assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
@@ -91,7 +94,7 @@ async fn no_session_is_kept_for_longer_than_max_session_ttl() {
         let mut client = open(&server, json!({"keepForMs": keep})).await;
         let pid = sleeper(&mut client).await;
         drop(client);
-        is_gone(pid).await;
+        wait_until_gone(pid).await;
     }
     for wrong in [json!(-1), json!("1h"), json!(1.5)] {
         let params = json!({"clientName": "testkit", "keepForMs": wrong});
@@ -106,16 +109,16 @@ async fn a_resume_changes_the_lifetime_only_if_it_asks_to() {
     let resume = |keep: Value| json!({"resumeSessionId": first.session, "takeover": true, "keepForMs": keep});
     let second = open(&server, resume(json!(LONG_MS))).await;
     drop(second);
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     let third = open(&server, json!({"resumeSessionId": first.session})).await;
     drop(third);
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     let mut fourth = open(&server, resume(json!(0))).await;
     let pid = sleeper(&mut fourth).await;
     let fifth = open(&server, resume(Value::Null)).await;
     assert!(process_state(pid).is_some(), "the session was not detached by the takeover");
     drop(fifth);
-    is_gone(pid).await;
+    wait_until_gone(pid).await;
 }
 
 #[tokio::test]
@@ -136,25 +139,25 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
 
     let mut second = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
     assert_eq!(second.session, session);
-    let mut left = first.drain().await;
-    left.sort_by_key(|message| message["id"].as_i64());
+    let mut messages = first.drain().await;
+    messages.sort_by_key(|message| message["id"].as_i64());
     let resumed = json!({
         "code": -32600,
         "data": {"kind": "sessionResumedElsewhere"},
         "message": "session has been resumed by another connection",
     });
-    assert_eq!(left, [json!({"error": resumed, "id": read}), json!({"error": resumed, "id": write})]);
+    assert_eq!(messages, [json!({"error": resumed, "id": read}), json!({"error": resumed, "id": write})]);
     let reason = first.close_reason.unwrap();
     assert_eq!((reason.code, reason.reason.as_str()), (4010, "session has been taken over by another connection"));
 
     assert_eq!(second.call("process/read", json!({"processId": "p"})).await["nextSeq"], 1);
     assert_eq!(second.write("p", "1", "still here\n").await, "accepted");
     second.output_until("p", "still here\n").await;
-    connections_left(&server, 1).await;
+    wait_for_connections(&server, 1).await;
     assert_eq!(second.call("environment/status", json!({})).await, json!({"status": "ready"}));
 }
 
-/// Begins a start that takes until the returned file exists, and waits until it is in progress.
+/// Sends a start that does not finish until the test creates the returned file. Returns when the start is in progress.
 async fn slow_start(client: &mut Client, home: &TempDir, extra: Value) -> PathBuf {
     let (begun, go) = (home.path().join("begun"), home.path().join("go"));
     let profile = format!(": > {}; until [ -e {} ]; do sleep 0.01; done", begun.display(), go.display());
@@ -223,7 +226,7 @@ async fn of_many_takeovers_each_one_succeeds_and_the_last_has_the_session() {
     for (client, id) in clients.iter_mut().zip(ids) {
         assert_eq!(client.answer(id).await["result"], json!({"sessionId": session}));
     }
-    connections_left(&server, 1).await;
+    wait_for_connections(&server, 1).await;
     assert!(process_state(pid).is_some());
 }
 
@@ -236,7 +239,7 @@ async fn a_takeover_needs_a_session_but_no_attached_connection() {
     let client = open(&server, json!({"takeover": true})).await;
     let session = client.session.clone();
     drop(client);
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     let again = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
     assert_eq!(again.session, session);
 }
@@ -252,25 +255,25 @@ async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
     client.run("early", &["echo", "hello"]).await;
     let session = client.session.clone();
     drop(client);
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     std::fs::write(&gate, "").unwrap();
     eventually_async("the process has exited", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         metrics.contains("exec_server_processes_active 0").then_some(())
     })
     .await;
-    // An ordinary session shows when the retention of closed processes is over.
+    // When this process of an ordinary session is forgotten, `--process-retention` has passed for the processes above too.
     let mut clock = server.client().await;
     clock.run("clock", &["true"]).await;
-    forgotten(&mut clock, "clock").await;
+    wait_until_forgotten(&mut clock, "clock").await;
 
     let mut client = open(&server, json!({"resumeSessionId": session})).await;
-    assert_eq!(listed(&mut client).await, ["job", "early"]);
-    for (process, code, said) in [("job", 3, "done\n"), ("early", 0, "hello\n")] {
+    assert_eq!(listed_ids(&mut client).await, ["job", "early"]);
+    for (process, code, expected) in [("job", 3, "done\n"), ("early", 0, "hello\n")] {
         let page = client.call("process/read", json!({"processId": process})).await;
         let output: Vec<u8> =
             page["chunks"].as_array().unwrap().iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect();
-        assert_eq!((String::from_utf8(output).unwrap().as_str(), &page["closed"]), (said, &json!(true)));
+        assert_eq!((String::from_utf8(output).unwrap().as_str(), &page["closed"]), (expected, &json!(true)));
         assert_eq!(page["exitCode"], code);
     }
     let list = client.processes().await;
@@ -291,28 +294,28 @@ async fn processes_are_listed_in_the_order_of_their_starts() {
         list.as_array().unwrap().iter().all(|summary| summary["state"] == "running").then_some(())
     })
     .await;
-    assert_eq!(listed(&mut client).await, ids);
+    assert_eq!(listed_ids(&mut client).await, ids);
 }
 
 #[tokio::test]
-async fn closed_processes_are_kept_for_the_lifetime_of_the_session() {
+async fn closed_processes_are_kept_as_long_as_the_session_without_a_client() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut brief = open(&server, json!({"keepForMs": 400})).await;
     brief.run("p", &["true"]).await;
-    forgotten(&mut brief, "p").await;
+    wait_until_forgotten(&mut brief, "p").await;
     let mut not_longer = open(&server, json!({"keepForMs": 50})).await;
     not_longer.run("p", &["true"]).await;
-    forgotten(&mut not_longer, "p").await;
+    wait_until_forgotten(&mut not_longer, "p").await;
 
     let mut long = open(&server, json!({"keepForMs": LONG_MS})).await;
     long.run("p", &["true"]).await;
     let mut clock = server.client().await;
     clock.run("clock", &["true"]).await;
-    forgotten(&mut clock, "clock").await;
-    assert_eq!(listed(&mut long).await, ["p"]);
+    wait_until_forgotten(&mut clock, "clock").await;
+    assert_eq!(listed_ids(&mut long).await, ["p"]);
     let params = json!({"resumeSessionId": long.session, "takeover": true, "keepForMs": 1});
     let mut shorter = open(&server, params).await;
-    forgotten(&mut shorter, "p").await;
+    wait_until_forgotten(&mut shorter, "p").await;
 }
 
 #[tokio::test]
@@ -322,12 +325,12 @@ async fn no_more_than_max_kept_processes_are_kept() {
     for process in ["a", "b", "c", "d"] {
         client.run(process, &["true"]).await;
     }
-    forgotten(&mut client, "b").await;
-    assert_eq!(listed(&mut client).await, ["c", "d"]);
+    wait_until_forgotten(&mut client, "b").await;
+    assert_eq!(listed_ids(&mut client).await, ["c", "d"]);
     client.run("e", &["true"]).await;
-    forgotten(&mut client, "c").await;
-    assert_eq!(listed(&mut client).await, ["d", "e"]);
-    assert_eq!(client.run("a", &["true"]).await.exit_code, 0, "the id is free");
+    wait_until_forgotten(&mut client, "c").await;
+    assert_eq!(listed_ids(&mut client).await, ["d", "e"]);
+    assert_eq!(client.run("a", &["true"]).await.exit_code, 0, "the id of a forgotten process can be used again");
 }
 
 #[tokio::test]
@@ -336,13 +339,13 @@ async fn kept_processes_make_room_for_new_ones() {
     let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
     client.run("a", &["true"]).await;
     client.run("b", &["true"]).await;
-    for (process, listed_then) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
+    for (process, expected) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
         let start = Client::start_params(process, &["sleep", "1000"]);
         eventually_async("the ordinary retention of closed processes is over", async || {
             client.request("process/start", start.clone()).await.get("result").map(drop)
         })
         .await;
-        assert_eq!(listed(&mut client).await, listed_then);
+        assert_eq!(listed_ids(&mut client).await, expected);
     }
     let error = client.call_error("process/start", Client::start_params("e", &["true"])).await;
     assert_eq!(error["message"], "session has reached its limit of 2 processes (--max-processes)");
@@ -356,17 +359,17 @@ async fn an_idle_server_ends_by_itself() {
     let mut server = TestServer::with_args(&["--exit-when-idle", "300ms"]).await;
     let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
     let pid = sleeper(&mut client).await;
-    // sleep: the idle time must pass with a connection
+    // sleep: the idle time must pass while a client is connected
     tokio::time::sleep(Duration::from_millis(600)).await;
     let session = client.session.clone();
     drop(client);
-    // sleep: and with a detached session
+    // sleep: the idle time must also pass with a session that has no connection
     tokio::time::sleep(Duration::from_millis(600)).await;
     let client = open(&server, json!({"resumeSessionId": session, "keepForMs": 0})).await;
     assert!(process_state(pid).is_some());
     drop(client);
     assert_eq!(server.wait().await, Some(0));
-    is_gone(pid).await;
+    wait_until_gone(pid).await;
 }
 
 #[tokio::test]
@@ -381,7 +384,7 @@ async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
 
     let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
     assert_eq!(observer.session, attached.session);
-    assert_eq!(listed(&mut observer).await, ["p"]);
+    assert_eq!(listed_ids(&mut observer).await, ["p"]);
     let page = observer.call("process/read", json!({"processId": "p"})).await;
     assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n");
     for (method, params) in [
@@ -391,9 +394,9 @@ async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
         ("session/keep", json!({"keepForMs": 0})),
         ("fs/watch", json!({"watchId": "w", "path": "file:///"})),
     ] {
-        let words =
+        let message =
             format!("a connection that only observes cannot use {method}; resume the session without observe");
-        assert_eq!(observer.call_error(method, params).await, json!({"code": -32600, "message": words}));
+        assert_eq!(observer.call_error(method, params).await, json!({"code": -32600, "message": message}));
     }
     params["processId"] = "job".into();
     assert_eq!(
@@ -406,10 +409,10 @@ async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
     assert_eq!(observer.call("process/terminate", json!({"processId": "job"})).await, json!({"running": true}));
 
     attached.write("p", "2", "still here\n").await;
-    assert_eq!(attached.output_until("p", "still here\n").await, "still here\n", "no message came in between");
+    assert_eq!(attached.output_until("p", "still here\n").await, "still here\n", "no other output of `p` came");
     let page = attached.call("process/read", json!({"processId": "job"})).await;
     assert_eq!((&page["closed"], &page["exitCode"]), (&json!(true), &json!(137)));
-    assert_eq!(listed(&mut attached).await, ["p", "job"]);
+    assert_eq!(listed_ids(&mut attached).await, ["p", "job"]);
     let status = observer.send("environment/status", json!({})).await;
     assert_eq!(observer.next().await["id"], status, "an observer is sent no events");
 }
@@ -424,7 +427,7 @@ async fn the_first_reader_of_a_process_that_an_observer_started_gets_its_events(
     params["paused"] = true.into();
     observer.call("process/start", params).await;
     drop(observer);
-    connections_left(&server, 1).await;
+    wait_for_connections(&server, 1).await;
     assert_eq!(attached.call("process/read", json!({"processId": "job"})).await["nextSeq"], 1);
     assert_eq!(attached.write("job", "1", "it\n").await, "accepted");
     let outcome = attached.outcome("job").await;
@@ -438,13 +441,13 @@ async fn an_observer_needs_a_session_and_stays_connected_after_its_end() {
         let mut all = json!({"clientName": "testkit", "observe": true});
         all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
         let error = server.raw().await.call_error("initialize", all).await;
-        let words = "observe needs resumeSessionId and cannot be combined with takeover";
-        assert_eq!(error, json!({"code": -32602, "message": words}));
+        let message = "observe needs resumeSessionId and cannot be combined with takeover";
+        assert_eq!(error, json!({"code": -32602, "message": message}));
     }
     let attached = open(&server, json!({"keepForMs": 0})).await;
     let session = attached.session.clone();
     let mut observer = open(&server, json!({"resumeSessionId": session, "observe": true})).await;
-    assert_eq!(listed(&mut observer).await, Vec::<String>::new());
+    assert_eq!(listed_ids(&mut observer).await, Vec::<String>::new());
     drop(attached);
     let error = eventually_async("the session is over", async || {
         observer.request("process/list", json!({})).await.get("error").cloned()

@@ -3,7 +3,9 @@
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, descendants, eventually, json, process_state};
 
-/// A daemon: it has left its parents, session, terminal and streams.
+/// Perl code with a function `daemon`. The function starts a daemon, which prints its pid. Then the daemon has another parent
+/// and
+/// session, no terminal, and none of the streams that it inherited.
 const DAEMON: &str = r#"
     use POSIX; $| = 1;
     sub daemon {
@@ -13,9 +15,11 @@ const DAEMON: &str = r#"
     }
 "#;
 
-/// Finds processes that were left behind. Orphans become children of the server, so they are its descendants. The guard does not count.
+/// Finds processes that were left behind. An orphan becomes a child of the server, so all of them are descendants of the
+/// server. The guard, which kills all processes if the server dies, is a child of the server too and is not counted.
 struct LeftoverCheck {
     server: TestServer,
+    /// Pid of the guard, as the only member.
     guard: Vec<u32>,
 }
 
@@ -32,13 +36,13 @@ impl LeftoverCheck {
     }
 
     #[track_caller]
-    fn assert_nobody_is_left(&self) {
+    fn assert_none_left_behind(&self) {
         let left = self.left_behind();
         let described: Vec<_> = left.iter().map(|pid| (pid, process_state(*pid), command_line(*pid))).collect();
         assert!(left.is_empty(), "left behind: {described:?}");
     }
 
-    async fn until_nobody_is_left(&self) {
+    async fn wait_until_none_left_behind(&self) {
         eventually("no process is left behind", || self.left_behind().is_empty().then_some(())).await;
     }
 }
@@ -71,7 +75,7 @@ async fn assert_tree_ends(argv: &[&str], processes: usize) {
     let pids = numbers(&mut client, "p", processes).await;
     assert!(pids.iter().all(|pid| process_state(*pid).is_some()), "{pids:?}");
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
     assert!(pids.iter().all(|pid| process_state(*pid).is_none()), "{pids:?}");
     assert_eq!(client.outcome("p").await.exit_code, KILLED);
 }
@@ -110,12 +114,13 @@ async fn terminate_ends_stopped_processes() {
     let all_stopped = || pids.iter().all(|pid| process_state(*pid) == Some('T')).then_some(());
     eventually("both processes are stopped", all_stopped).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
     assert_eq!(client.outcome("p").await.exit_code, KILLED);
 }
 
-/// Each process forks every few milliseconds, in a session of its own, until the file has a byte for each of 1,500 forks.
-const BOMB: &str = r#"
+/// Perl code. Each process forks every 20 ms, and each child makes a session of its own and appends a byte to the file. The
+/// processes stop forking when the file has 1,500 bytes.
+const FORK_BOMB: &str = r#"
     use POSIX;
     my $file = shift; $SIG{CHLD} = "IGNORE"; $SIG{TERM} = "IGNORE"; my $start = time;
     while (-s $file < 1500 && time - $start < 30) {
@@ -133,13 +138,13 @@ async fn terminate_ends_a_fork_bomb() {
     let forks = || std::fs::metadata(&count).unwrap().len();
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
-    client.start("p", &["perl", "-e", BOMB, count.to_str().unwrap()]).await;
+    client.start("p", &["perl", "-e", FORK_BOMB, count.to_str().unwrap()]).await;
     eventually("500 processes run", || (forks() >= 500).then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
-    let at_the_end = forks();
-    check.assert_nobody_is_left();
+    let forks_at_the_answer = forks();
+    check.assert_none_left_behind();
     assert_eq!(client.outcome("p").await.exit_code, KILLED);
-    assert_eq!(forks(), at_the_end, "a process still forks");
+    assert_eq!(forks(), forks_at_the_answer, "a process still forks");
     assert_eq!(client.run("q", &["echo", "well"]).await.stdout, b"well\n");
 }
 
@@ -156,7 +161,7 @@ async fn terminate_ends_jobs_of_an_interactive_shell() {
     client.output_until("p", "ready").await;
     eventually("all jobs run", || (check.left_behind().len() >= 5).then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
     let outcome = client.outcome("p").await;
     assert_eq!(outcome.exit_code, KILLED);
 }
@@ -172,7 +177,7 @@ async fn terminate_ends_children_that_hold_the_pipes_after_the_leader_has_exited
     assert_eq!((&page["exited"], &page["closed"]), (&json!(true), &json!(false)), "{page}");
     assert_eq!(check.left_behind().len(), 2);
     assert_eq!(terminate(&mut client, "p").await, json!({"running": false}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
     assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 2}}));
 }
 
@@ -192,25 +197,25 @@ async fn output_from_before_a_terminate_is_delivered() {
         assert!(outcome.stdout.ends_with(b"\0end\n"));
         assert_eq!(client.answer(terminating).await["result"], json!({"running": true}));
     }
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
 }
 
 #[tokio::test]
-async fn terminating_an_unknown_or_closed_process() {
+async fn terminate_of_an_unknown_or_closed_process_reports_that_it_is_not_running() {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     assert_eq!(terminate(&mut client, "nobody").await, json!({"running": false}));
     client.run("p", &["true"]).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": false}));
     client.start("q", &["sleep", "1000"]).await;
-    let both = [
+    let requests = [
         client.send("process/terminate", json!({"processId": "q"})).await,
         client.send("process/terminate", json!({"processId": "q"})).await,
     ];
-    assert_eq!(client.answer(both[0]).await["result"], json!({"running": true}));
-    assert!(client.answer(both[1]).await.get("result").is_some());
+    assert_eq!(client.answer(requests[0]).await["result"], json!({"running": true}));
+    assert!(client.answer(requests[1]).await.get("result").is_some());
     assert_eq!(terminate(&mut client, "q").await, json!({"running": false}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
 }
 
 #[tokio::test]
@@ -219,10 +224,10 @@ async fn daemons_of_a_closed_process_can_still_be_terminated() {
     let mut client = check.server.client().await;
     let outcome = client.run("p", &["perl", "-e", &format!("{DAEMON} daemon() for 1..3")]).await;
     assert_eq!(outcome.exit_code, 0);
-    let alive = || check.left_behind().len() == 3;
-    eventually("only the daemons are left", || alive().then_some(())).await;
+    let only_daemons_are_left = || check.left_behind().len() == 3;
+    eventually("only the daemons are left", || only_daemons_are_left().then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": false}));
-    check.assert_nobody_is_left();
+    check.assert_none_left_behind();
 }
 
 #[tokio::test]
@@ -237,10 +242,10 @@ async fn a_timeout_ends_the_whole_tree() {
     assert_eq!(
         (outcome.stdout.as_slice(), outcome.seqs),
         (&b"begun\n"[..], vec![1, 2, 3]),
-        "the script had time to begin"
+        "the script has begun before the timeout"
     );
     assert_eq!((outcome.timed_out, outcome.exit_code), (true, KILLED));
-    check.until_nobody_is_left().await;
+    check.wait_until_none_left_behind().await;
 
     let mut params = Client::start_params("q", &["echo", "quick"]);
     params["timeoutMs"] = 60_000.into();
@@ -254,7 +259,7 @@ async fn an_expired_session_ends_all_its_processes() {
     let check = LeftoverCheck::start(&["--session-ttl", "200ms"]).await;
     let mut other = check.server.client().await;
     other.start("p", &["sleep", "1000"]).await;
-    let others = check.left_behind();
+    let pids_of_other = check.left_behind();
 
     let mut client = check.server.client().await;
     client.run("closed", &["perl", "-e", &format!("{DAEMON} daemon() for 1..3")]).await;
@@ -265,7 +270,7 @@ async fn an_expired_session_ends_all_its_processes() {
     client.start("full", &["sh", "-c", "sleep 1000 & yes"]).await;
     eventually("all processes run", || (check.left_behind().len() >= 1 + 3 + 3 + 1 + 3).then_some(())).await;
     drop(client);
-    eventually("only the other session is left", || (check.left_behind() == others).then_some(())).await;
+    eventually("only the other session is left", || (check.left_behind() == pids_of_other).then_some(())).await;
     assert_eq!(other.call("environment/status", json!({})).await, json!({"status": "ready"}));
 }
 
@@ -285,10 +290,10 @@ async fn no_zombie_is_left() {
             .start(&tree, &["sh", "-c", "for i in 1 2 3; do sh -c 'setsid sleep 1000 & sleep 1000' & done; wait"])
             .await;
         terminate(&mut client, &tree).await;
-        check.assert_nobody_is_left();
+        check.assert_none_left_behind();
     }
-    // No request waits for these processes. They become children of the server long after their process has closed, and it looks for
-    // orphans more often while another process runs.
+    // No request waits for these orphans. They end after the process that started them has closed. While the process `another`
+    // runs, the server looks for orphans more often.
     client.start("another", &["sleep", "1000"]).await;
     client.run("orphans", &["sh", "-c", "for i in 1 2 3; do setsid sleep 0.3 >/dev/null 2>&1 & done"]).await;
     eventually("the orphans are reaped", || (check.left_behind().len() == 1).then_some(())).await;

@@ -1,8 +1,9 @@
-//! The `command/exec` family of the first published protocol.
+//! The methods `command/exec`, `command/exec/write` and `command/exec/terminate` of the first published protocol.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json, unbase64};
 
+/// Params of `command/exec` with some members changed.
 fn exec_params(process: &str, argv: &[&str], changes: Value) -> Value {
     let path = std::env::var("PATH").unwrap();
     let mut params = json!({"processId": process, "argv": argv, "cwd": "/", "env": {"PATH": path}, "tty": false});
@@ -19,9 +20,9 @@ async fn exec(client: &mut Client, process: &str, argv: &[&str], changes: Value)
     );
 }
 
-/// The output of a process, by stream, and its exit code.
+/// Waits until a process has exited. Returns its output on stdout, stderr and terminal, and its exit code.
 async fn outcome(client: &mut Client, process: &str) -> ([String; 3], i64) {
-    let mut said: [Vec<u8>; 3] = Default::default();
+    let mut outputs: [Vec<u8>; 3] = Default::default();
     loop {
         let event = client.event(process).await;
         let params = &event["params"];
@@ -30,20 +31,21 @@ async fn outcome(client: &mut Client, process: &str) -> ([String; 3], i64) {
                 let stream = ["stdout", "stderr", "pty"].iter().position(|name| params["stream"] == *name).unwrap();
                 let chunk = &params["chunk"];
                 let expected = json!({"processId": process, "stream": params["stream"], "chunk": chunk});
-                assert_eq!(params, &expected, "only the published members");
-                said[stream].extend(unbase64(chunk));
+                assert_eq!(params, &expected, "the notification has the published members and no others");
+                outputs[stream].extend(unbase64(chunk));
             }
             "command/exec/exited" => {
                 let code = params["exitCode"].as_i64().unwrap();
                 assert_eq!(params, &json!({"processId": process, "exitCode": code}));
-                return (said.map(|bytes| String::from_utf8(bytes).unwrap()), code);
+                return (outputs.map(|bytes| String::from_utf8(bytes).unwrap()), code);
             }
             other => panic!("unexpected notification {other}"),
         }
     }
 }
 
-fn said(stdout: &str, stderr: &str, pty: &str) -> [String; 3] {
+/// Output as [`outcome`] returns it.
+fn streams(stdout: &str, stderr: &str, pty: &str) -> [String; 3] {
     [stdout, stderr, pty].map(str::to_owned)
 }
 
@@ -52,7 +54,7 @@ async fn a_command_runs_and_reports_its_output_and_exit() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "pwd; echo err >&2; exit 7"], json!({})).await;
-    assert_eq!(outcome(&mut client, "p").await, (said("/\n", "err\n", ""), 7));
+    assert_eq!(outcome(&mut client, "p").await, (streams("/\n", "err\n", ""), 7));
     exec(&mut client, "q", &["sh", "-c", "kill -9 $$"], json!({"tty": true})).await;
     assert_eq!(outcome(&mut client, "q").await.1, 137);
     // No event follows the exit: the next message is the answer to the next request.
@@ -65,9 +67,9 @@ async fn only_argv_id_and_cwd_are_required() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.call("command/exec", json!({"processId": "p", "argv": ["/usr/bin/env"], "cwd": "/tmp"})).await;
-    assert_eq!(outcome(&mut client, "p").await, (said("", "", ""), 0));
+    assert_eq!(outcome(&mut client, "p").await, (streams("", "", ""), 0));
     exec(&mut client, "q", &["sh", "-c", "echo $0"], json!({"arg0": "other"})).await;
-    assert_eq!(outcome(&mut client, "q").await.0, said("other\n", "", ""));
+    assert_eq!(outcome(&mut client, "q").await.0, streams("other\n", "", ""));
 }
 
 #[tokio::test]
@@ -78,13 +80,13 @@ async fn the_cap_holds_for_each_stream() {
     exec(&mut client, "p", &["sh", "-c", script], json!({"outputBytesCap": 5})).await;
     assert_eq!(
         outcome(&mut client, "p").await,
-        (said("abcde", "12345", ""), 0),
+        (streams("abcde", "12345", ""), 0),
         "output beyond the cap is read and dropped"
     );
     exec(&mut client, "q", &["sh", "-c", "echo quiet; exit 3"], json!({"outputBytesCap": 0})).await;
-    assert_eq!(outcome(&mut client, "q").await, (said("", "", ""), 3));
+    assert_eq!(outcome(&mut client, "q").await, (streams("", "", ""), 3));
     exec(&mut client, "r", &["printf", "abc"], json!({"outputBytesCap": null, "tty": true})).await;
-    assert_eq!(outcome(&mut client, "r").await.0, said("", "", "abc"));
+    assert_eq!(outcome(&mut client, "r").await.0, streams("", "", "abc"));
 }
 
 #[tokio::test]
@@ -94,12 +96,12 @@ async fn a_terminal_accepts_input_and_pipes_do_not() {
     exec(&mut client, "p", &["sh", "-c", "read x; echo got $x"], json!({"tty": true})).await;
     let write = json!({"processId": "p", "chunk": base64("word\n")});
     assert_eq!(client.call("command/exec/write", write.clone()).await, json!({"accepted": true}));
-    assert_eq!(outcome(&mut client, "p").await, (said("", "", "word\r\ngot word\r\n"), 0));
+    assert_eq!(outcome(&mut client, "p").await, (streams("", "", "word\r\ngot word\r\n"), 0));
     let closed = json!({"code": -32600, "message": "stdin of process p is closed"});
     assert_eq!(client.call_error("command/exec/write", write).await, closed);
 
     exec(&mut client, "q", &["cat"], json!({})).await;
-    assert_eq!(outcome(&mut client, "q").await, (said("", "", ""), 0));
+    assert_eq!(outcome(&mut client, "q").await, (streams("", "", ""), 0));
     let error = client.call_error("command/exec/write", json!({"processId": "q", "chunk": "eA=="})).await;
     assert_eq!(error["message"], "stdin of process q is closed");
     let error = client.call_error("command/exec/write", json!({"processId": "nobody", "chunk": "eA=="})).await;
@@ -142,12 +144,12 @@ async fn errors_are_those_of_process_start() {
     assert_eq!(
         error,
         json!({"code": -32600, "message": "process p already exists"}),
-        "both families share their ids"
+        "`command/exec` and `process/start` share their process ids"
     );
 }
 
 #[tokio::test]
-async fn both_families_have_the_same_processes() {
+async fn methods_of_process_work_on_a_process_of_command_exec() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "echo hi; exec sleep 100"], json!({})).await;
@@ -160,18 +162,18 @@ async fn both_families_have_the_same_processes() {
 
 #[tokio::test]
 async fn a_command_continues_for_a_client_that_reconnects() {
-    // The hold is longer than the test, so it does not end the wait of the command.
+    // `--detached-hold` is how long a command waits for a client that was lost. The time is longer than this test.
     let server =
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let mut first = server.client().await;
     exec(&mut first, "p", &["sh", "-c", "head -c 200000 /dev/zero; exit 7"], json!({})).await;
-    // This client reads nothing, so it answers no pings, and the command waits.
+    // The first client reads nothing and so answers no pings. A pong would acknowledge the output, so the command waits.
     let session = first.session.clone();
     let mut observer = server.raw().await;
     let observe = json!({"clientName": "observer", "resumeSessionId": session, "observe": true});
     observer.call("initialize", observe).await;
     observer.notify("initialized", json!({})).await;
-    eventually_async("what is retained is full", async || {
+    eventually_async("the server retains as much output as it may", async || {
         (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
     })
     .await;

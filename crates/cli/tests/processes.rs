@@ -1,4 +1,4 @@
-//! Starting processes: their environment, their events, and the order of these.
+//! Starts of processes: params and errors of `process/start`, the environment of a process, and the order of its events.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -173,10 +173,10 @@ async fn a_cwd_that_is_invalid_on_linux_is_refused_before_anything_runs() {
 #[tokio::test]
 async fn errors_of_the_system_are_reported_with_their_cause() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().canonicalize().unwrap();
-    let file = place.join("file");
+    let folder = directory.path().canonicalize().unwrap();
+    let file = folder.join("file");
     std::fs::write(&file, "not a program").unwrap();
-    let (file, missing) = (file.display().to_string(), place.join("missing").display().to_string());
+    let (file, missing) = (file.display().to_string(), folder.join("missing").display().to_string());
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for tty in [false, true] {
@@ -353,7 +353,7 @@ async fn an_id_is_used_once() {
     let expected = json!({"code": -32600, "message": "process p already exists"});
     let first = client.send("process/start", Client::start_params("p", &["sleep", "100"])).await;
     let second = client.send("process/start", Client::start_params("p", &["sleep", "100"])).await;
-    assert_eq!(client.answer(second).await["error"], expected, "while the first is being started");
+    assert_eq!(client.answer(second).await["error"], expected, "the process of the first request is being started");
     assert!(client.answer(first).await["result"].is_object());
     assert_eq!(client.call_error("process/start", Client::start_params("p", &["true"])).await, expected);
     client.call("process/terminate", json!({"processId": "p"})).await;
@@ -366,7 +366,7 @@ async fn an_id_is_used_once() {
 }
 
 #[tokio::test]
-async fn of_many_starts_at_once_one_succeeds() {
+async fn of_many_starts_with_the_same_id_one_succeeds() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for round in 0..20 {
@@ -404,7 +404,7 @@ async fn an_id_is_free_again_after_the_retention() {
     }
     assert!(closed.elapsed() >= Duration::from_millis(100), "the id was freed too early");
     let outcome = client.outcome("p").await;
-    assert_eq!((outcome.exit_code, outcome.seqs), (3, vec![1, 2]), "a new process with events of its own");
+    assert_eq!((outcome.exit_code, outcome.seqs), (3, vec![1, 2]), "the new process has events of its own");
 }
 
 #[tokio::test]
@@ -413,7 +413,7 @@ async fn a_closed_process_is_forgotten_after_a_while() {
     let mut client = server.client().await;
     client.run("p", &["echo", "hi"]).await;
     let client = tokio::sync::Mutex::new(client);
-    let error = eventually_async("forgotten", || async {
+    let error = eventually_async("the process is forgotten", || async {
         let answer = client.lock().await.request("process/read", json!({"processId": "p"})).await;
         answer.get("error").cloned()
     })
@@ -484,7 +484,11 @@ async fn much_stderr_passes_without_any_stdout() {
     let mut client = server.client().await;
     let outcome = client.run("p", &["sh", "-c", "head -c 4194304 /dev/zero >&2"]).await;
     assert_eq!((outcome.stdout.len(), outcome.stderr.len()), (0, 4 << 20));
-    assert!(outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64), "each number once: {:?}", outcome.seqs);
+    assert!(
+        outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64),
+        "not each number once: {:?}",
+        outcome.seqs
+    );
 }
 
 #[tokio::test]
@@ -501,8 +505,8 @@ async fn requests_about_a_terminal_may_be_sent_right_after_its_start() {
         assert_eq!(client.answer(resize).await["result"], json!({}));
         assert_eq!(client.answer(write).await["result"], json!({"status": "accepted"}));
         let outcome = client.outcome(&process).await;
-        let said = String::from_utf8(outcome.pty).unwrap();
-        assert_eq!((said.trim(), outcome.exit_code), ("50 132", 0), "{said:?}");
+        let text = String::from_utf8(outcome.pty).unwrap();
+        assert_eq!((text.trim(), outcome.exit_code), ("50 132", 0), "{text:?}");
     }
 }
 
@@ -511,7 +515,7 @@ async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
     let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // As ssh and gpg ask for a password.
+    // The script asks for a password on its terminal, as ssh and gpg do.
     let script = "exec </dev/null >/dev/null 2>&1; mkfifo gate; read go <gate; printf 'Password: ' >/dev/tty; \
                   read word </dev/tty; read go <gate; echo \"got $word\" >/dev/tty; exit 4";
     let cwd = format!("file://{}", directory.path().display());
@@ -531,15 +535,15 @@ async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
 async fn a_process_has_the_requested_umask() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    for (id, mask, shown) in [("a", 0o077, "0077\n"), ("b", 0, "0000\n"), ("c", 0o777, "0777\n")] {
+    for (id, mask, expected) in [("a", 0o077, "0077\n"), ("b", 0, "0000\n"), ("c", 0o777, "0777\n")] {
         client.call("process/start", start_with(id, &["/bin/sh", "-c", "umask"], json!({"umask": mask}))).await;
-        client.output_until(id, shown).await;
+        client.output_until(id, expected).await;
     }
     let error = client.call_error("process/start", start_with("d", &["/bin/true"], json!({"umask": 0o1000}))).await;
     assert_eq!(error, json!({"code": -32602, "message": "umask must be at most 511"}));
 }
 
-/// A program that reads its own stdout back again and again while it writes to both streams.
+/// A Perl program that writes to stdout and stderr and again and again reads back what it wrote to stdout.
 const READS_OWN_OUTPUT: &str = r#"
     use Fcntl;
     sysopen my $back, "/proc/self/fd/1", O_RDONLY | O_NONBLOCK or die $!;

@@ -10,24 +10,25 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
-/// Stands for a value of any type in a line that was parsed as JSON. `<name>` without quotes becomes this.
-const ANY: &str = "<>";
+/// Key of the object by which a placeholder `<name>` without quotes is replaced, so that the line can be parsed as JSON. The
+/// placeholder stands for a value of any type. The value of the key is the name.
+const PLACEHOLDER_KEY: &str = "<>";
 
-/// The placeholder for an empty directory that each example gets.
+/// Name of the placeholder for an empty directory. Each example gets a directory of its own.
 const FOLDER: &str = "folder";
 
-/// The placeholder for the address of a web server.
+/// Name of the placeholder for the URL of a [`Web`] server.
 const WEB: &str = "web";
 
-/// The pages of that web server. The body of the second never ends.
+/// The start of each request to the web server, and the response. The body of the second response never ends.
 const WEB_PAGES: [(&str, &str); 2] = [
     ("GET /hello ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n"),
     ("GET /endless ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n"),
 ];
 
-/// What can happen to a connection, as the document writes it.
-const LOST: &str = "# the connection is lost, and a new one made";
-const SECOND: &str = "# a second connection is made, and the first stays open";
+/// Lines of an example that are no messages: what happens to the connection.
+const RECONNECT_LINE: &str = "# the connection is lost, and a new one made";
+const SECOND_CONNECTION_LINE: &str = "# a second connection is made, and the first stays open";
 
 #[tokio::test]
 async fn the_server_answers_every_example_as_documented() {
@@ -86,23 +87,24 @@ fn every_method_event_and_error_has_an_example() {
     ];
     missing.extend(codes.map(|code| code.number().to_string()));
     for example in examples("json-rpc") {
-        let mut asked: BTreeMap<String, Value> = BTreeMap::new();
+        let mut requests: BTreeMap<String, Value> = BTreeMap::new();
         for line in &example.lines {
             let Some(message) = line.message() else { continue };
             if let Some(code) = message["error"]["code"].as_i64() {
                 missing.remove(&code.to_string());
             }
             match (message.get("id"), message["method"].as_str()) {
-                (Some(id), Some(_)) => drop(asked.insert(id.to_string(), message.clone())),
+                (Some(id), Some(_)) => drop(requests.insert(id.to_string(), message.clone())),
                 (None, Some(name)) => drop(missing.remove(name)),
                 (Some(id), None) if line.expected().is_some() && message.get("result").is_some() => {
-                    let request = asked.remove(&id.to_string()).expect("an answer without request");
+                    let request = requests.remove(&id.to_string()).expect("an answer without request");
                     let method = Method::from_name(request["method"].as_str().unwrap()).unwrap();
                     let result = without_placeholders(&message["result"]);
                     // A method without params also accepts an empty object.
                     let params = Some(&request["params"]).filter(|params| **params != json!({}));
-                    let named = |value: String| value.replace(&format!("<{FOLDER}>"), "file:///folder");
-                    let fits = method.check_example(&named(json!(params).to_string()), &named(result.to_string()));
+                    let with_folder = |value: String| value.replace(&format!("<{FOLDER}>"), "file:///folder");
+                    let fits = method
+                        .check_example(&with_folder(json!(params).to_string()), &with_folder(result.to_string()));
                     fits.unwrap_or_else(|error| panic!("line {}: {error}", line.number));
                     missing.remove(method.name());
                 }
@@ -115,10 +117,10 @@ fn every_method_event_and_error_has_an_example() {
 
 #[test]
 fn a_placeholder_stands_for_one_value() {
-    let mut names = Names::new();
+    let mut names = PlaceholderValues::new();
     let pattern = json_with_placeholders(r#"{"a":<n>,"b":"x <s> y","c":["<s>"],"d":1}"#).unwrap();
     assert_eq!(matches(&pattern, &json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1}), &mut names), Ok(()));
-    assert_eq!(names, Names::from([("n".into(), json!(7)), ("s".into(), json!("1"))]));
+    assert_eq!(names, PlaceholderValues::from([("n".into(), json!(7)), ("s".into(), json!("1"))]));
     for other in [
         json!({"a": 8, "b": "x 1 y", "c": ["1"], "d": 1}),
         json!({"a": 7, "b": "x 2 y", "c": ["2"], "d": 1}),
@@ -133,32 +135,37 @@ fn a_placeholder_stands_for_one_value() {
 
 /// One fenced block of the document.
 struct Example {
-    /// The text after the language of the block: `from-connect`, and flags of the server.
+    /// The words after the language of the block: `from-connect` if the example begins before the handshake, and flags of the
+    /// server.
     words: Vec<&'static str>,
     lines: Vec<ExampleLine>,
 }
 
 /// A line of an example, joined with the lines that continue it.
 struct ExampleLine {
+    /// Number of the first line in the document, counted from 1.
     number: usize,
     text: String,
 }
 
 impl ExampleLine {
+    /// The text that the client sends.
     fn sent(&self) -> Option<&str> {
         self.text.strip_prefix("→ ")
     }
 
+    /// The text that the server sends.
     fn expected(&self) -> Option<&str> {
         self.text.strip_prefix("← ")
     }
 
-    /// The message. `None` if the line shows something else.
+    /// The message of either side. `None` if the line shows no JSON.
     fn message(&self) -> Option<Value> {
         json_with_placeholders(self.sent().or(self.expected())?)
     }
 }
 
+/// All fenced blocks of the document with this language.
 fn examples(language: &str) -> Vec<Example> {
     let mut examples = Vec::new();
     let mut open: Option<Example> = None;
@@ -179,7 +186,9 @@ fn examples(language: &str) -> Vec<Example> {
                 example.lines.last_mut().expect("a line to continue").text.push_str(text.trim_start());
             }
             (None, Some(example)) => {
-                let known = text.starts_with("→ ") || text.starts_with("← ") || [LOST, SECOND].contains(&text);
+                let known = text.starts_with("→ ")
+                    || text.starts_with("← ")
+                    || [RECONNECT_LINE, SECOND_CONNECTION_LINE].contains(&text);
                 assert!(known, "line {number} of the document is no line of an example: {text}");
                 example.lines.push(ExampleLine { number, text: text.to_owned() });
             }
@@ -194,11 +203,11 @@ fn examples(language: &str) -> Vec<Example> {
 struct Replay {
     server: TestServer,
     client: Client,
-    names: Names,
+    names: PlaceholderValues,
     _folder: TempDir,
     _web: Web,
-    /// Starts and terminates that were sent, by request id: method and process id.
-    asked: BTreeMap<String, (String, Value)>,
+    /// Method and process id of each request that has no answer yet, by request id.
+    unanswered: BTreeMap<String, (String, Value)>,
 }
 
 impl Replay {
@@ -222,33 +231,33 @@ impl Replay {
         let web = Web::start().await;
         let names = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
         let names = names.map(|(name, value)| (name.to_owned(), json!(value))).into();
-        Self { server, client, names, _folder: folder, _web: web, asked: BTreeMap::new() }
+        Self { server, client, names, _folder: folder, _web: web, unanswered: BTreeMap::new() }
     }
 
     async fn run(mut self, example: &Example) {
         let mut lines = example.lines.as_slice();
-        let mut bystanders = Vec::new();
+        let mut idle_connections = Vec::new();
         while let Some((line, rest)) = lines.split_first() {
             lines = rest;
             if let Some(text) = line.sent() {
                 self.send(text).await;
-            } else if line.text == LOST {
+            } else if line.text == RECONNECT_LINE {
                 self = self.reconnect().await;
-            } else if line.text == SECOND {
+            } else if line.text == SECOND_CONNECTION_LINE {
                 let mut first = std::mem::replace(&mut self.client, self.server.raw().await);
                 // The client answers pings only while it reads.
-                bystanders.push(tokio::spawn(async move { first.drain().await }));
+                idle_connections.push(tokio::spawn(async move { first.drain().await }));
             } else {
                 let more = rest.iter().take_while(|line| line.expected().is_some()).count();
                 self.expect(line, &rest[..more]).await;
                 lines = &rest[more..];
             }
         }
-        self.send(r#"{"id":"the end","method":"environment/status"}"#).await;
+        self.send(r#"{"id":"after the example","method":"environment/status"}"#).await;
         let next = self.client.next().await;
         let last = example.lines.last().expect("an example has lines").number;
-        assert_eq!(next["id"], "the end", "the example that ends in line {last} does not show {next}");
-        bystanders.iter().for_each(tokio::task::JoinHandle::abort);
+        assert_eq!(next["id"], "after the example", "the example that ends in line {last} does not show {next}");
+        idle_connections.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     async fn send(&mut self, text: &str) {
@@ -259,54 +268,56 @@ impl Replay {
         if let Ok(message) = text.parse::<Value>()
             && let Some(method) = message["method"].as_str()
         {
-            let about = (method.to_owned(), message["params"]["processId"].clone());
-            self.asked.insert(message["id"].to_string(), about);
+            let request = (method.to_owned(), message["params"]["processId"].clone());
+            self.unanswered.insert(message["id"].to_string(), request);
         }
         self.client.send_text(&text).await;
     }
 
-    /// Messages that the document shows together may come in another order, unless the document promises an order.
+    /// Waits for the messages of these lines. Messages on consecutive lines may come in another order, unless the document
+    /// promises an order.
     async fn expect(&mut self, first: &ExampleLine, more: &[ExampleLine]) {
         let mut pending: Vec<(&ExampleLine, Value)> =
             std::iter::once(first).chain(more).map(|line| (line, line.message().expect("JSON"))).collect();
         while !pending.is_empty() {
             let actual = self.client.next().await;
-            let place = pending.iter().position(|(_, pattern)| lane(pattern) == lane(&actual));
+            let index = pending.iter().position(|(_, pattern)| order_key(pattern) == order_key(&actual));
             let number = first.number;
-            let Some(place) = place else { panic!("line {number} and below do not show {actual}") };
-            let (line, pattern) = pending.remove(place);
+            let Some(index) = index else { panic!("line {number} and below do not show {actual}") };
+            let (line, pattern) = pending.remove(index);
             if let Err(difference) = matches(&pattern, &actual, &mut self.names) {
-                panic!("line {}: {difference}\n  came: {actual}", line.number);
+                panic!("line {}: {difference}\n  received: {actual}", line.number);
             }
             self.check_order(&actual, &pending);
         }
     }
 
+    /// Checks two promises of the document: events of a process come after the answer to its start, and before the answer to a terminate.
     fn check_order(&mut self, actual: &Value, pending: &[(&ExampleLine, Value)]) {
         if actual.get("method").is_some() {
             let process = &actual["params"]["processId"];
             let is_start = |method: &str| method == "process/start" || method == "command/exec";
-            let early = self.asked.values().any(|(method, started)| is_start(method) && started == process);
+            let early = self.unanswered.values().any(|(method, started)| is_start(method) && started == process);
             assert!(!early, "an event came before the answer to its start: {actual}");
-        } else if let Some((method, process)) = self.asked.remove(&actual["id"].to_string())
+        } else if let Some((method, process)) = self.unanswered.remove(&actual["id"].to_string())
             && method.ends_with("/terminate")
         {
-            let owed = pending.iter().find(|(_, pattern)| pattern["params"]["processId"] == process);
-            assert!(owed.is_none(), "the answer to a terminate came before the last event of {process}");
+            let outstanding = pending.iter().find(|(_, pattern)| pattern["params"]["processId"] == process);
+            assert!(outstanding.is_none(), "the answer to a terminate came before the last event of {process}");
         }
     }
 
     async fn reconnect(self) -> Self {
         let Self { server, client, names, _folder, _web, .. } = self;
         drop(client);
-        // A resume before the server has noticed the loss would be refused.
-        eventually_async("the server has noticed", async || {
+        // The server would refuse a resume before it has noticed that the old connection is gone.
+        eventually_async("the server has noticed that the connection is gone", async || {
             let metrics = http_get(server.address(), "/metrics", &[]).await.body;
             metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
         })
         .await;
         let client = server.raw().await;
-        Self { server, client, names, _folder, _web, asked: BTreeMap::new() }
+        Self { server, client, names, _folder, _web, unanswered: BTreeMap::new() }
     }
 }
 
@@ -324,10 +335,10 @@ impl Web {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
                     let mut request = [0; 4096];
-                    // The next read is the end of the connection.
+                    // The last read returns nothing, because the client has closed the connection.
                     while let Ok(length @ 1..) = stream.read(&mut request).await {
-                        let is_asked = |(path, _): &&(&str, &str)| request[..length].starts_with(path.as_bytes());
-                        let (_, page) = WEB_PAGES.iter().find(is_asked).expect("a page of the document");
+                        let is_requested = |(path, _): &&(&str, &str)| request[..length].starts_with(path.as_bytes());
+                        let (_, page) = WEB_PAGES.iter().find(is_requested).expect("a page of the document");
                         stream.write_all(page.as_bytes()).await.unwrap();
                     }
                 });
@@ -343,8 +354,9 @@ impl Drop for Web {
     }
 }
 
-/// Messages of one lane keep their order: the answers to one request, or the events of one process, watch, search or body.
-fn lane(message: &Value) -> (bool, Value) {
+/// Messages with the same key must come in the order of the document: the answers to one request, or the events of one process,
+/// watch, search or body.
+fn order_key(message: &Value) -> (bool, Value) {
     if message.get("method").is_none() {
         return (false, message["id"].clone());
     }
@@ -352,8 +364,8 @@ fn lane(message: &Value) -> (bool, Value) {
     (true, names.iter().find_map(|name| message["params"].get(name)).cloned().unwrap_or_default())
 }
 
-/// The values that placeholders stand for, by name.
-type Names = BTreeMap<String, Value>;
+/// The values that placeholders stand for, by the name of the placeholder.
+type PlaceholderValues = BTreeMap<String, Value>;
 
 /// Parses a line as JSON. `None` if the line is not JSON.
 fn json_with_placeholders(text: &str) -> Option<Value> {
@@ -363,7 +375,7 @@ fn json_with_placeholders(text: &str) -> Option<Value> {
     while let Some(c) = rest.next() {
         if c == '<' && !in_string {
             let name: String = rest.by_ref().take_while(|c| *c != '>').collect();
-            out.push_str(&json!({ANY: name}).to_string());
+            out.push_str(&json!({PLACEHOLDER_KEY: name}).to_string());
             continue;
         }
         in_string ^= c == '"' && !escaped;
@@ -373,10 +385,11 @@ fn json_with_placeholders(text: &str) -> Option<Value> {
     out.parse().ok()
 }
 
-/// Replaces each placeholder by a value of the right type, so that types can be checked.
+/// Replaces each placeholder without quotes by the number 1, so that the types of a result can be checked. In the document such
+/// placeholders stand for numbers.
 fn without_placeholders(value: &Value) -> Value {
     match value {
-        Value::Object(members) if members.contains_key(ANY) => json!(1),
+        Value::Object(members) if members.contains_key(PLACEHOLDER_KEY) => json!(1),
         Value::Object(members) => {
             members.iter().map(|(name, value)| (name.clone(), without_placeholders(value))).collect()
         }
@@ -385,12 +398,12 @@ fn without_placeholders(value: &Value) -> Value {
     }
 }
 
-/// Compares a line of the document with a message. Records what its placeholders stand for.
-fn matches(pattern: &Value, actual: &Value, names: &mut Names) -> Result<(), String> {
+/// Compares a line of the document with a message. A placeholder that is new stands for any value, which is added to `names`.
+fn matches(pattern: &Value, actual: &Value, names: &mut PlaceholderValues) -> Result<(), String> {
     let differs = || Err(format!("expected {pattern}, got {actual}"));
     match (pattern, actual) {
-        (Value::Object(any), _) if any.contains_key(ANY) => {
-            let name = plain(&any[ANY]);
+        (Value::Object(any), _) if any.contains_key(PLACEHOLDER_KEY) => {
+            let name = plain(&any[PLACEHOLDER_KEY]);
             let known = names.entry(name).or_insert_with(|| actual.clone());
             if known == actual { Ok(()) } else { differs() }
         }
@@ -415,7 +428,8 @@ fn matches(pattern: &Value, actual: &Value, names: &mut Names) -> Result<(), Str
     }
 }
 
-fn text_matches(pattern: &str, text: &str, names: &mut Names) -> bool {
+/// Like [`matches`], for a string that contains placeholders.
+fn text_matches(pattern: &str, text: &str, names: &mut PlaceholderValues) -> bool {
     let Some((before, name, after)) = split_at_placeholder(pattern) else { return pattern == text };
     let Some(rest) = text.strip_prefix(before) else { return false };
     if let Some(known) = names.get(name) {
@@ -428,13 +442,14 @@ fn text_matches(pattern: &str, text: &str, names: &mut Names) -> bool {
     text_matches(after, rest, names)
 }
 
+/// The text before the first placeholder, its name, and the text after it.
 fn split_at_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('<')?;
     let (name, after) = rest.split_once('>')?;
     Some((before, name, after))
 }
 
-/// A value as it is written inside a string.
+/// A value as it stands inside a string: without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,17 +1,17 @@
-//! Checks the tour of the README: one shell runs its commands, and they print what the README says.
+//! Checks the tour of the README: a shell runs all commands of the README, and each command must print what the README shows.
 
 use std::path::Path;
 use std::process::Stdio;
 
 const README: &str = include_str!("../../../README.md");
 
-/// Separates the output of one command from that of the next.
-const NEXT: &str = "==== next command ====\n";
+/// Printed after each command, so that the output can be split.
+const SEPARATOR: &str = "==== next command ====\n";
 
-/// Joins stdout and stderr, as a person sees them, and ends everything that the README starts when the shell ends.
+/// First lines of the script. They join stderr with stdout, and make the shell kill its background jobs when it ends.
 const PREPARE: &str = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n";
 
-/// A command of the README, and its output there.
+/// A command of the README, and the lines that the README shows as its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TourStep {
     command: String,
@@ -28,12 +28,12 @@ async fn the_tour_prints_what_the_readme_says() {
 
     let mut script = PREPARE.to_owned();
     for step in &steps {
-        script.push_str(&format!("{}\nprintf '{}'\n", retried(&step.command), NEXT.escape_debug()));
+        script.push_str(&format!("{}\nprintf '{}'\n", repeated_until_found(&step.command), SEPARATOR.escape_debug()));
     }
     let shown = run(folder.path(), &script).await;
-    let mut answers = shown.split(NEXT);
+    let mut outputs = shown.split(SEPARATOR);
     for step in &steps {
-        let printed = answers.next().unwrap_or_default();
+        let printed = outputs.next().unwrap_or_default();
         let expected = step.printed.join("\n");
         assert!(fits(&expected, printed.trim_end()), "{}\nprinted:\n{printed}\nexpected:\n{expected}", step.command);
     }
@@ -50,9 +50,9 @@ fn commands_may_have_several_lines_and_dots_match_any_text() {
     assert!(!fits("a…c", "abbcd") && !fits("a", "ab") && !fits("", "a") && !fits("a…a", "a"));
 }
 
-/// The server writes its log on a thread of its own, so a line may come a moment after its cause. A command that searches the log is
-/// repeated until it finds the line.
-fn retried(command: &str) -> String {
+/// A command that searches the log is repeated until it finds the line. The server writes its log on a thread of its own, so a
+/// line may appear a moment after the event that it reports.
+fn repeated_until_found(command: &str) -> String {
     if command.ends_with(" server.log") && command.starts_with("grep ") {
         format!("for attempt in {{1..200}}; do {command} && break; sleep 0.05; done")
     } else {
@@ -60,7 +60,7 @@ fn retried(command: &str) -> String {
     }
 }
 
-/// The output that a person would see who has the binary on the PATH.
+/// Runs a script with the binary on the `PATH`, and returns its output.
 async fn run(folder: &Path, script: &str) -> String {
     let binary = testkit::binary();
     let inherited = std::env::var_os("PATH").unwrap_or_default();
@@ -76,6 +76,7 @@ async fn run(folder: &Path, script: &str) -> String {
     String::from_utf8(output.await.expect("bash").stdout).expect("text")
 }
 
+/// All fenced blocks of the README with this language.
 fn blocks(language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let blocks = README.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest));
@@ -101,7 +102,7 @@ fn steps(block: &str) -> Vec<TourStep> {
     steps
 }
 
-/// Whether the text is the expected one. `…` matches any text.
+/// Whether the text is the expected one. `…` in `expected` matches any text.
 fn fits(expected: &str, text: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == text };
     let Some(text) = text.strip_prefix(start) else { return false };

@@ -1,14 +1,14 @@
-//! `process/read`: what it returns, when it waits, and that other requests do not wait for it.
+//! The method `process/read`: what it returns, when it waits, and that no other request has to wait for it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
 
 use testkit::{Client, TestServer, Value, json, unbase64};
 
-/// A wait that a read reaches only if its wake-up is lost.
+/// `waitMs` of reads that an event wakes. A read takes this long only if its wake-up is lost.
 const LONG_MS: u64 = 25_000;
 
-/// Well below [`LONG_MS`], and well above the time that a loaded machine needs.
+/// Limit for reads that an event wakes. Well below [`LONG_MS`], and well above the time that a loaded machine needs.
 const SOON: Duration = Duration::from_secs(15);
 
 async fn read(client: &mut Client, process: &str, more: Value) -> Value {
@@ -121,7 +121,7 @@ async fn pages_follow_max_bytes_and_the_cursor() {
             assert_eq!((next, &page["closed"], collected.as_str()), (6, &json!(true), "aaabbbccc"));
             break;
         }
-        assert_eq!(next, cursor + 2, "one chunk at a time");
+        assert_eq!(next, cursor + 2, "a page has one chunk");
         cursor = next - 1;
     }
 }
@@ -160,7 +160,8 @@ async fn a_read_waits_for_output_for_the_exit_and_for_the_close() {
     assert_eq!((&exit["exited"], &exit["exitCode"], &exit["closed"]), (&json!(true), &json!(3), &json!(false)));
     assert_eq!((&exit["nextSeq"], &exit["exitSeq"]), (&json!(3), &json!(2)));
 
-    // The cursor of this read is after the exit, so the exit does not wake it. It waits for the stream that is still open.
+    // `afterSeq` of this read is the exit, so the exit does not wake the read. The read waits for the stream that is still
+    // open.
     let close = client.send("process/read", read_params("p", json!({"afterSeq": 2, "waitMs": LONG_MS}))).await;
     let short = read(&mut client, "p", json!({"afterSeq": 2, "waitMs": 50})).await;
     assert_eq!((&short["exited"], &short["closed"], &short["nextSeq"]), (&json!(true), &json!(false), &json!(3)));
@@ -177,7 +178,8 @@ async fn no_wake_up_is_lost() {
     for n in 0..500_u64 {
         let start = Instant::now();
         let params = read_params("p", json!({"afterSeq": n, "waitMs": LONG_MS}));
-        // The output comes before, while and after the read begins to wait, in turn.
+        // In even rounds the read is sent first, in odd rounds the write. So the output comes before, while or after the read
+        // begins to wait.
         let request = if n % 2 == 0 {
             let request = client.send("process/read", params).await;
             client.write("p", &n.to_string(), "x").await;

@@ -1,4 +1,5 @@
-//! No process is left behind by a server that ends, whether it is asked to end, or is killed together with its guard.
+//! A server that ends leaves no process behind, whether it is asked to end or is killed. After a kill the guard does the work:
+//! a child of the server that waits for the death of the server and then kills all processes that the server has started.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::process::Stdio;
@@ -8,7 +9,8 @@ use testkit::{
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// Closes its streams, leaves its session and its parents, and ignores all signals that can be ignored.
+/// Perl code that becomes a daemon, which is one process. It has another parent and session, none of the streams that it
+/// inherited, and ignores SIGTERM, SIGHUP and SIGINT.
 const DAEMON: &str = r#"
     use POSIX; $SIG{TERM} = $SIG{HUP} = $SIG{INT} = "IGNORE";
     exit if fork; setsid(); exit if fork; setsid();
@@ -16,9 +18,11 @@ const DAEMON: &str = r#"
     sleep 1000;
 "#;
 
+/// A shell script of four processes that ignore SIGTERM, SIGHUP and SIGINT. One of them is in a session of its own.
 const STUBBORN: &str = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & while :; do sleep 1000; done";
 
-/// A variable that every process of a test has in its environment, so that it can be found anywhere.
+/// The value of a variable in the environment of all processes of a test. The test finds its processes in `/proc` by this
+/// variable.
 struct ProcessMarker(String);
 
 impl ProcessMarker {
@@ -36,7 +40,7 @@ impl ProcessMarker {
         client.call("process/start", self.start_params(process, argv)).await;
     }
 
-    /// A handshake, and a start for each id, one message a line.
+    /// The messages of a handshake, and a `process/start` for each of these process ids. Each message is a line.
     fn requests(&self, ids: std::ops::Range<u32>) -> String {
         let mut requests = json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}).to_string();
         requests += "\n{\"method\": \"initialized\", \"params\": {}}\n";
@@ -47,27 +51,28 @@ impl ProcessMarker {
         requests
     }
 
-    fn carriers(&self) -> Vec<u32> {
+    /// Pids of all processes that have the variable.
+    fn marked_pids(&self) -> Vec<u32> {
         let wanted = format!("LEFT_BEHIND_MARK={}", self.0);
         let pids = std::fs::read_dir("/proc").unwrap().flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let carries = |pid: &u32| {
+        let is_marked = |pid: &u32| {
             let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environ.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
         };
-        pids.filter(carries).collect()
+        pids.filter(is_marked).collect()
     }
 
-    async fn until_there_are(&self, count: usize) {
-        eventually("all processes run", || (self.carriers().len() >= count).then_some(())).await;
+    async fn wait_for_processes(&self, count: usize) {
+        eventually("all processes run", || (self.marked_pids().len() >= count).then_some(())).await;
     }
 
-    async fn until_all_are_gone(&self) {
-        eventually("no process is left", || self.carriers().is_empty().then_some(())).await;
+    async fn wait_until_all_are_gone(&self) {
+        eventually("no process is left", || self.marked_pids().is_empty().then_some(())).await;
     }
 }
 
-/// The guard, which is the only child of the server before the first process starts.
+/// Pid of the guard, which is the only child of the server before the first process starts.
 fn guard_of(server: &TestServer) -> u32 {
     let children = descendants(server.pid());
     assert_eq!(children.len(), 1, "{children:?}");
@@ -79,9 +84,9 @@ fn is_guard(pid: u32) -> bool {
     command_line.split('\0').nth(1) == Some("__guard")
 }
 
-/// Waits until a process has ended. It may stay a zombie for a while, because the init process of the machine reaps it.
-async fn until_it_has_ended(guard: u32) {
-    eventually("the guard has done its work", || (!is_alive(guard)).then_some(())).await;
+/// Waits until the guard has ended. A zombie counts as ended: the init process of the machine may reap the guard late.
+async fn wait_until_guard_has_ended(guard: u32) {
+    eventually("the guard has ended", || (!is_alive(guard)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -104,10 +109,10 @@ async fn the_end_of_stdin_ends_all_processes() {
     }
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     assert!(lines.next_line().await.unwrap().unwrap().contains("sessionId"));
-    marker.until_there_are(4 + 1).await;
+    marker.wait_for_processes(4 + 1).await;
     drop(stdin);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
-    assert_eq!(marker.carriers(), [0; 0]);
+    assert_eq!(marker.marked_pids(), [0; 0]);
 }
 
 #[tokio::test]
@@ -121,11 +126,12 @@ async fn starts_in_flight_at_the_end_of_stdin_leave_no_process() {
         stdin.write_all(marker.requests(2..40).as_bytes()).await.unwrap();
         drop(stdin);
         assert_eq!(server.wait().await.unwrap().code(), Some(0));
-        marker.until_all_are_gone().await;
+        marker.wait_until_all_are_gone().await;
     }
 }
 
-/// As above, but the server goes on for its other listener, so the guard does not help.
+/// Like the test above, but the server goes on for its other listener. So the server itself must end the processes, without the
+/// guard.
 #[tokio::test]
 async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_no_process() {
     let marker = ProcessMarker::new("stdio-and-socket");
@@ -150,7 +156,7 @@ async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_no_process() 
 }
 
 #[tokio::test]
-async fn a_server_that_is_asked_to_end_ends_everything() {
+async fn a_server_that_gets_sigterm_ends_all_processes() {
     let marker = ProcessMarker::new("sigterm");
     let mut server = TestServer::with_args(&["--shutdown-grace", "300ms"]).await;
     let mut client = server.client().await;
@@ -159,7 +165,7 @@ async fn a_server_that_is_asked_to_end_ends_everything() {
     client.output_until("polite", "ready").await;
     marker.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
     marker.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
-    marker.until_there_are(1 + 4 + 1).await;
+    marker.wait_for_processes(1 + 4 + 1).await;
     client.outcome("daemon").await;
 
     server.signal(Signal::TERM);
@@ -168,7 +174,7 @@ async fn a_server_that_is_asked_to_end_ends_everything() {
     assert_eq!(client.outcome("stubborn").await.exit_code, 137);
     assert_eq!(client.drain().await, [json!(null); 0]);
     assert_eq!(server.wait().await, Some(0));
-    assert_eq!(marker.carriers(), [0; 0]);
+    assert_eq!(marker.marked_pids(), [0; 0]);
 }
 
 #[tokio::test]
@@ -185,19 +191,20 @@ async fn a_killed_server_leaves_no_process() {
     let mut params = marker.start_params("terminal", &["bash", "--norc", "-i"]);
     params["tty"] = true.into();
     client.call("process/start", params).await;
-    marker.until_there_are(100 + 4 + 1 + 1).await;
+    marker.wait_for_processes(100 + 4 + 1 + 1).await;
     server.kill().await;
-    marker.until_all_are_gone().await;
-    until_it_has_ended(guard).await;
+    marker.wait_until_all_are_gone().await;
+    wait_until_guard_has_ended(guard).await;
 }
 
-/// All its processes have changed the limit by which trees are found. One is in the session of the leader, and one is not. The leader
-/// survives the end of the terminal, because only through it the other one can be found.
+/// A bash script of four processes that have removed their tag. The tag is a value of a resource limit (`ulimit -R`), by which
+/// the server finds the processes of a command. One child is in a session of its own and can be found only as a child of the
+/// leader. So the leader ignores SIGHUP, which it gets when its terminal is closed.
 const UNTAGGED: &str =
     "trap '' HUP; ulimit -R unlimited; sleep 1000 & setsid sleep 1000 & while :; do sleep 1000; done";
 
 #[tokio::test]
-async fn a_killed_server_leaves_no_leader_that_has_changed_its_limits() {
+async fn a_killed_server_leaves_no_process_that_has_removed_its_tag() {
     let marker = ProcessMarker::new("untagged");
     let server = TestServer::start().await;
     let guard = guard_of(&server);
@@ -206,10 +213,10 @@ async fn a_killed_server_leaves_no_leader_that_has_changed_its_limits() {
     let mut params = marker.start_params("terminal", &["bash", "-c", UNTAGGED]);
     params["tty"] = true.into();
     client.call("process/start", params).await;
-    marker.until_there_are(2 * 4).await;
+    marker.wait_for_processes(2 * 4).await;
     server.kill().await;
-    marker.until_all_are_gone().await;
-    until_it_has_ended(guard).await;
+    marker.wait_until_all_are_gone().await;
+    wait_until_guard_has_ended(guard).await;
 }
 
 #[tokio::test]
@@ -231,7 +238,7 @@ async fn a_killed_guard_is_replaced() {
     let mut client = server.client().await;
     marker.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
     marker.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
-    marker.until_there_are(4 + 1).await;
+    marker.wait_for_processes(4 + 1).await;
     for _ in 0..2 {
         let current = descendants(server.pid()).into_iter().find(|pid| is_guard(*pid)).unwrap();
         send_signal(current, Signal::KILL);
@@ -239,9 +246,9 @@ async fn a_killed_guard_is_replaced() {
         assert_ne!(eventually("there is another guard", successor).await, first);
         assert_eq!(process_state(current), None, "the old guard was reaped");
     }
-    assert_eq!(marker.carriers().len(), 4 + 1, "killing the guard ends no process");
+    assert_eq!(marker.marked_pids().len(), 4 + 1, "killing the guard ends no process");
     server.kill().await;
-    marker.until_all_are_gone().await;
+    marker.wait_until_all_are_gone().await;
 }
 
 #[tokio::test]
@@ -260,16 +267,16 @@ async fn starts_in_flight_when_the_server_is_killed_leave_no_process() {
         let server = TestServer::start().await;
         let guard = guard_of(&server);
         let mut client = server.client().await;
-        let mut first = 0;
+        let mut awaited_start = 0;
         for number in 0..40 {
             let argv = ["sh", "-c", "setsid sleep 1000 & sleep 1000"];
             let id = client.send("process/start", marker.start_params(&number.to_string(), &argv)).await;
-            first = if number == round { id } else { first };
+            awaited_start = if number == round { id } else { awaited_start };
         }
-        client.answer(first).await;
+        client.answer(awaited_start).await;
         server.kill().await;
-        until_it_has_ended(guard).await;
-        assert_eq!(marker.carriers(), [0; 0], "round {round}");
+        wait_until_guard_has_ended(guard).await;
+        assert_eq!(marker.marked_pids(), [0; 0], "round {round}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sessions that outlive their connections: which client may resume them, and which events it gets.
+//! Sessions that outlive their connections: which client may resume a session, and which events the client gets then.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -13,20 +13,21 @@ fn resume_params(session: &str) -> Value {
     json!({"clientName": "testkit", "resumeSessionId": session})
 }
 
+/// Tries to resume a session, which must fail. Returns the connection and the error.
 async fn resume_refused(server: &TestServer, session: &str) -> (Client, Value) {
     let mut client = server.raw().await;
     let error = client.call_error("initialize", resume_params(session)).await;
     (client, error)
 }
 
-/// The value of a metric, summed over all labels.
+/// The sum of all metrics whose name begins with `exec_server_` and `name`, such as one metric with several labels.
 async fn metric(server: &TestServer, name: &str) -> u64 {
     let answer = http_get(server.address(), "/metrics", &[]).await;
     let lines = answer.body.lines().filter_map(|line| line.strip_prefix("exec_server_")?.strip_prefix(name));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 
-/// Closes the connection of a client and waits until the server has noticed.
+/// Closes the connection of a client and waits until the server has noticed. Returns the id of the session.
 async fn disconnect(server: &TestServer, client: Client) -> String {
     let session = client.session.clone();
     drop(client);
@@ -35,11 +36,12 @@ async fn disconnect(server: &TestServer, client: Client) -> String {
     session
 }
 
-/// A command that waits until a file exists.
+/// A shell command that waits until the file `gate` exists, and then runs `then`.
 fn gated(gate: &Path, then: &str) -> String {
     format!("while ! [ -e {} ]; do sleep 0.01; done; {then}", gate.display())
 }
 
+/// A folder with a file for which commands wait. The test creates the file with [`Gate::open`].
 struct Gate(TempDir);
 
 impl Gate {
@@ -47,6 +49,7 @@ impl Gate {
         Self(TempDir::new().unwrap())
     }
 
+    /// A shell command that waits until the gate is open, and then runs `then`.
     fn before(&self, then: &str) -> String {
         gated(&self.0.path().join("gate"), then)
     }
@@ -103,7 +106,7 @@ async fn a_connection_that_has_ended_does_not_delay_a_resume() {
         let start = Instant::now();
         drop(client);
         client = server.resume(&session).await;
-        assert!(start.elapsed() < Duration::from_millis(1500), "the resume did not wait for a sign of life");
+        assert!(start.elapsed() < Duration::from_millis(1500), "the resume waited for the old connection to answer");
     }
 }
 
@@ -120,17 +123,18 @@ async fn a_resume_is_refused_while_the_attached_client_answers() {
     assert_eq!(error, json!({"code": -32010, "message": message}));
     assert_eq!(first.call("environment/status", json!({})).await, json!({"status": "ready"}));
     drop(first);
-    // The same connection may try again.
-    let resumed = eventually_async("the first is gone", async || {
-        let answer = second_try(&server, &session).await;
+    let resumed = eventually_async("the first connection is gone", async || {
+        let answer = try_to_resume(&server, &session).await;
         answer.get("result").cloned()
     });
     assert_eq!(resumed.await, json!({"sessionId": session}));
+    // A connection whose resume was refused can still open a new session.
     second.handshake(None).await;
     assert_ne!(second.session, session);
 }
 
-async fn second_try(server: &TestServer, session: &str) -> Value {
+/// Tries to resume a session over a new connection. Returns the whole answer.
+async fn try_to_resume(server: &TestServer, session: &str) -> Value {
     server.raw().await.request("initialize", resume_params(session)).await
 }
 
@@ -179,11 +183,11 @@ async fn the_end_of_the_old_connection_does_not_count_as_a_sign_of_life() {
         let session = silent.session.clone();
         let mut client = server.raw().await;
         let resuming = client.send("initialize", resume_params(&session)).await;
-        // sleep: the old connection must end while the server waits for its answer
+        // sleep: the old connection must end while the server waits for a pong from it
         tokio::time::sleep(Duration::from_millis(200)).await;
         drop(silent);
         assert_eq!(client.answer(resuming).await["result"], json!({"sessionId": session}));
-        assert!(start.elapsed() < Duration::from_secs(15), "the resume did not wait any longer");
+        assert!(start.elapsed() < Duration::from_secs(15), "the resume waited for --takeover-after");
         client.notify("initialized", json!({})).await;
         client.session = session;
         silent = client;
@@ -223,7 +227,7 @@ async fn a_session_that_is_resumed_in_time_does_not_expire() {
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(&server, client).await;
     let mut client = server.resume(&session).await;
-    // sleep: the ttl of the first detachment must pass while another connection is attached
+    // sleep: `--session-ttl`, counted from the end of the first connection, must pass while the second is attached
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!(pid_of(&mut client, "p").await, pid);
     assert!(process_state(pid).is_some());
@@ -265,7 +269,11 @@ async fn events_of_a_detached_session_are_pushed_to_a_client_that_does_not_read(
     let mut client = server.resume(&session).await;
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"before\nafter\n"[..], 3));
-    assert_eq!(outcome.seqs, [1, 2, 3, 4], "an event without a receipt comes again with the same number");
+    assert_eq!(
+        outcome.seqs,
+        [1, 2, 3, 4],
+        "an event that the client has not acknowledged comes again with the same number"
+    );
 }
 
 #[tokio::test]
@@ -279,7 +287,7 @@ async fn pushed_events_continue_where_the_first_read_ends() {
     let mut seqs = Vec::new();
     for round in 1..=20 {
         client.write("p", &round.to_string(), "1000\n").await;
-        // The connection is lost in the middle of this round.
+        // The test reads only a part of the output of this round before it closes the connection.
         while output.len() < numbers(1000).len() * (round - 1) + 500 {
             let event = client.event("p").await;
             output.extend(unbase64(&event["params"]["chunk"]));
@@ -287,7 +295,7 @@ async fn pushed_events_continue_where_the_first_read_ends() {
         }
         client = server.resume(&disconnect(&server, client).await).await;
         let after = seqs.last().copied().unwrap();
-        // All events from here on, read or pushed, must follow without repetition.
+        // All events after the last one that the client has, in answers to reads or as notifications, must come once.
         let params =
             json!({"processId": "p", "afterSeq": after, "maxBytes": if round % 2 == 0 { Some(1) } else { None }});
         let page = client.call("process/read", params).await;
@@ -320,7 +328,8 @@ async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
     assert!(start.elapsed() > Duration::from_millis(950), "pushed after {:?}", start.elapsed());
 }
 
-/// Starts a process that writes more than is retained while no client is connected. Returns when it has begun to write.
+/// Starts a process and disconnects. The process then writes more than the server retains. Returns the id of the session and
+/// the pid when 1 MiB was written, which is what the server retains.
 async fn write_while_detached(server: &TestServer) -> (String, u32) {
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -328,8 +337,8 @@ async fn write_while_detached(server: &TestServer) -> (String, u32) {
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(server, client).await;
     gate.open();
-    let full = async || (metric(server, "output_bytes").await >= 1 << 20).then_some(());
-    eventually_async("more than is retained was written", full).await;
+    let retained_output_is_full = async || (metric(server, "output_bytes").await >= 1 << 20).then_some(());
+    eventually_async("as much as the server retains was written", retained_output_is_full).await;
     (session, pid)
 }
 
@@ -349,7 +358,7 @@ async fn a_process_of_a_lost_client_waits_for_a_client_that_reads() {
 }
 
 #[tokio::test]
-async fn a_process_of_a_lost_client_waits_for_a_client_that_only_listens() {
+async fn a_process_of_a_lost_client_waits_for_a_client_that_only_gets_notifications() {
     let server = TestServer::start().await;
     let (session, _) = write_while_detached(&server).await;
     let outcome = server.resume(&session).await.outcome("p").await;
@@ -358,7 +367,8 @@ async fn a_process_of_a_lost_client_waits_for_a_client_that_only_listens() {
 }
 
 #[tokio::test]
-async fn without_a_hold_a_gap_is_reported() {
+async fn without_a_detached_hold_a_gap_is_reported() {
+    // `--detached-hold` is how long a process waits for a client that was lost.
     let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
     let (session, pid) = write_while_detached(&server).await;
     eventually("the process does not wait", || process_state(pid).is_none().then_some(())).await;
@@ -410,7 +420,8 @@ async fn starts_in_flight_when_the_connection_is_cut_are_not_lost() {
             let argv = ["sh", "-c", &format!("echo {round} {number}")];
             last = client.send("process/start", Client::start_params(&process, &argv)).await;
         }
-        // This request waits for nothing, so its answer proves that the server has read every start, not that they are done.
+        // This request waits for nothing. Its answer proves that the server has read all starts, which may still be in
+        // progress.
         client.call("environment/status", json!({})).await;
         proxy.cut();
         let mut client = server.resume(&client.session).await;
@@ -448,10 +459,12 @@ async fn a_long_poll_does_not_delay_a_resume() {
     assert!(start.elapsed() < Duration::from_millis(1900), "the resume took {:?}", start.elapsed());
 }
 
-/// No keep-alive pings, so that only the pings after output bring receipts.
+/// Flags of a server without keep-alive pings. Then the client acknowledges output only by its pongs to the pings that the
+/// server sends after output.
 const NO_KEEP_ALIVE: [&str; 2] = ["--ping-interval", "10m"];
 
-/// Writes single bytes to stdout and stderr in turn, each after the one before was read: more chunks than are retained.
+/// Perl code that writes single bytes to stdout and stderr in turn. It waits until each byte was read from the pipe (`FIONREAD`
+/// is 0), so that each byte is a chunk of its own. There are more chunks than the server retains.
 const SINGLE_BYTES: &str = r#"
     sub put { my $to = shift; syswrite $to, "x"; my $left = pack "i", 1; ioctl $to, 0x541B, $left while unpack "i", $left; }
     for (1..26000) { put(*STDOUT); put(*STDERR); }
@@ -467,7 +480,7 @@ async fn a_process_that_writes_single_bytes_does_not_stall() {
 }
 
 #[tokio::test]
-async fn a_process_that_retains_little_does_not_stall() {
+async fn a_process_of_which_little_output_is_retained_does_not_stall() {
     let server = TestServer::with_args(&[NO_KEEP_ALIVE[0], NO_KEEP_ALIVE[1], "--retain-bytes", "4KiB"]).await;
     let mut client = server.client().await;
     let outcome = client.run("p", &["seq", "1", "50000"]).await;

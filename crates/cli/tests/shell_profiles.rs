@@ -1,5 +1,7 @@
-//! `process/start.shellSnapshot` with unusual profiles: they redefine builtins, set traps and options, redirect the standard streams or
-//! end the shell. In all cases a variable that the policy excludes does not reach the command.
+//! `process/start` with the param `shellSnapshot`: before the first command, the server runs a shell that reads the profile of
+//! the user and reports its state (the capture). Commands begin with that state. The profiles of these tests are unusual: they
+//! redefine builtins, set traps and options, redirect the standard streams or end the shell. In all cases a variable that the
+//! policy excludes must not reach the command.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -7,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, FinishedProcess, TestServer, Value, json};
 
-/// Name and path of a shell, the file that it reads at a login, and the file that the capture reads after that.
+/// Name and path of a shell, its login file, and the file that the capture reads after the login file.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
     ("bash", "/bin/bash", ".bash_profile", ".bashrc"),
     ("zsh", "/usr/bin/zsh", ".zprofile", ".zshrc"),
     ("sh", "/bin/sh", ".profile", ".shrc"),
 ];
 
-/// Far less than the ten seconds after which a capture is given up, and enough for a loaded machine.
-const AT_ONCE: Duration = Duration::from_secs(8);
+/// Limit for a start with a capture. Less than the ten seconds after which the server gives up a capture, and enough for a
+/// loaded machine.
+const CAPTURE_LIMIT: Duration = Duration::from_secs(8);
 
 /// Profiles that every shell can read.
 const PROFILES: &[&str] = &[
@@ -79,7 +82,8 @@ const ZSH_PROFILES: &[&str] = &[
     "disable printf builtin exec trap",
 ];
 
-/// A home directory in which the login file of every shell ends with `profile`, and the file that is read after it with `rc`.
+/// A home directory in which the login file of every shell ends with `profile`, and the second file with `rc`. Both files also
+/// export variables, some of which the policy of [`params`] excludes.
 fn home(profile: &str, rc: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for (_, _, profile_file, rc_file) in SHELLS {
@@ -91,6 +95,7 @@ fn home(profile: &str, rc: &str) -> tempfile::TempDir {
     home
 }
 
+/// Params of a start with a snapshot. `shell` is an index of [`SHELLS`].
 fn params(home: &Path, process: &str, shell: usize, command: &str) -> Value {
     let (name, path, _, rc) = SHELLS[shell];
     let set = json!({"HOME": home, "ENV": home.join(rc)});
@@ -107,7 +112,8 @@ async fn run(client: &mut Client, params: Value) -> FinishedProcess {
     client.outcome(&process).await
 }
 
-/// The names of those variables of a command that the tests are about.
+/// The sorted names of the variables that the command `env` has printed. Variables that no profile of the tests sets are left
+/// out, except those with `CODEX` in their name.
 fn names(outcome: &FinishedProcess) -> Vec<&str> {
     let lines = std::str::from_utf8(&outcome.stdout).unwrap().lines();
     let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
@@ -118,36 +124,36 @@ fn names(outcome: &FinishedProcess) -> Vec<&str> {
     names
 }
 
-/// Runs every profile as the login file, and then as the file that is read after it.
-async fn nothing_excluded_gets_through(shell: usize, own: &[&str]) {
+/// Runs every profile as the login file, and then as the second file, and checks which variables reach the command. `own` are
+/// profiles for this shell alone.
+async fn assert_excluded_variables_are_removed(shell: usize, own: &[&str]) {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, profile) in PROFILES.iter().chain(own).enumerate() {
-        for (place, (login, after)) in [("login", (*profile, "")), ("after", ("", *profile))] {
+        for (file, (login, after)) in [("login file", (*profile, "")), ("second file", ("", *profile))] {
             let home = home(login, after);
             let begun = Instant::now();
-            let process = format!("{number} {place}");
+            let process = format!("{number} {file}");
             let outcome = run(&mut client, params(home.path(), &process, shell, "/usr/bin/env")).await;
-            let said = names(&outcome);
-            assert_eq!(said, ["FROM_PROFILE", "FROM_RC"], "{place}: {profile}");
-            assert!(begun.elapsed() < AT_ONCE, "{place}: {profile}");
+            assert_eq!(names(&outcome), ["FROM_PROFILE", "FROM_RC"], "{file}: {profile}");
+            assert!(begun.elapsed() < CAPTURE_LIMIT, "{file}: {profile}");
         }
     }
 }
 
 #[tokio::test]
 async fn bash_passes_no_variable_that_the_policy_excludes() {
-    nothing_excluded_gets_through(0, BASH_PROFILES).await;
+    assert_excluded_variables_are_removed(0, BASH_PROFILES).await;
 }
 
 #[tokio::test]
 async fn zsh_passes_no_variable_that_the_policy_excludes() {
-    nothing_excluded_gets_through(1, ZSH_PROFILES).await;
+    assert_excluded_variables_are_removed(1, ZSH_PROFILES).await;
 }
 
 #[tokio::test]
 async fn sh_passes_no_variable_that_the_policy_excludes() {
-    nothing_excluded_gets_through(2, &[]).await;
+    assert_excluded_variables_are_removed(2, &[]).await;
 }
 
 #[tokio::test]
@@ -162,7 +168,7 @@ async fn the_files_of_interactive_shells_are_read_after_the_profile() {
         let text = std::str::from_utf8(&outcome.stdout).unwrap();
         assert_eq!((text, outcome.exit_code), ("hello\nmine\n", 41), "{shell}: functions exist as after a login");
     }
-    // A file that bash was told to read instead.
+    // With `BASH_ENV`, bash reads another file instead of `.bashrc`.
     let home = home("BASH_ENV=$HOME/other; export BASH_ENV", "");
     std::fs::write(home.path().join("other"), "FROM_OTHER=1; export FROM_OTHER\n").unwrap();
     let outcome = run(&mut client, params(home.path(), "other", 0, "/usr/bin/env")).await;
@@ -170,7 +176,7 @@ async fn the_files_of_interactive_shells_are_read_after_the_profile() {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_profile() {
+async fn a_second_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_login_file() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
@@ -185,7 +191,7 @@ async fn a_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_profile
     let begun = Instant::now();
     let outcome = run(&mut client, params(home.path(), "sleeps", 0, "/usr/bin/env")).await;
     assert_eq!(names(&outcome), ["FROM_PROFILE"]);
-    assert!(begun.elapsed() >= Duration::from_secs(10), "the capture had its ten seconds");
+    assert!(begun.elapsed() >= Duration::from_secs(10), "the capture was given up too early");
 }
 
 #[tokio::test]
@@ -195,7 +201,7 @@ async fn a_profile_that_ends_the_shell_ends_the_command_too() {
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
         let outcome = run(&mut client, params(home.path(), shell, number, "/usr/bin/env")).await;
-        assert_eq!((names(&outcome), outcome.exit_code), (vec![], 3), "{shell}: as a login shell does");
+        assert_eq!((names(&outcome), outcome.exit_code), (vec![], 3), "{shell}: a login shell ends too");
     }
 }
 
@@ -232,7 +238,7 @@ async fn a_snapshot_request_that_does_not_fit_its_argv_is_ignored() {
     assert_eq!(run(&mut client, params).await.stdout, b"ran\n");
 }
 
-/// The exchange of the published description, with whole messages.
+/// The messages of the example in the published protocol.
 #[tokio::test]
 async fn the_published_examples_hold() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `process/start.shellSnapshot`: a command begins with the state that the profile of its shell leaves, and the profile is not run again.
+//! `process/start` with the param `shellSnapshot`: the server runs the profile of the user once in a shell that reports its
+//! state (the capture). Each command begins with that state, and the profile is not run again.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -7,10 +8,11 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode};
 use testkit::{Client, FinishedProcess, TestServer, Value, eventually, eventually_async, http_get, is_alive, json};
 
+/// Name, path and login file of each shell.
 const SHELLS: [(&str, &str, &str); 3] =
     [("bash", "/bin/bash", ".bash_profile"), ("zsh", "/usr/bin/zsh", ".zprofile"), ("sh", "/bin/sh", ".profile")];
 
-/// A home directory with a profile for every shell that counts how often it was run.
+/// A home directory with a profile for every shell. The profiles count in a file how often they are run.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -30,7 +32,7 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// How often a profile was run.
+    /// How often the profiles were run, all together.
     fn runs(&self) -> usize {
         std::fs::read_to_string(self.at("runs")).map_or(0, |runs| runs.lines().count())
     }
@@ -62,6 +64,7 @@ fn with(mut params: Value, more: Value) -> Value {
     params
 }
 
+/// The member `envPolicy` of params, with some members of the policy changed.
 fn policy(more: Value) -> Value {
     let policy =
         json!({"inherit": "none", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []});
@@ -84,13 +87,13 @@ async fn the_profile_is_run_once_and_every_command_begins_with_its_state() {
             let mask = if shell == "zsh" { "027" } else { "0027" };
             let home_path = home.at("").display().to_string();
             let expected = format!("exported gone {mask} zero a b\nnoclobber\n{home_path}/bin:");
-            let said = text(&outcome.stdout).replace("//", "/");
-            assert!(said.starts_with(&expected.replace("//", "/")), "{shell}: {said}{}", text(&outcome.stderr));
+            let stdout = text(&outcome.stdout).replace("//", "/");
+            assert!(stdout.starts_with(&expected.replace("//", "/")), "{shell}: {stdout}{}", text(&outcome.stderr));
             assert_eq!(text(&outcome.stderr), "", "{shell}");
         }
         assert_eq!(home.runs(), 1, "{shell}");
         let again = run(&mut client, home.params("name", shell, "echo $0")).await;
-        assert_eq!(text(&again.stdout), format!("{path}\n"), "the name of the shell");
+        assert_eq!(text(&again.stdout), format!("{path}\n"), "`$0` is the path of the shell");
     }
 }
 
@@ -100,7 +103,7 @@ async fn functions_and_aliases_are_restored() {
     for (shell, command) in [
         ("bash", "greet you; shopt -s expand_aliases; eval 'shout; lines'"),
         ("zsh", "greet you; shout; lines"),
-        // A shell that cannot list its functions has none to restore.
+        // `sh` cannot list its functions, so they cannot be restored.
         ("sh", "echo hello you; shout; lines"),
     ] {
         let home = Home::new(profile);
@@ -111,7 +114,7 @@ async fn functions_and_aliases_are_restored() {
             assert_eq!(
                 (text(&outcome.stdout), text(&outcome.stderr)),
                 ("hello you\nLOUD\na\nb\n", ""),
-                "{shell}: the first is a capture too"
+                "{shell}: the first start and the second, which begins with the captured state"
             );
         }
         assert_eq!(home.runs(), 1, "{shell}");
@@ -138,19 +141,23 @@ async fn options_of_a_shell_are_restored() {
 }
 
 #[tokio::test]
-async fn the_state_is_not_visible_in_the_command() {
+async fn the_command_cannot_see_how_its_state_was_restored() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (shell, ..) in SHELLS {
         let outcome = run(&mut client, home.params(shell, shell, "env; set; alias; pwd")).await;
-        let said = text(&outcome.stdout);
-        assert!(said.contains("FROM_PROFILE=1") && said.ends_with("/\n"), "{shell}: {said}");
-        let command = |line: &&str| line.contains("codex") || line.contains("CODEX");
-        assert_eq!(said.lines().filter(command).collect::<Vec<_>>(), Vec::<&str>::new(), "{shell}");
+        let stdout = text(&outcome.stdout);
+        assert!(stdout.contains("FROM_PROFILE=1") && stdout.ends_with("/\n"), "{shell}: {stdout}");
+        let is_ours = |line: &&str| line.contains("codex") || line.contains("CODEX");
+        assert_eq!(stdout.lines().filter(is_ours).collect::<Vec<_>>(), Vec::<&str>::new(), "{shell}");
     }
     let names: Vec<_> = std::fs::read_dir(home.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), SHELLS.len() + 1, "nothing was written beside the profiles and their counter: {names:?}");
+    assert_eq!(
+        names.len(),
+        SHELLS.len() + 1,
+        "the home directory has files other than the profiles and their counter: {names:?}"
+    );
 }
 
 #[tokio::test]
@@ -177,21 +184,21 @@ async fn variables_that_a_profile_exports_are_filtered_by_the_policy() {
             let outcome = run(&mut client, params).await;
             assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (expected, ""), "{shell} {number}");
         }
-        assert_eq!(home.runs(), 7, "{shell}: another policy is another snapshot");
+        assert_eq!(home.runs(), 7, "{shell}: each policy needs a snapshot of its own");
     }
 }
 
 #[tokio::test]
 async fn each_start_has_its_own_variables() {
-    let home = Home::new("export SEEN=$TURN DEFAULT=${DEFAULT-profile}");
+    let home = Home::new("export SEEN=$RUN_NUMBER DEFAULT=${DEFAULT-profile}");
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let mut first = home.params("1", "bash", "echo $TURN $DEFAULT");
-    first["env"]["TURN"] = json!("1");
-    let mut second = home.params("2", "bash", "echo $TURN $DEFAULT");
-    second["env"]["TURN"] = json!("2");
+    let mut first = home.params("1", "bash", "echo $RUN_NUMBER $DEFAULT");
+    first["env"]["RUN_NUMBER"] = json!("1");
+    let mut second = home.params("2", "bash", "echo $RUN_NUMBER $DEFAULT");
+    second["env"]["RUN_NUMBER"] = json!("2");
     second["env"]["DEFAULT"] = json!("client");
-    let third = home.params("3", "bash", "echo ${TURN-none} $DEFAULT");
+    let third = home.params("3", "bash", "echo ${RUN_NUMBER-none} $DEFAULT");
     assert_eq!(text(&run(&mut client, first).await.stdout), "1 profile\n");
     assert_eq!(text(&run(&mut client, second).await.stdout), "2 client\n");
     assert_eq!(text(&run(&mut client, third).await.stdout), "none profile\n");
@@ -199,7 +206,7 @@ async fn each_start_has_its_own_variables() {
 }
 
 #[tokio::test]
-async fn starts_at_once_share_one_capture_that_is_not_visible_to_clients() {
+async fn simultaneous_starts_share_one_capture_that_clients_cannot_see() {
     let home = Home::new(
         "mkfifo \"$HOME/gate\"; sleep 600 & echo $! > \"$HOME/left\"; read go < \"$HOME/gate\"; export GO=$go",
     );
@@ -214,7 +221,7 @@ async fn starts_at_once_share_one_capture_that_is_not_visible_to_clients() {
     let left: u32 = eventually("the profile runs", || std::fs::read_to_string(&left).ok()?.trim().parse().ok()).await;
     let list = client.processes().await;
     let states: Vec<_> = list.as_array().unwrap().iter().map(|process| &process["state"]).collect();
-    assert_eq!(states, ["starting"; 8], "only what was asked for");
+    assert_eq!(states, ["starting"; 8], "the capture is not in the list");
     std::fs::write(home.at("gate"), "went\n").unwrap();
     for id in waiting {
         assert!(client.answer(id).await.get("result").is_some());
@@ -223,11 +230,11 @@ async fn starts_at_once_share_one_capture_that_is_not_visible_to_clients() {
         assert_eq!(text(&client.outcome(&number.to_string()).await.stdout), "went\n");
     }
     assert_eq!(home.runs(), 1);
-    eventually("processes that the profile left are gone", || (!is_alive(left)).then_some(())).await;
+    eventually("the process that the profile left behind is gone", || (!is_alive(left)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn after_a_failed_capture_commands_run_without_a_snapshot_and_it_is_not_repeated() {
+async fn after_a_failed_capture_commands_run_without_a_snapshot_and_the_capture_is_not_repeated() {
     let fails_once = "mkdir \"$HOME/first\" 2>/dev/null && exit 3\nexport FROM_PROFILE=1";
     for (shell, ..) in SHELLS {
         let home = Home::new(fails_once);
@@ -237,9 +244,9 @@ async fn after_a_failed_capture_commands_run_without_a_snapshot_and_it_is_not_re
             let outcome = run(&mut client, home.params(number, shell, "echo ran $FROM_PROFILE")).await;
             assert_eq!((text(&outcome.stdout), outcome.exit_code), ("ran 1\n", 0), "{shell}");
         }
-        assert_eq!(home.runs(), 3, "{shell}: one capture, and the profile of each command");
+        assert_eq!(home.runs(), 3, "{shell}: one run in the capture, and one in each command");
     }
-    // More than a capture may report.
+    // This state is larger than a capture may report.
     let huge = "mkdir \"$HOME/first\" 2>/dev/null && eval \"huge() { : $(head -c 600000 /dev/zero | tr '\\0' x); }\"";
     let home = Home::new(&format!("{huge}\nexport FROM_PROFILE=1"));
     let server = TestServer::start().await;
@@ -276,7 +283,7 @@ async fn a_command_that_is_ended_during_the_capture_never_runs() {
 }
 
 #[tokio::test]
-async fn a_large_state_works_and_commands_keep_their_lines_and_codes() {
+async fn a_large_state_works_and_changes_neither_line_numbers_nor_exit_codes() {
     let functions: String =
         (0..1500).map(|number| format!("f{number}() {{ echo 'ü{number} {}'; }}\n", "é".repeat(60))).collect();
     let home = Home::new(&functions);
@@ -302,7 +309,7 @@ async fn a_snapshot_works_on_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_fit_runs_without_a_snapshot() {
+async fn a_command_that_is_no_login_of_the_named_shell_runs_without_a_snapshot() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -313,7 +320,7 @@ async fn a_command_that_does_not_fit_runs_without_a_snapshot() {
     let mut params = home.params("q", "bash", "echo ${FROM_PROFILE-unset}");
     params["argv"][0] = json!("/usr/bin/bash");
     assert_eq!(text(&run(&mut client, params).await.stdout), "1\n");
-    assert_eq!(home.runs(), 1, "by the command itself");
+    assert_eq!(home.runs(), 1, "the command itself ran the profile");
 }
 
 #[tokio::test]
@@ -335,14 +342,14 @@ async fn invalid_requests_have_the_published_texts() {
 }
 
 #[tokio::test]
-async fn requests_that_waited_for_a_failed_start_never_reach_the_next_process_with_its_id() {
+async fn requests_that_waited_for_a_failed_start_never_reach_a_new_process_with_the_same_id() {
     let home = Home::new("mkfifo \"$HOME/gate\"; read go < \"$HOME/gate\"");
     let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let cwd = json!({"cwd": format!("file://{}", directory.path().display())});
     let start = client.send("process/start", with(home.params("p", "bash", "true"), cwd)).await;
-    // So many writes that the next process is started while some of them are not answered.
+    // There are so many writes that the next process is started before all of them are answered.
     let mut writes = Vec::new();
     for number in 0..1500 {
         writes.push(client.send_write("p", &number.to_string(), [b'x'; 24 << 10]).await);
@@ -353,14 +360,14 @@ async fn requests_that_waited_for_a_failed_start_never_reach_the_next_process_wi
     directory.close().unwrap();
     let mut next = Client::start_params("p", &["cat"]);
     (next["pipeStdin"], next["paused"]) = (json!(true), json!(true));
-    // Another connection of the session is served while the waiting writes are answered.
+    // The next process is started over another connection, because this one is busy with the answers to the writes.
     let mut observer = server.raw().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": client.session, "observe": true});
     observer.call("initialize", params).await;
     observer.notify("initialized", json!({})).await;
     observer.call_error("process/start", next.clone()).await;
     std::fs::write(&gate, "\n").unwrap();
-    // Repeated, so that the id is taken as soon as it is free.
+    // The start is repeated until the id is free.
     while observer.request("process/start", next.clone()).await.get("result").is_none() {}
     assert_eq!(client.answer(start).await["error"]["data"]["kind"], "notFound");
     for write in writes {
@@ -371,12 +378,12 @@ async fn requests_that_waited_for_a_failed_start_never_reach_the_next_process_wi
     while read["closed"] != true {
         read = client.call("process/read", json!({"processId": "p", "waitMs": 10_000})).await;
     }
-    assert_eq!(read["chunks"], json!([]), "bytes that were meant for another process");
+    assert_eq!(read["chunks"], json!([]), "the new process got bytes that were meant for the old one");
 }
 
-/// Starts a process whose profile waits until the client has left. The process then writes more than is retained and its pipe holds, so
-/// it ends only if it does not wait for a reader.
-async fn outlasts_its_client(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
+/// Starts a process whose profile waits until `leave` has disconnected the client. The process then writes more than the server
+/// retains and its pipe holds, so it ends only if it does not wait for a reader.
+async fn assert_process_ends_after_its_client_left(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
     let home = Home::new("read line < \"$HOME/go\"");
     let go = home.at("go");
     rustix::fs::mknodat(CWD, &go, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -387,32 +394,32 @@ async fn outlasts_its_client(server: &TestServer, leave: impl AsyncFnOnce(Client
     leave(client).await;
     std::fs::write(&go, "\n").unwrap();
     let ends = eventually("the process has written everything", || home.at("done").exists().then_some(()));
-    // Well before the 25 s for which a process waits for a lost client.
+    // A process waits 25 s for a client that was lost, which is longer than this timeout.
     tokio::time::timeout(Duration::from_secs(15), ends).await.expect("the process waits for a reader");
 }
 
 #[tokio::test]
-async fn a_start_that_outlasts_the_goodbye_of_its_client_waits_for_no_reader() {
+async fn a_process_that_starts_after_its_client_has_closed_the_connection_waits_for_no_reader() {
     let server = TestServer::start().await;
-    outlasts_its_client(&server, async |mut client| {
-        let mut goodbye = Vec::new();
-        transport::Framing::WebSocketClient.close(&mut goodbye, 1000, "");
-        client.send_bytes(&goodbye).await.unwrap();
+    assert_process_ends_after_its_client_left(&server, async |mut client| {
+        let mut close_frame = Vec::new();
+        transport::Framing::WebSocketClient.close(&mut close_frame, 1000, "");
+        client.send_bytes(&close_frame).await.unwrap();
         assert_eq!(client.drain().await, Vec::<Value>::new());
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_start_that_outlasts_the_hold_of_its_session_waits_for_no_reader() {
+async fn a_process_that_starts_after_the_detached_hold_has_ended_waits_for_no_reader() {
     let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
-    outlasts_its_client(&server, async |client| {
+    assert_process_ends_after_its_client_left(&server, async |client| {
         drop(client);
-        let is_gone = async || {
+        let no_connection_is_left = async || {
             let page = http_get(server.address(), "/metrics", &[]).await;
             page.body.contains("exec_server_connections_active{transport=\"websocket\"} 0").then_some(())
         };
-        eventually_async("the connection has ended", is_gone).await;
+        eventually_async("the connection has ended", no_connection_is_left).await;
     })
     .await;
 }

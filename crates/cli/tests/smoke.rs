@@ -1,4 +1,4 @@
-//! The shortest test of the whole product: start a process, and get its output and exit.
+//! The shortest test of the whole product: a client starts a process and gets its output and exit code.
 
 use testkit::{TestServer, json};
 
@@ -6,7 +6,7 @@ use testkit::{TestServer, json};
 async fn a_process_runs_and_its_events_arrive() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // Repeated, so that a race between the two pipes would show.
+    // The test repeats the command so that it finds a race between the pipes of stdout and stderr.
     for round in 0..100 {
         let outcome = client.run(&format!("p{round}"), &["sh", "-c", "echo out; echo err >&2; exit 7"]).await;
         assert_eq!(

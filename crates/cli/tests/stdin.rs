@@ -1,8 +1,10 @@
-//! Writes to processes: each write once, in order, and refused when the process cannot read it.
+//! `process/write` and `process/closeStdin`: each write reaches the process once and in order, and is refused if the process
+//! cannot read it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json};
 
+/// Starts a command with a pipe as stdin. `changes` are further members of the params.
 async fn start(client: &mut Client, process: &str, argv: &[&str], changes: Value) {
     let mut params = Client::start_params(process, argv);
     params["pipeStdin"] = json!(true);
@@ -41,7 +43,11 @@ async fn a_repeated_write_id_is_written_once() {
     assert_eq!(client.write("p", "b", "other\n").await, "accepted");
     assert_eq!(client.write("p", "a", "different bytes\n").await, "accepted");
     client.close_stdin("p").await;
-    assert_eq!(client.write("p", "a", "once\n").await, "accepted", "the write was accepted before the end");
+    assert_eq!(
+        client.write("p", "a", "once\n").await,
+        "accepted",
+        "a write with this id was accepted before stdin was closed"
+    );
     assert_eq!(client.write("p", "c", "new\n").await, "stdinClosed");
     assert_eq!(stdout(&mut client, "p").await, "once\nother\n");
 }
@@ -127,7 +133,7 @@ async fn a_process_without_a_pipe_has_no_stdin() {
     assert_eq!(client.write("p", "1", "x").await, "stdinClosed");
     client.close_stdin("p").await;
     start(&mut client, "q", &["cat"], json!({"pipeStdin": false})).await;
-    assert_eq!(client.outcome("q").await.exit_code, 0, "the process sees the end at once");
+    assert_eq!(client.outcome("q").await.exit_code, 0, "stdin of the process ends at once");
 }
 
 #[tokio::test]
@@ -179,18 +185,24 @@ async fn a_full_stdin_waits_and_keeps_the_order() {
     }
     let close = client.send("process/closeStdin", json!({"processId": "p"})).await;
 
-    // This answer waits for nothing, so all writes that could be answered at once are answered before it.
+    // This request waits for nothing. So all writes that could be answered at once are answered before it.
     let status = client.send("environment/status", json!({})).await;
-    let mut at_once = Vec::new();
+    let mut answered_at_once = Vec::new();
     loop {
         let answer = client.next().await;
         if answer["id"] == status {
             break;
         }
-        at_once.push(answer["id"].as_i64().unwrap());
+        answered_at_once.push(answer["id"].as_i64().unwrap());
     }
-    assert!(writes.starts_with(&at_once), "in order: {at_once:?} of {writes:?}");
-    assert!((2..=4).contains(&at_once.len()), "1 MiB in the queue and a pipe's worth: {at_once:?}");
+    assert!(
+        writes.starts_with(&answered_at_once),
+        "the answers are not in order: {answered_at_once:?} of {writes:?}"
+    );
+    assert!(
+        (2..=4).contains(&answered_at_once.len()),
+        "not as many writes as fit into the queue (1 MiB) and the pipe: {answered_at_once:?}"
+    );
     assert_eq!(
         client.run("other", &["echo", "hi"]).await.stdout,
         b"hi\n",
@@ -199,11 +211,11 @@ async fn a_full_stdin_waits_and_keeps_the_order() {
 
     let gate = directory.path().join("gate");
     tokio::task::spawn_blocking(move || std::fs::write(gate, "\n").unwrap()).await.unwrap();
-    for write in &writes[at_once.len()..] {
+    for write in &writes[answered_at_once.len()..] {
         assert_eq!(client.answer(*write).await["result"], json!({"status": "accepted"}));
     }
     assert_eq!(client.answer(close).await["result"], json!({}));
-    assert!(stdout(&mut client, "p").await == pieces.concat(), "every byte once and in order");
+    assert!(stdout(&mut client, "p").await == pieces.concat(), "some bytes are missing, repeated or out of order");
 }
 
 #[tokio::test]
@@ -241,7 +253,7 @@ async fn requests_about_a_process_may_be_sent_right_after_its_start() {
         let mut answers = Vec::new();
         for request in requests {
             let answer = client.take(|message| message["id"].as_i64() != Some(read) && message["id"].is_i64()).await;
-            assert_eq!(answer["id"], request, "in the order in which they were sent");
+            assert_eq!(answer["id"], request, "the answers come in the order of the requests");
             answers.push(answer["result"].clone());
         }
         let accepted = json!({"status": "accepted"});
@@ -267,7 +279,7 @@ async fn a_terminal_echoes_and_passes_keys() {
     assert_eq!(client.write("p", "1", "hi\n").await, "accepted");
     assert_eq!(client.output_until("p", "hi\r\nhi\r\n").await, "hi\r\nhi\r\n");
     assert_eq!(client.write("p", "2", "\x03").await, "accepted");
-    assert_eq!(client.outcome("p").await.exit_code, 130, "ctrl-C");
+    assert_eq!(client.outcome("p").await.exit_code, 130, "Ctrl-C interrupts the process");
 }
 
 #[tokio::test]
@@ -319,7 +331,7 @@ async fn a_terminal_that_is_not_read_fills_up_without_harm() {
     client.call("process/terminate", json!({"processId": "p"})).await;
     assert_eq!(client.answer(writes[3]).await["result"], json!({"status": "stdinClosed"}));
     let client = tokio::sync::Mutex::new(client);
-    eventually_async("closed", || async {
+    eventually_async("all processes are closed", || async {
         let list = client.lock().await.processes().await;
         let is_closed = |entry: &Value| entry["state"] == "closed";
         list.as_array().unwrap().iter().all(is_closed).then_some(())

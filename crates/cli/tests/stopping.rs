@@ -10,6 +10,7 @@ async fn signal(client: &mut Client, process: &str, signal: &str) {
     assert_eq!(client.call("process/signal", params).await, json!({}));
 }
 
+/// Terminates a process and returns whether it was running.
 async fn terminate(client: &mut Client, process: &str) -> bool {
     let answer = client.call("process/terminate", json!({"processId": process})).await;
     let running = answer["running"].as_bool().unwrap();
@@ -64,9 +65,9 @@ async fn a_process_can_be_stopped_and_continued() {
     client.start("p", &["sleep", "100"]).await;
     let pid = pid(&mut client, "p").await;
     signal(&mut client, "p", "stop").await;
-    eventually("stopped", || (process_state(pid) == Some('T')).then_some(())).await;
+    eventually("the process is stopped", || (process_state(pid) == Some('T')).then_some(())).await;
     signal(&mut client, "p", "continue").await;
-    eventually("running again", || (process_state(pid) == Some('S')).then_some(())).await;
+    eventually("the process runs again", || (process_state(pid) == Some('S')).then_some(())).await;
     signal(&mut client, "p", "stop").await;
     assert!(terminate(&mut client, "p").await, "a stopped process is terminated too");
     assert_eq!(client.outcome("p").await.exit_code, 137);
@@ -120,17 +121,17 @@ async fn terminate_may_be_sent_right_after_a_start() {
 async fn terminate_delivers_earlier_output() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // The marker shows that the rest is already in the pipes.
+    // The script creates the file `marker` after its output, so when the file exists all output is in the pipes.
     let script = "echo out; echo err >&2; touch marker; exec sleep 100";
     let directory = tempfile::tempdir().unwrap();
     for n in 0..20 {
         let process = format!("p{n}");
-        let place = directory.path().join(&process);
-        std::fs::create_dir(&place).unwrap();
+        let folder = directory.path().join(&process);
+        std::fs::create_dir(&folder).unwrap();
         let mut params = Client::start_params(&process, &["sh", "-c", script]);
-        params["cwd"] = json!(format!("file://{}", place.display()));
+        params["cwd"] = json!(format!("file://{}", folder.display()));
         client.call("process/start", params).await;
-        eventually("written", || place.join("marker").exists().then_some(())).await;
+        eventually("all output is written", || folder.join("marker").exists().then_some(())).await;
         assert!(terminate(&mut client, &process).await);
         let outcome = client.outcome(&process).await;
         assert_eq!((outcome.stdout.as_slice(), outcome.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
@@ -153,6 +154,8 @@ async fn terminate_answers_after_the_last_event() {
 
 #[tokio::test]
 async fn terminate_finds_a_descendant_without_a_tag_after_its_leader_has_exited() {
+    // The tag by which the server finds the processes of a command is a value of this resource limit. `prlimit` removes the
+    // tag.
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 3"]).await;
@@ -172,8 +175,8 @@ async fn terminate_ends_every_descendant() {
     for process in ["pipes", "terminal"] {
         let mut pids = vec![pid(&mut client, process).await];
         while pids.len() < 4 {
-            let said = client.output_until(process, "\n").await;
-            pids.extend(said.lines().map(|line| line.trim().parse::<u32>().unwrap()));
+            let output = client.output_until(process, "\n").await;
+            pids.extend(output.lines().map(|line| line.trim().parse::<u32>().unwrap()));
         }
         assert!(terminate(&mut client, process).await);
         for pid in pids {
@@ -189,13 +192,13 @@ async fn terminate_ends_processes_that_an_exited_process_has_left() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "setsid sleep 100 & echo $!"]).await;
-    let said = client.output_until("p", "\n").await;
-    let left: u32 = said.trim().parse().unwrap();
+    let output = client.output_until("p", "\n").await;
+    let left_behind: u32 = output.trim().parse().unwrap();
     let exited = client.event("p").await;
     assert_eq!((&exited["method"], &exited["params"]["exitCode"]), (&json!("process/exited"), &json!(0)));
-    assert!(process_state(left).is_some());
+    assert!(process_state(left_behind).is_some());
     assert!(!terminate(&mut client, "p").await, "the process itself was not running any more");
-    assert_eq!(process_state(left), None);
+    assert_eq!(process_state(left_behind), None);
     assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 3}}));
 }
 
@@ -233,7 +236,7 @@ async fn a_process_that_ends_in_time_did_not_time_out() {
     assert_eq!(error, json!({"code": -32602, "message": "timeoutMs must not be 0"}));
 }
 
-/// Starts a script with a timeout and returns the pid that it prints, which is that of a process it leaves behind.
+/// Starts a script with a timeout. Returns the pid that the script prints: the pid of a process that the script leaves behind.
 async fn start_with_timeout(client: &mut Client, process: &str, script: &str, timeout_ms: u64) -> u32 {
     let mut params = Client::start_params(process, &["sh", "-c", script]);
     params["timeoutMs"] = json!(timeout_ms);
@@ -245,11 +248,11 @@ async fn start_with_timeout(client: &mut Client, process: &str, script: &str, ti
 async fn processes_that_were_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let left = start_with_timeout(&mut client, "p", "setsid sleep 1000 & echo $!", 1000).await;
+    let left_behind = start_with_timeout(&mut client, "p", "setsid sleep 1000 & echo $!", 1000).await;
     let exited = json!({"processId": "p", "seq": 2, "exitCode": 0, "sandboxDenied": false});
     assert_eq!(client.event("p").await["params"], exited, "the process itself ended in time");
-    assert!(process_state(left).is_some(), "the timeout is not reached");
-    eventually("the process is gone", || process_state(left).is_none().then_some(())).await;
+    assert!(process_state(left_behind).is_some(), "the timeout is not reached yet");
+    eventually("the process is gone", || process_state(left_behind).is_none().then_some(())).await;
     assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 3}}));
 }
 
@@ -258,11 +261,11 @@ async fn processes_that_a_closed_process_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
-    let left = start_with_timeout(&mut client, "p", script, 1500).await;
+    let left_behind = start_with_timeout(&mut client, "p", script, 1500).await;
     let kept = start_with_timeout(&mut client, "q", script, 600_000).await;
     assert_eq!(client.outcome("p").await.exit_code, 0);
-    assert!(process_state(left).is_some(), "the timeout is not reached");
-    eventually("the process is gone", || process_state(left).is_none().then_some(())).await;
+    assert!(process_state(left_behind).is_some(), "the timeout is not reached yet");
+    eventually("the process is gone", || process_state(left_behind).is_none().then_some(())).await;
     assert!(process_state(kept).is_some(), "the other process has a longer timeout");
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use client::{
-    ChildConnector, ConnectOptions, EnvironmentSpec, Environments, ExecServerClient,
-    ExecServerClientConnectOptions, HomeAndVariables, PathMap, ServerConnector, SshConnector, TlsRoots, UrlConnector, Way,
+    ChildConnector, ConnectOptions, EnvironmentSpec, Environments, ExecServerClient, ExecServerClientConnectOptions,
+    HomeAndVariables, PathMap, ServerConnector, SshConnector, TlsRoots, UrlConnector, Way,
 };
 
 use super::args::TargetArgs;

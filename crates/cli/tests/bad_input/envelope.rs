@@ -2,11 +2,11 @@
 
 use testkit::{Client, TestServer, Value, json};
 
-use crate::bystander::Bystander;
+use crate::other_client::OtherClient;
 
 const INVALID_REQUEST: i64 = -32600;
 
-/// Malformed messages, each with the end of its error text.
+/// Malformed messages, each with the end of the expected error text.
 fn malformed() -> Vec<(String, &'static str)> {
     let id = |id: &str| format!(r#"{{"id":{id},"method":"environment/status"}}"#);
     let nested =
@@ -44,8 +44,8 @@ fn malformed() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Sends each malformed message and checks its error, then that the connection still answers.
-async fn each_is_refused(client: &mut Client, prefix: &str) {
+/// Sends each malformed message and checks the error. Then checks that the connection still works.
+async fn assert_each_is_refused(client: &mut Client, prefix: &str) {
     for (text, ending) in malformed() {
         client.send_text(&text).await;
         let answer = client.next().await;
@@ -60,29 +60,32 @@ async fn each_is_refused(client: &mut Client, prefix: &str) {
 }
 
 #[tokio::test]
-async fn malformed_messages_on_a_websocket() {
+async fn malformed_messages_on_a_websocket_are_refused() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let mut client = server.client().await;
-    each_is_refused(&mut client, "failed to parse websocket JSON-RPC message from exec-server websocket 127.0.0.1:")
-        .await;
-    bystander.is_served().await;
-    bystander.notices_nothing().await;
+    assert_each_is_refused(
+        &mut client,
+        "failed to parse websocket JSON-RPC message from exec-server websocket 127.0.0.1:",
+    )
+    .await;
+    other_client.assert_served().await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
-async fn malformed_messages_on_a_unix_socket() {
+async fn malformed_messages_on_a_unix_socket_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/exec.sock", directory.path().display());
     let server = TestServer::with_args(&["--listen", &url]).await;
-    let bystander = Bystander::of(&server).await;
+    let other_client = OtherClient::of(&server).await;
     let mut client = server.client().await;
-    each_is_refused(&mut client, "failed to parse JSON-RPC message from exec-server unix: ").await;
-    bystander.notices_nothing().await;
+    assert_each_is_refused(&mut client, "failed to parse JSON-RPC message from exec-server unix: ").await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
-async fn nesting_up_to_the_limit_is_read() {
+async fn nesting_up_to_the_limit_is_accepted() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let params = format!("{}{}", "[".repeat(127), "]".repeat(127));
@@ -120,14 +123,14 @@ async fn unexpected_notifications_and_answers_are_refused() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     client.notify("initialized", json!({})).await;
-    refusal(&mut client, "client must call initialize before sending initialized").await;
+    expect_refusal(&mut client, "client must call initialize before sending initialized").await;
     client.handshake(None).await;
     client.notify("process/output", json!({"processId": "p"})).await;
-    refusal(&mut client, "unexpected notification `process/output`").await;
+    expect_refusal(&mut client, "unexpected notification `process/output`").await;
     client.send_text(r#"{"id":7,"result":{}}"#).await;
-    refusal(&mut client, "no request with id 7 is waiting for an answer").await;
+    expect_refusal(&mut client, "no request with id 7 is waiting for an answer").await;
     client.send_text(r#"{"id":"x","error":{"code":1,"message":"m"}}"#).await;
-    refusal(&mut client, "no request with id x is waiting for an answer").await;
+    expect_refusal(&mut client, "no request with id x is waiting for an answer").await;
     client.notify("initialized", json!("again")).await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 }
@@ -135,38 +138,39 @@ async fn unexpected_notifications_and_answers_are_refused() {
 #[tokio::test]
 async fn a_websocket_that_breaks_its_rules_is_closed_with_1002() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let broken: [&[u8]; 8] = [
         b"\x81\x02{}",                                       // not masked
         b"\xf1\x80\0\0\0\0",                                 // reserved bits
         b"\x83\x80\0\0\0\0",                                 // unknown opcode
-        b"\x80\x80\0\0\0\0",                                 // continues nothing
-        b"\x09\x80\0\0\0\0",                                 // a ping in pieces
-        b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", // longer than anything can be
-        b"\x81\xfe\0\x02\0\0\0\0{}",                         // its length in more bytes than needed
-        b"\x88\x82\0\0\0\0\x03\xed",                         // closes with 1005, which means "no code"
+        b"\x80\x80\0\0\0\0",                                 // continues no message
+        b"\x09\x80\0\0\0\0",                                 // a fragmented ping
+        b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", // a length over 63 bits
+        b"\x81\xfe\0\x02\0\0\0\0{}",                         // a length in more bytes than needed
+        b"\x88\x82\0\0\0\0\x03\xed",                         // a close with 1005, which must not be sent
     ];
     for bytes in broken {
         let mut client = server.client().await;
         client.send_bytes(bytes).await.unwrap();
         client.drain().await;
         assert_eq!(client.close_reason.as_ref().map(|reason| reason.code), Some(1002), "{bytes:?}");
-        bystander.is_served().await;
+        other_client.assert_served().await;
     }
     let mut client = server.client().await;
     let reason_that_is_not_utf8 = b"\x88\x83\0\0\0\0\x03\xe8\xff";
     client.send_bytes(reason_that_is_not_utf8).await.unwrap();
     client.drain().await;
     assert_eq!(client.close_reason.as_ref().map(|reason| reason.code), Some(1007));
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }
 
-async fn refusal(client: &mut Client, message: &str) {
+/// Receives the next message, which must be an error that belongs to no request.
+async fn expect_refusal(client: &mut Client, message: &str) {
     let expected: Value = json!({"id": -1, "error": {"code": INVALID_REQUEST, "message": message}});
     assert_eq!(client.next().await, expected);
 }
 
-/// A frame that is masked with zeros, so that the mask changes nothing.
+/// A frame whose mask is zeros, so that the mask does not change the payload.
 fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     assert!(payload.len() < 126);
     [&[0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()

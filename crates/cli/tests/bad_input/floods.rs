@@ -1,4 +1,4 @@
-//! Clients that send requests and never read, and clients that send as slowly as they can.
+//! Clients that send requests and never read the answers, and clients that send very slowly or never complete a request.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::bystander::Bystander;
+use crate::other_client::OtherClient;
 
 /// Memory that the server may hold for a connected client that does not read.
 const HELD_FOR_UNREADING_CLIENT_BYTES: usize = 16 << 20;
 
 #[tokio::test]
-async fn a_client_that_never_reads_stops_its_own_process_only() {
+async fn a_client_that_never_reads_stops_only_its_own_processes() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-    let mut bystander = Bystander::of(&server).await;
-    let mut deaf = server.client().await;
+    let mut other_client = OtherClient::of(&server).await;
+    let mut silent = server.client().await;
     for n in 0..4 {
-        deaf.start(&format!("flood-{n}"), &["cat", "/dev/zero"]).await;
+        silent.start(&format!("flood-{n}"), &["cat", "/dev/zero"]).await;
     }
     for _ in 0..20 {
-        bystander.is_served().await;
+        other_client.assert_served().await;
     }
     let before = resident_bytes(server.pid());
     for _ in 0..20 {
-        bystander.is_served().await;
+        other_client.assert_served().await;
     }
     assert!(resident_bytes(server.pid()) < before + HELD_FOR_UNREADING_CLIENT_BYTES);
-    drop(deaf);
-    bystander.notices_nothing().await;
+    drop(silent);
+    other_client.assert_unaffected().await;
 }
 
-/// Sends the same message until the server accepts no more. Fails if the server accepts far too much.
+/// Sends the same message until the server has accepted nothing for two seconds, or has accepted 200 MiB.
 async fn send_without_reading(client: &mut Client, message: &str) {
     const ENOUGH_BYTES: usize = 200 << 20;
     let mut sent = 0;
@@ -45,33 +45,33 @@ async fn send_without_reading(client: &mut Client, message: &str) {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_do_not_pile_up() {
+async fn answers_that_the_client_does_not_read_do_not_pile_up() {
     for message in [
         r#"{"id":1,"method":"environment/info"}"#.to_owned(),
         "garbage".to_owned(),
         format!(r#"{{"id":1,"method":"{}"}}"#, "long".repeat(100_000)),
     ] {
         let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-        let mut bystander = Bystander::of(&server).await;
+        let mut other_client = OtherClient::of(&server).await;
         let before = resident_bytes(server.pid());
-        let mut deaf = server.client().await;
-        send_without_reading(&mut deaf, &message).await;
+        let mut silent = server.client().await;
+        send_without_reading(&mut silent, &message).await;
         let now = resident_bytes(server.pid());
         assert!(
             now < before + HELD_FOR_UNREADING_CLIENT_BYTES,
             "{}: {before} -> {now}",
             &message[..message.len().min(50)]
         );
-        bystander.is_served().await;
-        drop(deaf);
-        bystander.notices_nothing().await;
+        other_client.assert_served().await;
+        drop(silent);
+        other_client.assert_unaffected().await;
     }
 }
 
 #[tokio::test]
-async fn writes_that_nobody_reads_do_not_pile_up() {
+async fn writes_that_the_process_does_not_read_do_not_pile_up() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let before = resident_bytes(server.pid());
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sleep", "1000"]);
@@ -83,15 +83,15 @@ async fn writes_that_nobody_reads_do_not_pile_up() {
     send_without_reading(&mut client, &message).await;
     let now = resident_bytes(server.pid());
     assert!(now < before + HELD_FOR_UNREADING_CLIENT_BYTES, "{before} -> {now}");
-    bystander.is_served().await;
+    other_client.assert_served().await;
     drop(client);
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
 async fn a_request_sent_byte_by_byte_is_answered() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let mut slow = TcpStream::connect(server.address()).await.unwrap();
     slow.set_nodelay(true).unwrap();
     let request = testkit::http_request("/", testkit::UPGRADE);
@@ -105,57 +105,57 @@ async fn a_request_sent_byte_by_byte_is_answered() {
     let message = br#"{"id":1,"method":"initialize","params":{"clientName":"slow"}}"#;
     let frame = [&[0x81, 0x80 | message.len() as u8, 0, 0, 0, 0], &message[..]].concat();
     for byte in frame {
-        bystander.is_served().await;
+        other_client.assert_served().await;
         slow.write_all(&[byte]).await.unwrap();
     }
     let mut rest = Vec::new();
     while !String::from_utf8_lossy(&rest).contains("sessionId") {
         assert_ne!(slow.read_buf(&mut rest).await.unwrap(), 0, "the connection ended");
     }
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
 async fn http_requests_that_never_end_are_closed_and_delay_no_other_client() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
-    let mut lingering = Vec::new();
+    let mut other_client = OtherClient::of(&server).await;
+    let mut incomplete_requests = Vec::new();
     for n in 0..200 {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         // Some connections send nothing, others never end their headers.
         if n % 2 == 0 {
             stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
         }
-        lingering.push(stream);
+        incomplete_requests.push(stream);
     }
-    bystander.is_served().await;
+    other_client.assert_served().await;
     assert_eq!(testkit::http_get(server.address(), "/healthz", &[]).await.status, 200);
     let mut rest = Vec::new();
-    for mut stream in lingering {
+    for mut stream in incomplete_requests {
         let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await;
-        ended.expect("the server waits for ever").ok();
+        ended.expect("the server does not close the connection").ok();
     }
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
 async fn headers_that_never_end_are_refused() {
     let server = TestServer::start().await;
-    let bystander = Bystander::of(&server).await;
+    let other_client = OtherClient::of(&server).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nX-Long: ").await.unwrap();
     let mut sent = 0;
     while sent < 64 << 20 && stream.write_all(&[b'x'; 4096]).await.is_ok() {
         sent += 4096;
     }
-    assert!(sent < 64 << 20, "the server takes headers of any length");
-    bystander.notices_nothing().await;
+    assert!(sent < 64 << 20, "the server accepts headers of any length");
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
 async fn a_connection_that_does_not_speak_http_is_closed() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let tls_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     for garbage in [
         &b"\0\0\0\0\r\n\r\n"[..],
@@ -169,9 +169,9 @@ async fn a_connection_that_does_not_speak_http_is_closed() {
         stream.write_all(garbage).await.unwrap();
         let mut answer = Vec::new();
         let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
-        ended.expect("the server waits for more").ok();
+        ended.expect("the server does not close the connection").ok();
         assert!(!answer.starts_with(b"HTTP/1.1 101"), "{garbage:?}");
-        bystander.is_served().await;
+        other_client.assert_served().await;
     }
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }

@@ -1,9 +1,10 @@
-//! How the server answers broken and hostile clients, and that other clients do not notice them.
+//! How the server answers broken and hostile clients. Other clients must not notice them, so most tests run a second client
+//! (`OtherClient`).
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
-mod bystander;
 mod envelope;
 mod floods;
+mod other_client;
 mod params;
 mod sizes;
 mod starts;

@@ -1,4 +1,4 @@
-//! Params that do not fit their method, and methods that do not exist.
+//! Requests with params that are invalid for their method, and requests of unknown methods.
 
 use protocol::Method;
 use testkit::{TestServer, json};
@@ -11,7 +11,7 @@ const INVALID_PARAMS: i64 = -32602;
 async fn every_method_refuses_params_of_the_wrong_shape() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // `initialize` was sent already, so its error must be about the params, not about the state of the connection.
+    // A second `initialize` would fail because of the state of the connection, but the error must be about its params.
     for method in Method::ALL {
         for params in
             [json!([1]), json!("text"), json!(5), json!(true), json!([[]]), json!({"processId": 5, "clientName": 5})]
@@ -128,7 +128,7 @@ async fn unknown_methods_are_named_before_and_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn wrong_params_are_reported_before_a_missing_handshake_and_that_before_other_errors() {
+async fn errors_of_params_come_before_a_missing_handshake_and_a_missing_handshake_before_other_errors() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     let target = json!({"processId": "p"});
@@ -153,6 +153,9 @@ async fn wrong_params_are_reported_before_a_missing_handshake_and_that_before_ot
     client.call("initialize", json!({"clientName": "c"})).await;
     let message = "client must send initialized before using exec methods";
     assert_eq!(client.call_error("process/read", target).await["message"], message);
-    let twice = client.call_error("initialize", json!({"clientName": "c"})).await;
-    assert_eq!(twice, json!({"code": INVALID_REQUEST, "message": "initialize may only be sent once per connection"}));
+    let second = client.call_error("initialize", json!({"clientName": "c"})).await;
+    assert_eq!(
+        second,
+        json!({"code": INVALID_REQUEST, "message": "initialize may only be sent once per connection"})
+    );
 }

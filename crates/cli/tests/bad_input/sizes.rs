@@ -1,28 +1,31 @@
-//! Messages of a hundred megabytes, over the size limit, in every form in which they can arrive.
+//! Messages of a hundred megabytes, which is over the size limit, in one frame, in fragments and as a line.
 
 use testkit::{Client, TestServer, json};
 
-use crate::bystander::Bystander;
+use crate::other_client::OtherClient;
 
 const HUNDRED_MEGABYTES: usize = 100_000_000;
+/// Bytes that are sent at a time.
 const PIECE: usize = 1_000_000;
 
+/// The first bytes of the message. The server takes the id for its error from them.
 const BEGINNING: &[u8] = br#"{"id":"large","method":"process/write","params":{"chunk":""#;
 
-/// A frame header with a mask of zeros, which changes nothing.
+/// The header of a frame whose first byte is `first` and whose mask is zeros.
 fn header(first: u8, payload_bytes: usize) -> Vec<u8> {
     [&[first, 0xff], &(payload_bytes as u64).to_be_bytes()[..], &[0, 0, 0, 0]].concat()
 }
 
-/// Sends a large message in pieces while another client is served. Checks the error, and that the connection still works.
-async fn is_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&mut Client, usize)) {
-    let mut bystander = Bystander::of(server).await;
+/// Sends three large messages in pieces, while another client is served. `send` sends one piece of a message. Checks the errors, and
+/// that the connection still works. `from` is the name of the peer in the error.
+async fn assert_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&mut Client, usize)) {
+    let mut other_client = OtherClient::of(server).await;
     let mut client = server.client().await;
     for round in 0..3 {
         for piece in 0..HUNDRED_MEGABYTES / PIECE {
             send(&mut client, piece).await;
             if piece == 50 {
-                bystander.is_served().await;
+                other_client.assert_served().await;
             }
         }
         let answer = client.next().await;
@@ -33,7 +36,7 @@ async fn is_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&
         assert_eq!(client.run(&format!("p{round}"), &["echo", "hello"]).await.stdout, b"hello\n");
     }
     drop(client);
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }
 
 /// Piece `number` of a message that begins like a request.
@@ -48,7 +51,7 @@ fn piece(number: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_message_over_the_limit_in_one_frame_is_refused() {
     let server = TestServer::start().await;
-    is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
+    assert_refused(&server, "websocket 127.0.0.1:", async |client, number| {
         if number == 0 {
             client.send_bytes(&header(0x81, HUNDRED_MEGABYTES)).await.unwrap();
         }
@@ -60,7 +63,7 @@ async fn a_message_over_the_limit_in_one_frame_is_refused() {
 #[tokio::test]
 async fn a_message_over_the_limit_in_fragments_is_refused() {
     let server = TestServer::start().await;
-    is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
+    assert_refused(&server, "websocket 127.0.0.1:", async |client, number| {
         let first = match number {
             0 => 0x01,
             _ if number == HUNDRED_MEGABYTES / PIECE - 1 => 0x80,
@@ -77,7 +80,7 @@ async fn a_line_over_the_limit_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/exec.sock", directory.path().display());
     let server = TestServer::with_args(&["--listen", &url]).await;
-    is_refused(&server, "unix", async |client, number| {
+    assert_refused(&server, "unix", async |client, number| {
         client.send_bytes(&piece(number)).await.unwrap();
         if number == HUNDRED_MEGABYTES / PIECE - 1 {
             client.send_bytes(b"\n").await.unwrap();
@@ -89,13 +92,13 @@ async fn a_line_over_the_limit_is_refused() {
 #[tokio::test]
 async fn large_messages_within_the_limit_leave_no_memory_behind() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let mut client = server.client().await;
     for megabytes in [4, 20, 60, 30, 60] {
         let chunk = "AAAA".repeat(megabytes * 250_000);
         let result = client.call("process/write", json!({"processId": "nobody", "chunk": chunk})).await;
         assert_eq!(result, json!({"status": "unknownProcess"}));
-        bystander.is_served().await;
+        other_client.assert_served().await;
     }
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }

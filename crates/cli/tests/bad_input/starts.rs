@@ -1,8 +1,8 @@
-//! Starts that must fail. Each answer says why, and none leaves a process, an id or a descriptor behind.
+//! Starts that must fail. The answer has the reason, and no process, used process id or open descriptor is left behind.
 
 use testkit::{Client, TestServer, Value, eventually, json, open_fds};
 
-use crate::bystander::Bystander;
+use crate::other_client::OtherClient;
 
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
@@ -18,14 +18,14 @@ fn start_with(changes: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_impossible_start_says_why_and_frees_its_id() {
+async fn each_impossible_start_reports_its_reason_and_frees_its_id() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let file_uri = format!("file://{}", file.display());
     let missing_uri = format!("file://{}/missing", directory.path().display());
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let mut client = server.client().await;
     let descriptors = open_fds(server.pid());
 
@@ -67,15 +67,16 @@ async fn each_impossible_start_says_why_and_frees_its_id() {
             assert_eq!(error["code"], INVALID_PARAMS, "{cwd}: {error}");
         }
     }
-    bystander.is_served().await;
+    other_client.assert_served().await;
     assert_eq!(client.processes().await, json!([]));
-    assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id is free");
-    eventually("every descriptor is closed", || (open_fds(server.pid()) <= descriptors).then_some(())).await;
-    bystander.notices_nothing().await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id of the failed starts is free");
+    eventually("there are no more descriptors than before", || (open_fds(server.pid()) <= descriptors).then_some(()))
+        .await;
+    other_client.assert_unaffected().await;
 }
 
 #[tokio::test]
-async fn a_system_error_carries_its_cause() {
+async fn a_system_error_has_its_cause_as_data() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("process/start", start_with(json!({"argv": ["/no/such/program"]}))).await;
@@ -96,14 +97,18 @@ async fn a_process_id_is_used_once_until_it_is_forgotten() {
     let legacy = json!({"processId": "p", "argv": ["true"], "cwd": "/"});
     assert_eq!(client.call_error("command/exec", legacy).await, expected);
     client.call("process/terminate", json!({"processId": "p"})).await;
-    assert_eq!(client.call_error("process/start", start_with(json!({}))).await, expected, "closed but readable");
+    assert_eq!(
+        client.call_error("process/start", start_with(json!({}))).await,
+        expected,
+        "a closed process keeps its id while it can be read"
+    );
 
     let mut other = server.client().await;
     assert_eq!(other.run("p", &["true"]).await.exit_code, 0, "ids belong to a session");
 }
 
 #[tokio::test]
-async fn of_two_starts_at_once_exactly_one_works() {
+async fn of_two_starts_with_the_same_id_exactly_one_works() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for round in 0..50 {

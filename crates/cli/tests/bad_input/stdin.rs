@@ -1,10 +1,10 @@
-//! Writes to processes that do not read their stdin, or have none.
+//! Writes to processes that do not read their stdin or have no stdin.
 
 use testkit::{Client, TestServer, json};
 
-use crate::bystander::Bystander;
+use crate::other_client::OtherClient;
 
-/// `count` KiB of zeros in base64.
+/// About `count` KiB of zeros in base64.
 fn kibibytes(count: usize) -> String {
     let mut text = "AAAA".repeat(count * 1024 / 3);
     text.push_str("AA==");
@@ -23,7 +23,7 @@ async fn write(client: &mut Client, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_status_of_a_write_says_whether_it_was_accepted() {
+async fn the_status_of_a_write_shows_whether_it_was_accepted() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     assert_eq!(write(&mut client, "nobody").await, "unknownProcess");
@@ -40,12 +40,12 @@ async fn the_status_of_a_write_says_whether_it_was_accepted() {
     client.outcome("exited").await;
     assert_eq!(write(&mut client, "exited").await, "stdinClosed");
 
-    start_piped(&mut client, "deaf", &["sh", "-c", "exec <&-; echo closed; sleep 1000"]).await;
+    start_piped(&mut client, "closed", &["sh", "-c", "exec <&-; echo closed; sleep 1000"]).await;
     client.take(|message| message["method"] == "process/output").await;
-    // The first write may still be queued when the server finds out that the pipe is broken. From then on writes are refused.
-    write(&mut client, "deaf").await;
+    // The server may accept the first write before it notices that the pipe is broken. Later writes are refused.
+    write(&mut client, "closed").await;
     testkit::eventually_async("the broken pipe is noticed", async || {
-        (write(&mut client, "deaf").await == "stdinClosed").then_some(())
+        (write(&mut client, "closed").await == "stdinClosed").then_some(())
     })
     .await;
 
@@ -58,7 +58,7 @@ async fn the_status_of_a_write_says_whether_it_was_accepted() {
 #[tokio::test]
 async fn a_full_stdin_delays_only_its_own_writes() {
     let server = TestServer::start().await;
-    let mut bystander = Bystander::of(&server).await;
+    let mut other_client = OtherClient::of(&server).await;
     let mut client = server.client().await;
     start_piped(&mut client, "full", &["sleep", "1000"]).await;
     let chunk = kibibytes(1024);
@@ -68,10 +68,10 @@ async fn a_full_stdin_delays_only_its_own_writes() {
     }
     // Other requests of the same connection are answered, and other processes run.
     assert_eq!(client.run("other", &["echo", "hello"]).await.stdout, b"hello\n");
-    bystander.is_served().await;
+    other_client.assert_served().await;
 
     assert_eq!(client.answer(waiting[0]).await["result"]["status"], "accepted");
     client.call("process/terminate", json!({"processId": "full"})).await;
     assert_eq!(client.answer(waiting[3]).await["result"]["status"], "stdinClosed");
-    bystander.notices_nothing().await;
+    other_client.assert_unaffected().await;
 }

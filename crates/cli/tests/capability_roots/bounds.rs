@@ -22,9 +22,9 @@ async fn a_file_over_its_limit_is_left_out_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_file_that_does_not_fit_its_root_is_left_out_and_smaller_ones_may_still_fit() {
+async fn a_file_over_the_limit_of_its_root_is_left_out_and_smaller_files_may_still_fit() {
     let tree = Tree::new();
-    // The manifest is in the answer twice and counts once.
+    // The manifest is in the answer twice, but counts once for the limit.
     tree.write("r/.codex-plugin/plugin.json", vec![b' '; FILE_LIMIT]);
     for number in 0..14 {
         tree.write(&format!("r/{number:02}/SKILL.md"), vec![b'x'; FILE_LIMIT]);
@@ -39,12 +39,12 @@ async fn a_file_that_does_not_fit_its_root_is_left_out_and_smaller_ones_may_stil
     let expected: Vec<_> =
         (0..15).chain([17, 19]).map(|number| tree.uri(&format!("r/{number:02}/SKILL.md"))).collect();
     assert_eq!(paths_of_skills(&found), expected);
-    let full = "capability root bundle exceeds the 16777216-byte limit";
+    let too_large = "capability root bundle exceeds the 16777216-byte limit";
     let not_text = format!(
         "capability file {} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0",
         tree.uri("r/16/SKILL.md")
     );
-    assert_eq!(found["warnings"], json!([full, not_text, full]));
+    assert_eq!(found["warnings"], json!([too_large, not_text, too_large]));
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn files_that_do_not_fit_the_message_are_left_out_with_a_warning() {
     assert_eq!(found["warnings"], json!([left_out(2), left_out(3)]));
 }
 
-/// Ids, paths, repeated manifests and warnings count as well, so that the answer for any tree can be sent.
+/// Ids, paths, repeated manifests and warnings count for the limit too. So the server can send the answer for any tree.
 #[tokio::test]
 async fn an_answer_at_its_size_limit_can_be_sent() {
     let tree = Tree::new();
@@ -82,11 +82,11 @@ async fn an_answer_at_its_size_limit_can_be_sent() {
     let id = "\u{1}".repeat(1000);
     let roots = ["r", "s"].map(|root| json!({"id": id, "path": tree.uri(root)}));
     let result = server.client().await.call(DISCOVER, json!({"roots": roots})).await;
-    let cut = "further warnings do not fit the answer of at most 65536 bytes (--max-message-bytes); \
+    let warnings_left_out = "further warnings do not fit the answer of at most 65536 bytes (--max-message-bytes); \
                ask for fewer roots at once";
     for root in result["roots"].as_array().unwrap() {
         let warnings = root["warnings"].as_array().unwrap();
-        assert_eq!((warnings.last(), &root["error"]), (Some(&json!(cut)), &json!(null)));
+        assert_eq!((warnings.last(), &root["error"]), (Some(&json!(warnings_left_out)), &json!(null)));
         assert!(warnings.len() < 300, "{}", warnings.len());
     }
 }

@@ -1,4 +1,5 @@
-//! `capabilityRoots/discoverV1`: plugins and skills with the contents of their files, in one request.
+//! The method `capabilityRoots/discoverV1`: it scans folders, the roots, for plugins and skills, and returns the contents of
+//! their files.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod bounds;
@@ -42,18 +43,19 @@ impl Tree {
         format!("file://{}", self.at(path).display())
     }
 
+    /// A file as it is in an answer.
     fn file(&self, path: &str, contents: &str) -> Value {
         json!({"path": self.uri(path), "contents": contents})
     }
 
-    /// The result for the root `path`, from a server of its own.
+    /// Starts a server and returns its result for the root `path`.
     async fn discover(&self, path: &str) -> Value {
         let server = TestServer::start().await;
         let roots = json!({"roots": [{"id": "r", "path": self.uri(path)}]});
         server.client().await.call(DISCOVER, roots).await["roots"][0].clone()
     }
 
-    /// The expected result for a root that is neither a plugin nor a failure.
+    /// The expected result for a root that can be read and is no plugin.
     fn plain_root(&self, path: &str, skills: Value, warnings: Value) -> Value {
         json!({
             "id": "r", "path": self.uri(path), "plugin": null, "skills": skills, "namespaceManifests": [],
@@ -61,6 +63,7 @@ impl Tree {
         })
     }
 
+    /// A skill without metadata as it is in an answer.
     fn skill(&self, path: &str, contents: &str) -> Value {
         json!({"instructions": self.file(path, contents), "metadata": null})
     }

@@ -1,11 +1,12 @@
-//! Manifests of plugins: which manifest counts, and which files it names.
+//! Manifests of plugins: which manifest the server uses if there are several, and which files a manifest may name.
 
 use testkit::{Value, json};
 
 use crate::Tree;
 
-/// What `manifest` declares in a root that has both kinds of files: the contents of `mcpConfig` and `appsConfig`, and the warnings.
-async fn declared(manifest: &str) -> (Value, Value, Vec<String>) {
+/// Discovers a root with this manifest and several configuration files. Returns the contents of `mcpConfig` and `appsConfig`, and the
+/// warnings, in which `U` stands for the URI of the manifest.
+async fn discover_manifest(manifest: &str) -> (Value, Value, Vec<String>) {
     let tree = Tree::new();
     tree.write("r/.codex-plugin/plugin.json", manifest);
     tree.write("r/.mcp.json", "by default");
@@ -28,7 +29,7 @@ async fn declared(manifest: &str) -> (Value, Value, Vec<String>) {
 #[tokio::test]
 async fn servers_inside_a_manifest_need_no_file() {
     for manifest in [r#"{"mcpServers":{"x":{"command":"x"}}}"#, r#"{"mcpServers":{}}"#] {
-        assert_eq!(declared(manifest).await, (json!(null), json!(null), vec![]), "{manifest}");
+        assert_eq!(discover_manifest(manifest).await, (json!(null), json!(null), vec![]), "{manifest}");
     }
 }
 
@@ -39,7 +40,7 @@ async fn a_manifest_without_a_usable_declaration_uses_the_default_file() {
         r#"{"mcpServers":null,"apps":null}"#,
         r#"{"mcpServers":5,"apps":{}}"#,
         r#"{"mcpServers":["./config/mcp.json"],"apps":["./config/apps.json"]}"#,
-        // Not an object, or an object with a repeated member: it declares neither.
+        // A manifest that is no object or repeats a member declares nothing.
         r#"["./config/mcp.json","./config/apps.json"]"#,
         r#""./config/mcp.json""#,
         r#"{"mcpServers":{},"mcpServers":{},"apps":"./config/apps.json"}"#,
@@ -48,7 +49,7 @@ async fn a_manifest_without_a_usable_declaration_uses_the_default_file() {
         "{\"mcpServers\":{}} and more",
         "",
     ] {
-        assert_eq!(declared(manifest).await, (json!("by default"), json!(null), vec![]), "{manifest}");
+        assert_eq!(discover_manifest(manifest).await, (json!("by default"), json!(null), vec![]), "{manifest}");
     }
 }
 
@@ -58,16 +59,16 @@ async fn a_declared_path_must_stay_below_the_root() {
         ("./config/mcp.json", json!("declared")),
         (".//config/./mcp.json", json!("declared")),
         (".//etc/hosts", json!("below the root")),
-        // A valid path at which there is no file.
+        // There is no file at these valid paths.
         ("./nothing.json", json!(null)),
         ("./config", json!(null)),
         ("./.", json!(null)),
         ("./config\\\\mcp.json", json!(null)),
     ] {
         let manifest = format!(r#"{{"mcpServers":"{path}","apps":"{path}"}}"#);
-        assert_eq!(declared(&manifest).await, (found.clone(), found, vec![]), "{path}");
+        assert_eq!(discover_manifest(&manifest).await, (found.clone(), found, vec![]), "{path}");
     }
-    for (path, why) in [
+    for (path, reason) in [
         ("config/mcp.json", "path must start with `./`"),
         ("/etc/hosts", "path must start with `./`"),
         ("../outside.json", "path must start with `./`"),
@@ -80,17 +81,17 @@ async fn a_declared_path_must_stay_below_the_root() {
         ("./config\\\\..\\\\..\\\\outside.json", "path must remain below the capability root"),
     ] {
         let manifest = format!(r#"{{"apps":"{path}","mcpServers":"{path}"}}"#);
-        let warnings = vec![format!("ignoring mcpServers in U: {why}"), format!("ignoring apps in U: {why}")];
-        assert_eq!(declared(&manifest).await, (json!("by default"), json!(null), warnings), "{path}");
+        let warnings = vec![format!("ignoring mcpServers in U: {reason}"), format!("ignoring apps in U: {reason}")];
+        assert_eq!(discover_manifest(&manifest).await, (json!("by default"), json!(null), warnings), "{path}");
     }
 }
 
 #[tokio::test]
-async fn the_first_manifest_that_can_be_read_counts() {
+async fn the_first_manifest_that_can_be_read_is_used() {
     let tree = Tree::new();
     tree.write("r/.codex-plugin/plugin.json", b"\xff");
     tree.write("r/.cursor-plugin/plugin.json", "{}");
-    // The manifest is opened by its name, so a link to a file works.
+    // The manifest of a root is opened by its path, so it may be a link to a file.
     tree.write("elsewhere.json", r#"{"name":"linked"}"#);
     tree.link(tree.at("elsewhere.json"), "r/.claude-plugin/plugin.json");
     let manifest = tree.file("r/.claude-plugin/plugin.json", r#"{"name":"linked"}"#);
@@ -114,7 +115,7 @@ async fn a_nested_plugin_has_one_manifest_chosen_by_its_name() {
     tree.write("r/b/.claude-plugin/plugin.json", "claude");
     tree.write("r/b/.codex-plugin/plugin.json", "codex");
     tree.write("r/a/.codex-plugin/plugin.json", b"\xff");
-    tree.write("r/a/.cursor-plugin/plugin.json", "not read: the other name has claimed the folder");
+    tree.write("r/a/.cursor-plugin/plugin.json", "not read: the folder has a manifest with a name that comes first");
     tree.write("r/a-b/.cursor-plugin/plugin.json", "cursor");
     tree.write("r/c/.other-plugin/plugin.json", "no plugin");
     tree.write("r/c/.codex-plugin/other.json", "no manifest");
@@ -162,7 +163,7 @@ async fn the_nearest_manifest_above_is_inherited_and_makes_no_plugin() {
 }
 
 #[tokio::test]
-async fn directories_fifos_and_files_in_the_wrong_place_are_ignored_or_reported() {
+async fn directories_and_fifos_instead_of_files_are_ignored_and_files_instead_of_directories_reported() {
     let tree = Tree::new();
     // Directories and FIFOs are not files, so they are ignored.
     std::fs::create_dir_all(tree.at("r/.codex-plugin/plugin.json")).unwrap();
@@ -171,7 +172,7 @@ async fn directories_fifos_and_files_in_the_wrong_place_are_ignored_or_reported(
     let fifo = std::process::Command::new("mkfifo").arg(tree.at("r/.cursor-plugin/plugin.json")).status().unwrap();
     assert!(fifo.success());
     tree.write("r/s/SKILL.md", "s");
-    // A file instead of a directory is reported, because the directory cannot be read.
+    // A file instead of a directory is reported, because the path below it cannot be read.
     tree.write("r/.claude-plugin", "");
     tree.write("r/t/agents", "");
     tree.write("r/t/SKILL.md", "t");
@@ -199,13 +200,13 @@ async fn warnings_are_in_the_order_in_which_files_are_read() {
         let uri = tree.uri(path);
         format!("capability file {uri} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0")
     };
-    let loops = "Too many levels of symbolic links (os error 40)";
+    let too_many_links = "Too many levels of symbolic links (os error 40)";
     let refused =
         format!("ignoring mcpServers in {}: path must start with `./`", tree.uri("p/r/.claude-plugin/plugin.json"));
     assert_eq!(
         tree.discover("p/r").await["warnings"],
         json!([
-            format!("failed to scan capability path {}: {loops}", tree.uri("p/r/endless")),
+            format!("failed to scan capability path {}: {too_many_links}", tree.uri("p/r/endless")),
             not_text("p/r/.codex-plugin/plugin.json"),
             not_text("p/r/below/.codex-plugin/plugin.json"),
             refused,

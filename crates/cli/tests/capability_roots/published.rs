@@ -1,4 +1,4 @@
-//! The published answers, word for word. Only the folder differs.
+//! The examples of the published protocol, word for word, except for the folder.
 
 use testkit::{TestServer, Value, json};
 
@@ -27,11 +27,11 @@ fn demo() -> Tree {
 
 /// Sends the published params and compares the whole answer with the published one.
 async fn assert_published(tree: &Tree, params: &str, result: &str) {
-    let here = |text: &str| -> Value {
+    let with_folder = |text: &str| -> Value {
         serde_json::from_str(&text.replace(PUBLISHED_FOLDER, &tree.uri(""))).expect("published JSON")
     };
     let server = TestServer::start().await;
-    assert_eq!(server.client().await.call(DISCOVER, here(params)).await, here(result));
+    assert_eq!(server.client().await.call(DISCOVER, with_folder(params)).await, with_folder(result));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_complete_bundle_comes_in_one_request() {
 }
 
 #[tokio::test]
-async fn a_missing_root_a_root_that_is_a_file_and_a_manifest_that_is_not_json() {
+async fn errors_of_a_missing_root_a_root_that_is_a_file_and_a_manifest_that_is_not_json() {
     let tree = Tree::new();
     tree.write("file", "");
     tree.write("bad/.codex-plugin/plugin.json", "{not json");
@@ -84,7 +84,7 @@ async fn a_root_inside_a_plugin_inherits_its_manifest() {
     .await;
 }
 
-/// The published answer shows an enforced sandbox. This server has none, so the root fails with an error that says so.
+/// In the published example the sandbox is enforced. This server has no sandbox, so it returns an error for the root.
 #[tokio::test]
 async fn a_sandbox_that_restricts_files_is_an_error_of_its_root() {
     let tree = demo();

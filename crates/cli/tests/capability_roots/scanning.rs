@@ -1,4 +1,5 @@
-//! How deep a root is scanned, and which entries are ignored.
+//! Which files of a root the server finds: how deep it scans, which links it follows, and which entries it ignores or cannot
+//! read.
 
 use testkit::{TestServer, json};
 
@@ -12,7 +13,7 @@ async fn the_scan_ends_at_its_depth_and_follows_links_to_directories() {
     tree.write("r/.hidden/node_modules/SKILL.md", "hidden");
     tree.write("outside/SKILL.md", "linked");
     tree.link(tree.at("outside"), "r/link");
-    // Each real directory is scanned once.
+    // These links lead to directories that are already scanned, and each directory is scanned once.
     tree.link(tree.at("outside"), "r/link-again");
     tree.link(tree.at("r"), "r/loop");
     // Links to files and broken links are ignored.
@@ -44,16 +45,16 @@ async fn a_tree_of_too_many_directories_is_reported_and_the_first_ones_are_read(
     for number in 0..2_001 {
         std::fs::create_dir_all(tree.at(&format!("r/{number:04}"))).unwrap();
     }
-    tree.write("r/1998/SKILL.md", "the last directory that is looked at");
-    tree.write("r/1999/SKILL.md", "the root counts too");
+    tree.write("r/1998/SKILL.md", "in the last directory that is scanned");
+    tree.write("r/1999/SKILL.md", "not scanned: the root counts as a directory too");
     let warnings = json!([format!("capability scan reached its traversal limit (root: {})", tree.uri("r"))]);
-    let skills = json!([tree.skill("r/1998/SKILL.md", "the last directory that is looked at")]);
+    let skills = json!([tree.skill("r/1998/SKILL.md", "in the last directory that is scanned")]);
     assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, warnings));
 }
 
-/// Files that only root may read, scanned by a server that does not run as root.
+/// The server does not run as root, and cannot read some of the files.
 #[tokio::test]
-async fn unreadable_files_are_reported_and_the_rest_is_found() {
+async fn unreadable_files_are_reported_and_other_files_are_found() {
     use std::os::unix::fs::PermissionsExt as _;
     let tree = Tree::new();
     let set_mode = |path: &str, mode| {

@@ -5,18 +5,19 @@ use std::time::Duration;
 use testkit::{TestServer, json};
 use tokio::time::timeout;
 
-/// Nothing here takes this long, even on a loaded machine, unless it waits for all the work on files.
-const AT_LAST: Duration = Duration::from_secs(20);
+/// Limit for one request. Even on a loaded machine a request takes less, unless it waits for all the work on files.
+const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
 const BUSY_CLIENTS: usize = 10;
-/// Walks of each client; fewer than the limit of a session.
+/// Number of `fs/walk` requests of each client. Less than the limit of a session.
 const WALKS: usize = 30;
 /// Enough files for a walk to need a processor for some milliseconds.
 const FILES: usize = 2_000;
 
-/// Threads for each processor that the server adds as soon as work waits.
+/// How many threads for each processor the server adds at once when work waits.
 const AT_ONCE_PER_PROCESSOR: usize = 4;
-/// Threads that the server may add while the machine is so loaded that no walk begins for a while.
+/// How many further threads the test accepts. The server adds a thread when no walk begins for a while, which happens on a
+/// loaded machine.
 const SLACK: usize = 50;
 
 fn threads(server: &TestServer) -> usize {
@@ -47,8 +48,8 @@ async fn work_on_files_does_not_get_a_thread_for_each_request() {
             walks.push(client.send("fs/walk", json!({"path": uri, "options": options})).await);
         }
     }
-    let terminated = timeout(AT_LAST, other.call("process/terminate", json!({"processId": "p"}))).await;
-    assert_eq!(terminated.expect("the request is answered"), json!({"running": true}));
+    let terminated = timeout(REQUEST_LIMIT, other.call("process/terminate", json!({"processId": "p"}))).await;
+    assert_eq!(terminated.expect("the request is not answered"), json!({"running": true}));
     let mut seen_threads = 0;
     for (client, walks) in busy.iter_mut().zip(walks.chunks(WALKS)) {
         for walk in walks {

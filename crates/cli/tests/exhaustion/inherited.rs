@@ -1,10 +1,11 @@
-//! A server that inherits a limit of file sizes or blocked signals from its parent.
+//! A server whose parent process has set a limit of file sizes or has blocked signals. The server inherits both.
 
 use std::time::Duration;
 
 use testkit::{Client, Signal, TestServer, binary, json};
 use tokio::process::Command;
 
+/// Starts a server through a program such as `prlimit`, which changes its own state and then executes the server.
 async fn started_by(program: &str, argument: &str) -> (TestServer, Client) {
     let mut command = Command::new(program);
     command.arg(argument).arg(binary());
@@ -21,8 +22,8 @@ async fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_does_not_end_the
     let large = json!({"path": path, "dataBase64": "AAAA".repeat(1000)});
     let error = client.call_error("fs/writeFile", large).await;
     assert_eq!(error["message"], "File too large (os error 27)");
-    let said = client.run("p", &["sh", "-c", "grep SigIgn /proc/self/status"]).await;
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "SigIgn:\t0000000000000000\n");
+    let outcome = client.run("p", &["sh", "-c", "grep SigIgn /proc/self/status"]).await;
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), "SigIgn:\t0000000000000000\n");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A client that requests names whose lookup never ends.
+//! A client whose HTTP requests need DNS lookups that never end.
 
 use std::time::Duration;
 
@@ -7,19 +7,20 @@ use tempfile::TempDir;
 use testkit::{Signal, TestServer, Value, json};
 use tokio::time::timeout;
 
-/// More than all threads that a runtime has for blocking work.
+/// Number of lookups. More than the threads that a tokio runtime has for blocking work (512).
 const LOOKUPS: usize = 600;
 
-const AT_ONCE: usize = 50;
+/// How many requests are sent before the test waits for their answers.
+const BATCH: usize = 50;
 
 /// Lookups that one client may have at a time.
 const LOOKUPS_OF_A_CLIENT: usize = 16;
 
-/// Nothing here takes this long, even on a loaded machine, unless it waits for a lookup.
-const AT_LAST: Duration = Duration::from_secs(20);
+/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for a lookup.
+const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// A server for which the lookup of a name without a dot never ends. Before it sends a query, the resolver opens a file of
-/// aliases, and here that is a FIFO to which no process writes.
+/// A server for which the lookup of a name without a dot never ends. Before the resolver sends a query, it opens a file of
+/// aliases. This file is a FIFO to which no process writes, so the resolver hangs.
 async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
     let aliases = directory.path().join("aliases");
     rustix::fs::mknodat(CWD, &aliases, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -32,13 +33,14 @@ async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
     .await
 }
 
+/// A request whose lookup never ends.
 fn request(number: usize, timeout_ms: u64) -> Value {
     let url = format!("http://nobody{number}/");
     json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
 }
 
-/// A request whose lookup fails at once. A name with a dot is not looked up among the aliases, and this one has a label of more than 63
-/// bytes, so the resolver refuses it without a query.
+/// A request whose lookup fails at once. The resolver does not look for a name with a dot among the aliases. This name has a
+/// label of more than 63 bytes, so the resolver refuses it without a query.
 fn unresolvable(timeout_ms: u64) -> Value {
     let url = format!("http://{}.invalid/", "x".repeat(64));
     json!({"method": "GET", "url": url, "requestId": "long", "timeoutMs": timeout_ms})
@@ -48,43 +50,43 @@ fn unresolvable(timeout_ms: u64) -> Value {
 async fn lookups_that_never_end_delay_no_other_request() {
     let directory = TempDir::new().unwrap();
     let mut server = server_with_silent_resolver(&directory).await;
-    let mut hostile = server.client().await;
+    let mut greedy = server.client().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
     let mut number = 0;
     while number < LOOKUPS {
         let mut sent = Vec::new();
-        for _ in 0..AT_ONCE {
+        for _ in 0..BATCH {
             number += 1;
-            sent.push(hostile.send("http/request", request(number, 1)).await);
+            sent.push(greedy.send("http/request", request(number, 1)).await);
         }
         for id in sent {
-            let error = hostile.answer(id).await["error"].clone();
+            let error = greedy.answer(id).await["error"].clone();
             assert_eq!(error["data"]["kind"], "timeout", "{error}");
         }
     }
 
     let listed = client.request("fs/readDirectory", json!({"path": "file:///"}));
-    let listed = timeout(AT_LAST, listed).await.expect("files are answered");
+    let listed = timeout(OPERATION_LIMIT, listed).await.expect("a request about files is not answered");
     assert!(listed.get("result").is_some(), "{listed}");
-    let ended = client.request("process/terminate", json!({"processId": "p"}));
-    let ended = timeout(AT_LAST, ended).await.expect("a terminate is answered");
-    assert_eq!(ended["result"], json!({"running": true}));
+    let terminated = client.request("process/terminate", json!({"processId": "p"}));
+    let terminated = timeout(OPERATION_LIMIT, terminated).await.expect("a terminate is not answered");
+    assert_eq!(terminated["result"], json!({"running": true}));
     server.signal(Signal::TERM);
-    let code = timeout(AT_LAST, server.wait()).await.expect("the server ends");
+    let code = timeout(OPERATION_LIMIT, server.wait()).await.expect("the server does not end");
     assert_eq!(code, Some(0));
 }
 
 #[tokio::test]
-async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_others() {
+async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_other_clients() {
     let directory = TempDir::new().unwrap();
     let server = server_with_silent_resolver(&directory).await;
-    let mut hostile = server.client().await;
-    for number in 0..AT_ONCE {
-        let error = hostile.call_error("http/request", request(number, 1)).await;
+    let mut greedy = server.client().await;
+    for number in 0..BATCH {
+        let error = greedy.call_error("http/request", request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
-    let error = hostile.call_error("http/request", unresolvable(500)).await;
+    let error = greedy.call_error("http/request", unresolvable(500)).await;
     assert_eq!(error["data"]["kind"], "timeout", "all lookups of this client are in use: {error}");
     let mut client = server.client().await;
     let error = client.call_error("http/request", unresolvable(20_000)).await;
@@ -95,14 +97,14 @@ async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_others() {
 async fn a_client_that_reconnects_gets_no_further_lookups() {
     let directory = TempDir::new().unwrap();
     let server = server_with_silent_resolver(&directory).await;
-    let mut hostile = server.client().await;
+    let mut greedy = server.client().await;
     for number in 0..LOOKUPS_OF_A_CLIENT {
-        let error = hostile.call_error("http/request", request(number, 1)).await;
+        let error = greedy.call_error("http/request", request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
-    let session = hostile.session.clone();
-    drop(hostile);
-    let mut again = server.resume(&session).await;
-    let error = again.call_error("http/request", unresolvable(500)).await;
+    let session = greedy.session.clone();
+    drop(greedy);
+    let mut reconnected = server.resume(&session).await;
+    let error = reconnected.call_error("http/request", unresolvable(500)).await;
     assert_eq!(error["data"]["kind"], "timeout", "all lookups of the session are in use: {error}");
 }

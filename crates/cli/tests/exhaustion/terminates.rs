@@ -1,17 +1,18 @@
-//! Hundreds of processes that are terminated at once.
+//! Hundreds of `process/terminate` requests at the same time.
 
 use testkit::{TestServer, json, process_state};
 
-const MANY: usize = 400;
+const PROCESSES: usize = 400;
 
-/// Much more than all terminates need together, and far too short if each of them scanned all processes by itself.
+/// How long the server tries to kill a tree. This is much more than all terminates need together, and far too short if each
+/// terminate scanned all processes of the machine.
 const KILL_PATIENCE: &str = "1s";
 
 #[tokio::test]
 async fn hundreds_of_terminates_at_once_all_succeed() {
     let server = TestServer::with_args(&["--kill-patience", KILL_PATIENCE]).await;
     let mut client = server.client().await;
-    let ids: Vec<String> = (0..MANY).map(|number| format!("p{number}")).collect();
+    let ids: Vec<String> = (0..PROCESSES).map(|number| format!("p{number}")).collect();
     for id in &ids {
         client.start(id, &["/usr/bin/sleep", "1000"]).await;
     }
@@ -24,5 +25,6 @@ async fn hundreds_of_terminates_at_once_all_succeed() {
         assert_eq!(client.answer(request).await["result"], json!({"running": true}));
     }
     let left = pids.iter().filter(|pid| process_state(**pid).is_some()).count();
+    // The guard, which kills all processes if the server dies, is a child of the server too.
     assert_eq!(left, 1, "only the guard is left");
 }

@@ -1,4 +1,4 @@
-//! A server that can create no thread and no process, because its user has reached the limit.
+//! A server that can create no thread and no process, because its user has reached the limit of processes.
 
 use std::time::Duration;
 
@@ -9,17 +9,19 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Nothing here takes this long, even on a loaded machine, unless it waits for a thread.
-const AT_LAST: Duration = Duration::from_secs(20);
+/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for a thread.
+const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// User ids for this test only: no other test that runs at the same time uses them, and no real user has them.
+/// User ids from here on are for this test only. No real user has them.
 const FIRST_USER: u32 = 1_700_000_000;
 
+/// A user id that no other test process has while this one runs.
 fn user() -> u32 {
     FIRST_USER + std::process::id()
 }
 
-/// Runs as the user of the server, because root in a container may not change limits of other processes.
+/// Sets the limit of processes and threads of the server to one. `prlimit` runs as the user of the server, because root in a
+/// container may not be allowed to change the limits of other users' processes.
 async fn allow_no_more_threads(server: &TestServer) {
     let mut command = Command::new("prlimit");
     command.args(["--nproc=1:1", "--pid", &server.pid().to_string()]).uid(user()).gid(user());
@@ -34,11 +36,11 @@ async fn without_new_threads_the_server_answers_ends_and_forgets_processes() {
     let directory = TempDir::new().unwrap();
     let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
-    // Not root, because the limit does not apply to root.
+    // The server runs as another user, because the limit does not apply to root.
     let mut server = TestServer::of_user(user(), directory.path(), &args).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
-    // Enough output for the janitor to return memory when it forgets the process.
+    // This output is so large that the janitor, which forgets closed processes, returns memory to the system afterwards.
     client.start("large", &["head", "-c", "6000000", "/dev/zero"]).await;
     allow_no_more_threads(&server).await;
 
@@ -58,23 +60,24 @@ async fn without_new_threads_the_server_answers_ends_and_forgets_processes() {
     assert_eq!(failed["error"]["data"]["kind"], "connect", "{failed}");
 
     client.outcome("large").await;
-    forgotten(&mut client, "large").await;
-    // The janitor returns memory half a second after it has forgotten a large process. It forgets this one after that.
+    wait_until_forgotten(&mut client, "large").await;
+    // The janitor returns memory half a second after it has forgotten a large process. It must still work then, and forget `p`.
     let params = json!({"processId": "p"});
     assert_eq!(answer(&mut client, "process/terminate", params).await["result"], json!({"running": true}));
-    forgotten(&mut client, "p").await;
+    wait_until_forgotten(&mut client, "p").await;
 
     server.signal(Signal::TERM);
-    let code = timeout(AT_LAST, server.wait()).await.expect("the server ends");
+    let code = timeout(OPERATION_LIMIT, server.wait()).await.expect("the server does not end");
     assert_eq!(code, Some(0));
 }
 
+/// Sends a request and returns the whole answer.
 async fn answer(client: &mut testkit::Client, method: &str, params: Value) -> Value {
-    let answer = timeout(AT_LAST, client.request(method, params)).await;
+    let answer = timeout(OPERATION_LIMIT, client.request(method, params)).await;
     answer.unwrap_or_else(|_| panic!("{method} is not answered"))
 }
 
-async fn forgotten(client: &mut testkit::Client, process: &str) {
+async fn wait_until_forgotten(client: &mut testkit::Client, process: &str) {
     eventually_async("the closed process is forgotten", async || {
         let list = client.processes().await;
         let is_listed = list.as_array().unwrap().iter().any(|entry| entry["processId"] == process);

@@ -1,9 +1,9 @@
-//! Paths that are invalid, and paths that lead to other places than they seem to.
+//! Paths that are invalid, and paths with dots, escapes and links that do not lead where they seem to.
 
 use testkit::{Client, Value, base64, json};
 
 use crate::folder::{Folder, ready};
-use crate::places::server_with_mounts;
+use crate::restricted_file_systems::server_with_mounts;
 use crate::{INVALID_PARAMS, INVALID_REQUEST, os_error};
 
 /// Every method that takes a path, with its other params.
@@ -30,6 +30,7 @@ fn methods(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Calls every method with this path. Returns the name and the error of each.
 async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
     let mut errors = Vec::new();
     for (method, params) in methods(path) {
@@ -41,7 +42,7 @@ async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
 #[tokio::test]
 async fn every_method_refuses_paths_that_are_no_file_uri() {
     let (_folder, _server, mut client) = ready().await;
-    for (path, words) in [
+    for (path, message) in [
         ("/tmp/x", "invalid URI: relative URL without a base"),
         ("src/x", "invalid URI: relative URL without a base"),
         ("", "invalid URI: relative URL without a base"),
@@ -59,7 +60,7 @@ async fn every_method_refuses_paths_that_are_no_file_uri() {
     ] {
         for (method, error) in errors(&mut client, path).await {
             assert_eq!(error["code"], INVALID_PARAMS, "{method} {path:?}: {error}");
-            assert!(error["message"].as_str().unwrap().starts_with(words), "{method} {path:?}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with(message), "{method} {path:?}: {error}");
         }
     }
 }
@@ -71,7 +72,7 @@ async fn paths_of_other_operating_systems_are_refused() {
         ("file:///C:/Users/x", "file:///C:/Users/x"),
         ("file:///c:/Users/x", "file:///C:/Users/x"),
         ("file://server/share/x", "file://server/share/x"),
-        // The opaque form of a Windows path, and of a path that is not absolute.
+        // The opaque form (`file:///%00/bad/path/` and base64) of a Windows path.
         ("file:///%00/bad/path/QwA6AA", "file:///%00/bad/path/QwA6AA"),
     ] {
         let message = format!("'{canonical}' is invalid on 'linux'");
@@ -119,7 +120,7 @@ async fn escapes_are_decoded_once() {
     assert_eq!(read(&mut client, "a b").await, b"with a space");
     assert_eq!(read(&mut client, "a%2520b").await, b"with an escape in its name");
     folder.file("up/down", "down");
-    // An escaped separator is still a separator, and dots are removed before the path is used.
+    // An escaped separator is still a separator. `.` and `..` are removed before the path is used.
     assert_eq!(read(&mut client, "up%2Fdown").await, b"down");
     assert_eq!(read(&mut client, "none%2F..%2Fup/down").await, b"down");
     assert_eq!(read(&mut client, "none/%2e%2E/up/./down/").await, b"down");
@@ -153,7 +154,8 @@ async fn a_path_that_is_too_long_is_an_error() {
     for path in [long_name.as_str(), deep] {
         for (method, error) in errors(&mut client, path).await {
             if ["fs/copy", "fs/rename", "fs/canonicalize"].contains(&method) {
-                // The other path is wrong too, or the method resolves the path step by step and fails earlier.
+                // Copy and rename may report the other path, which does not exist. Canonicalize may fail at an earlier part of
+                // the path.
                 assert!([-32603, -32004].contains(&error["code"].as_i64().unwrap()), "{method}: {error}");
             } else {
                 assert_eq!(error, os_error(36, path), "{method}");
@@ -166,7 +168,7 @@ async fn a_path_that_is_too_long_is_an_error() {
 #[tokio::test]
 async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
     let folder = Folder::new();
-    // On a file system in memory, because a disk would be slow.
+    // The tree is on a file system in memory, because a disk would be slow.
     let server = server_with_mounts(&folder, "mount -t tmpfs none \"$0\"").await;
     let mut client = server.client().await;
     // The server opens one directory at a time, so no limit for the whole path applies.
@@ -186,27 +188,27 @@ async fn loops_of_links_are_errors() {
     let (folder, _server, mut client) = ready().await;
     folder.link("two", "one");
     folder.link("one", "two");
-    let (itself, below) = (folder.uri("one"), folder.uri("one/file"));
+    let (link, below_link) = (folder.uri("one"), folder.uri("one/file"));
     for (method, params) in [
-        ("fs/readFile", json!({"path": itself})),
-        ("fs/open", json!({"handleId": "h", "path": itself})),
-        ("fs/create", json!({"handleId": "h", "path": itself})),
-        ("fs/writeFile", json!({"path": itself, "dataBase64": base64("x")})),
-        ("fs/getMetadata", json!({"path": itself})),
-        ("fs/setMetadata", json!({"path": itself, "mode": 0})),
-        ("fs/canonicalize", json!({"path": itself})),
-        ("fs/readDirectory", json!({"path": itself})),
+        ("fs/readFile", json!({"path": link})),
+        ("fs/open", json!({"handleId": "h", "path": link})),
+        ("fs/create", json!({"handleId": "h", "path": link})),
+        ("fs/writeFile", json!({"path": link, "dataBase64": base64("x")})),
+        ("fs/getMetadata", json!({"path": link})),
+        ("fs/setMetadata", json!({"path": link, "mode": 0})),
+        ("fs/canonicalize", json!({"path": link})),
+        ("fs/readDirectory", json!({"path": link})),
     ] {
-        assert_eq!(client.call_error(method, params).await, os_error(40, &itself), "{method}");
+        assert_eq!(client.call_error(method, params).await, os_error(40, &link), "{method}");
     }
-    for (method, params) in methods(&below) {
+    for (method, params) in methods(&below_link) {
         if method != "fs/copy" && method != "fs/rename" {
-            assert_eq!(client.call_error(method, params).await, os_error(40, &below), "{method}");
+            assert_eq!(client.call_error(method, params).await, os_error(40, &below_link), "{method}");
         }
     }
     // The links themselves can be read, copied and removed.
-    assert_eq!(client.call("fs/readLink", json!({"path": itself})).await, json!({"target": "two"}));
-    let copy = json!({"sourcePath": itself, "destinationPath": folder.uri("three"), "recursive": false});
+    assert_eq!(client.call("fs/readLink", json!({"path": link})).await, json!({"target": "two"}));
+    let copy = json!({"sourcePath": link, "destinationPath": folder.uri("three"), "recursive": false});
     assert_eq!(client.call("fs/copy", copy).await, json!({}));
     for name in ["one", "two", "three"] {
         assert_eq!(client.call("fs/remove", json!({"path": folder.uri(name)})).await, json!({}));

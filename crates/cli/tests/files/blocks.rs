@@ -1,4 +1,4 @@
-//! `fs/open`, `fs/readBlock`, `fs/extents` and `fs/close`.
+//! The methods `fs/open`, `fs/readBlock`, `fs/extents` and `fs/close`, with which a client reads a file in blocks.
 
 use testkit::{base64, json, unbase64};
 
@@ -7,7 +7,8 @@ use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refused};
 
 const MIB: u64 = 1 << 20;
 
-fn numbers(len: usize) -> Vec<u8> {
+/// Bytes that differ from block to block.
+fn test_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n / 7) as u8).collect()
 }
 
@@ -17,12 +18,12 @@ async fn a_file_is_read_in_blocks_up_to_its_end() {
     for (name, size) in
         [("empty", 0), ("short", 5), ("whole blocks", 2 * MIB as usize), ("odd", 2 * MIB as usize + 1)]
     {
-        let bytes = numbers(size);
+        let bytes = test_bytes(size);
         open(&mut client, "h", &folder.file(name, &bytes)).await;
         let mut read = Vec::new();
         loop {
             let (block, eof) = read_block(&mut client, "h", read.len() as u64, MIB).await;
-            // `eof` is true if the block is shorter than requested. A file of whole blocks ends with an empty one.
+            // `eof` is true if the block is shorter than requested. A file of whole blocks ends with an empty block.
             assert_eq!(eof, block.len() < MIB as usize, "{name}");
             read.extend(block);
             if eof {
@@ -47,7 +48,7 @@ async fn opening_a_file_returns_its_metadata() {
 #[tokio::test]
 async fn blocks_may_overlap_go_backward_and_begin_after_the_end() {
     let (folder, _server, mut client) = ready().await;
-    let bytes = numbers(3_000_000);
+    let bytes = test_bytes(3_000_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     let reads = [(2_999_990, 10), (0, 1), (1_000_000, MIB), (999_999, MIB), (5, 5), (7, 100_000)];
     for (offset, len) in reads {
@@ -147,7 +148,7 @@ async fn a_file_that_cannot_be_opened_takes_no_handle() {
         let params = json!({"handleId": "h", "path": folder.uri("directory")});
         assert_eq!(client.call_error("fs/open", params).await, not_a_file(&folder.path("directory")));
     }
-    // Closing a handle frees its slot, however many handles there were.
+    // A closed handle no longer counts for the limit of open handles.
     let uri = folder.file("file", "hello");
     for _ in 0..130 {
         open(&mut client, "h", &uri).await;
@@ -170,7 +171,7 @@ async fn each_session_has_its_own_handles() {
 #[tokio::test]
 async fn open_read_and_close_can_be_sent_together() {
     let (folder, _server, mut client) = ready().await;
-    let uri = folder.file("file", numbers(100_000));
+    let uri = folder.file("file", test_bytes(100_000));
     let mut rounds = Vec::new();
     for round in 0..100 {
         let handle = format!("h{}", round % 3);
@@ -187,7 +188,7 @@ async fn open_read_and_close_can_be_sent_together() {
         let mut read = unbase64(&client.answer(first).await["result"]["chunk"]);
         let last = client.answer(second).await;
         read.extend(unbase64(&last["result"]["chunk"]));
-        assert_eq!((read, &last["result"]["eof"]), (numbers(100_000), &json!(true)));
+        assert_eq!((read, &last["result"]["eof"]), (test_bytes(100_000), &json!(true)));
         assert_eq!(client.answer(extents).await["result"]["size"], 100_000);
         assert_eq!(client.answer(closed).await["result"], json!({}));
         let error = json!({"code": NOT_FOUND, "message": format!("unknown file read handle `{handle}`")});
@@ -211,7 +212,7 @@ async fn after_an_open_that_fails_the_handle_is_unknown() {
 #[tokio::test]
 async fn a_handle_stays_with_the_file_that_was_opened() {
     let (folder, _server, mut client) = ready().await;
-    let bytes = numbers(300_000);
+    let bytes = test_bytes(300_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     assert_eq!(read_block(&mut client, "h", 0, 100_000).await, (bytes[..100_000].to_vec(), false));
     folder.file("new", "replaced");
@@ -224,7 +225,7 @@ async fn a_handle_stays_with_the_file_that_was_opened() {
 #[tokio::test]
 async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
     let (folder, _server, mut client) = ready().await;
-    let bytes = numbers(200_000);
+    let bytes = test_bytes(200_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("file")).unwrap();
     file.set_len(150_000).unwrap();
@@ -238,7 +239,7 @@ async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
 #[tokio::test]
 async fn an_error_of_the_device_closes_the_handle() {
     let (_folder, server, mut client) = ready().await;
-    // The memory of a process is a file that cannot be read at an unmapped address.
+    // `/proc/PID/mem` is a file that cannot be read at an unmapped address.
     let uri = format!("file:///proc/{}/mem", server.pid());
     open(&mut client, "h", &uri).await;
     let error = client.call_error("fs/readBlock", block("h", 0, 16)).await;

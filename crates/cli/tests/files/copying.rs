@@ -1,4 +1,4 @@
-//! `fs/copy`.
+//! The method `fs/copy`, which copies files and trees on the server.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,6 +7,7 @@ use testkit::{Value, json};
 use crate::folder::{Folder, ready};
 use crate::{not_a_file, os_error, refused};
 
+/// Params of `fs/copy`.
 fn copy(folder: &Folder, from: &str, to: &str, recursive: bool) -> Value {
     json!({"sourcePath": folder.uri(from), "destinationPath": folder.uri(to), "recursive": recursive})
 }
@@ -60,7 +61,7 @@ async fn a_link_is_copied_as_a_link() {
 }
 
 #[tokio::test]
-async fn copies_that_fail_say_why() {
+async fn copies_that_fail_report_the_reason() {
     let (folder, _server, mut client) = ready().await;
     folder.file("tree/file", "x");
     folder.file("file", "kept");
@@ -84,7 +85,7 @@ async fn copies_that_fail_say_why() {
         assert_eq!(client.call_error("fs/copy", copy(&folder, from, to, recursive)).await, expected, "{from} → {to}");
     }
     let error = client.call_error("fs/copy", json!({"sourcePath": tree, "destinationPath": file})).await;
-    assert_eq!(error["code"], -32602, "`recursive` has to be said: {error}");
+    assert_eq!(error["code"], -32602, "`recursive` is required: {error}");
     assert_eq!(folder.names(""), ["alias", "fifo", "file", "tree"]);
     assert_eq!((folder.names("tree"), folder.read("file")), (vec!["file".to_owned()], b"kept".to_vec()));
 }

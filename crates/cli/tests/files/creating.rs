@@ -1,4 +1,4 @@
-//! `fs/createDirectory`.
+//! The method `fs/createDirectory`.
 
 use testkit::json;
 
@@ -10,7 +10,7 @@ async fn a_directory_is_created_with_its_parents() {
     let (folder, _server, mut client) = ready().await;
     for (follow, name) in [(true, "a/b/c"), (false, "d/e/f")] {
         let path = folder.uri(name);
-        // Twice, because an existing directory is no error.
+        // The second request finds the directory, which is no error.
         for _ in 0..2 {
             let params = json!({"path": path, "followSymlinks": follow});
             assert_eq!(client.call("fs/createDirectory", params).await, json!({}));
@@ -23,7 +23,7 @@ async fn a_directory_is_created_with_its_parents() {
 }
 
 #[tokio::test]
-async fn directories_that_cannot_be_created_say_why() {
+async fn directories_that_cannot_be_created_report_the_reason() {
     let (folder, _server, mut client) = ready().await;
     let (file, directory) = (folder.file("file", ""), folder.directory("directory"));
     let (missing, below) = (folder.uri("none/below"), folder.uri("file/below"));
@@ -49,7 +49,7 @@ async fn directories_that_cannot_be_created_say_why() {
 }
 
 #[tokio::test]
-async fn many_clients_may_create_the_same_directory_at_once() {
+async fn many_requests_may_create_the_same_directory_at_once() {
     let (folder, _server, mut client) = ready().await;
     for round in 0..20 {
         let path = folder.uri(format!("{round}/a/b/c/d"));

@@ -1,4 +1,4 @@
-//! A temporary directory for one test, and the server and client that work in it.
+//! A temporary directory for one test, a server with a client, and helpers for methods `fs/*`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(crate) fn uri_of(path: impl AsRef<Path>) -> String {
     PathUri::from_native(path.as_ref()).unwrap().as_str().to_owned()
 }
 
-/// A temporary directory. Its own path has no links.
+/// A temporary directory. No part of its path is a symbolic link.
 pub(crate) struct Folder {
     _directory: TempDir,
     root: PathBuf,
@@ -79,7 +79,7 @@ impl Folder {
     }
 }
 
-/// A folder, and a server with a client that has done the handshake.
+/// A new folder, a new server, and a client of the server with a new session.
 pub(crate) async fn ready() -> (Folder, TestServer, Client) {
     let server = TestServer::start().await;
     let client = server.client().await;
@@ -97,13 +97,13 @@ pub(crate) async fn write_file(client: &mut Client, uri: &str, bytes: impl AsRef
     assert_eq!(written, json!({}));
 }
 
-/// Opens a file that is read in blocks.
+/// Opens a file for reads in blocks.
 pub(crate) async fn open(client: &mut Client, handle: &str, uri: &str) {
     let opened = client.call("fs/open", json!({"handleId": handle, "path": uri})).await;
     assert_eq!(opened["handleId"], handle);
 }
 
-/// Reads a block. Returns its bytes and whether it was the last.
+/// Reads a block. Returns its bytes and `eof`, which is true if the block is shorter than `len`.
 pub(crate) async fn read_block(client: &mut Client, handle: &str, offset: u64, len: u64) -> (Vec<u8>, bool) {
     let block = client.call("fs/readBlock", block(handle, offset, len)).await;
     (unbase64(&block["chunk"]), block["eof"].as_bool().unwrap())

@@ -1,11 +1,11 @@
-//! Large answers: how much memory the server holds for a client that does not read.
+//! Memory of the server for large answers that the client does not read.
 
 use testkit::{TestServer, eventually, json, resident_bytes, unbase64};
 
 use crate::folder::{Folder, block, open};
 
 const MIB: usize = 1 << 20;
-/// Requested blocks; fewer than a connection may have unanswered requests.
+/// How many blocks are requested. Less than the limit of unanswered requests of a connection.
 const BLOCKS: usize = 2000;
 
 #[tokio::test]
@@ -23,21 +23,22 @@ async fn blocks_for_a_client_that_does_not_read_take_little_memory() {
     for _ in 0..BLOCKS {
         client.send("fs/readBlock", block("h", 0, MIB as u64)).await;
     }
-    // Another session is served while this one waits. By the last answer, the server has read all requests.
+    // Another session is served meanwhile. When its last answer has come, the server has read all requests of the first
+    // session.
     let mut other = server.client().await;
-    let mut most = 0;
+    let mut peak = 0;
     for _ in 0..50 {
         let answer = other.call("fs/readFile", json!({"path": uri})).await;
         assert_eq!(unbase64(&answer["dataBase64"]).len(), MIB);
-        most = most.max(resident_bytes(server.pid()));
+        peak = peak.max(resident_bytes(server.pid()));
     }
-    assert!(most < before + 64 * MIB, "{} MiB for answers that the client does not read", (most - before) / MIB);
+    assert!(peak < before + 64 * MIB, "{} MiB for answers that the client does not read", (peak - before) / MIB);
     for _ in 0..BLOCKS {
         let answer = client.receive_bytes().await.unwrap();
         assert!(answer.len() > 4 * MIB / 3 && answer.ends_with(b"\"eof\":false}}"));
-        most = most.max(resident_bytes(server.pid()));
+        peak = peak.max(resident_bytes(server.pid()));
     }
-    assert!(most < before + 64 * MIB, "{} MiB while they are read", (most - before) / MIB);
+    assert!(peak < before + 64 * MIB, "{} MiB while the client reads the answers", (peak - before) / MIB);
     eventually("the memory is returned", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
 }
 
@@ -58,9 +59,9 @@ async fn whole_files_for_a_client_that_does_not_read_take_little_memory() {
     for _ in 0..50 {
         other.call("fs/getMetadata", json!({"path": uri, "followSymlinks": false})).await;
     }
-    let most = resident_bytes(server.pid());
-    assert!(most < before + 64 * MIB, "{} MiB for answers that the client does not read", (most - before) / MIB);
-    // Requests of a closed connection are not carried out.
+    let peak = resident_bytes(server.pid());
+    assert!(peak < before + 64 * MIB, "{} MiB for answers that the client does not read", (peak - before) / MIB);
+    // The server drops the requests of a closed connection.
     drop(client);
     eventually("the memory is returned", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
 }

@@ -1,4 +1,4 @@
-//! `fs/canonicalize`, `fs/readLink` and `fs/symlink`.
+//! The methods `fs/canonicalize`, `fs/readLink` and `fs/symlink`.
 
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
@@ -25,7 +25,7 @@ async fn a_path_is_resolved_through_its_links() {
 
 #[tokio::test]
 async fn a_path_that_looks_like_a_windows_drive_can_be_used() {
-    // A machine has no `/C:`, so that path is not found. A directory `C:` further below works.
+    // A directory `C:` in the folder can be used. The machine has no directory `/C:`, so a path below it is not found.
     let uri = uri_of("/C:/x");
     let (folder, _server, mut client) = ready().await;
     folder.file("C:/x", "drive");
@@ -56,7 +56,7 @@ async fn a_link_returns_the_target_it_was_created_with() {
 }
 
 #[tokio::test]
-async fn links_that_cannot_be_read_or_created_say_why() {
+async fn links_that_cannot_be_read_or_created_report_the_reason() {
     let (folder, _server, mut client) = ready().await;
     let (file, none) = (folder.file("file", "kept"), folder.uri("none"));
     assert_eq!(client.call_error("fs/readLink", json!({"path": file})).await, os_error(22, &file));

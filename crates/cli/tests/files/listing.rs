@@ -1,10 +1,11 @@
-//! `fs/readDirectory`.
+//! The method `fs/readDirectory`.
 
 use testkit::{Value, json};
 
 use crate::folder::ready;
 use crate::{INTERNAL, os_error};
 
+/// The entries of an answer, sorted by name.
 fn sorted(mut answer: Value) -> Vec<Value> {
     let mut entries = std::mem::take(answer["entries"].as_array_mut().unwrap());
     entries.sort_by_key(|entry| entry["fileName"].to_string());

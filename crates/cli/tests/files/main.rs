@@ -1,4 +1,4 @@
-//! The methods `fs/*` over the wire: what each does, what it answers when it fails, and that no file or request blocks the others.
+//! The methods `fs/*`: what each of them does, its errors, and that no file or request blocks other requests.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod bad_paths;
@@ -10,11 +10,11 @@ mod large;
 mod links;
 mod listing;
 mod no_follow;
-mod places;
 mod reading;
 mod removing;
+mod restricted_file_systems;
 mod sessions;
-mod specials;
+mod special_files;
 mod uploads;
 mod walking;
 mod writing;
@@ -28,7 +28,7 @@ const INTERNAL: i64 = -32603;
 
 /// The expected error for a path about which the operating system has reported `errno`.
 fn os_error(errno: i64, path: &str) -> Value {
-    let (code, words, kind) = match errno {
+    let (code, text, kind) = match errno {
         1 => (INVALID_REQUEST, "Operation not permitted", "permissionDenied"),
         2 => (NOT_FOUND, "No such file or directory", "notFound"),
         13 => (INVALID_REQUEST, "Permission denied", "permissionDenied"),
@@ -43,18 +43,18 @@ fn os_error(errno: i64, path: &str) -> Value {
         39 => (INTERNAL, "Directory not empty", "other"),
         40 => (INTERNAL, "Too many levels of symbolic links", "other"),
         6 => (INTERNAL, "No such device or address", "other"),
-        _ => panic!("errno {errno} has no words here yet"),
+        _ => panic!("the text of errno {errno} is missing in this function"),
     };
-    let message = format!("{words} (os error {errno})");
+    let message = format!("{text} (os error {errno})");
     json!({"code": code, "data": {"errno": errno, "kind": kind, "path": path}, "message": message})
 }
 
-/// The expected error of a check that the server makes itself.
+/// The expected error of a check of the server, without an error of the operating system.
 fn refused(message: &str, path: &str) -> Value {
     json!({"code": INVALID_REQUEST, "data": {"kind": "invalidInput", "path": path}, "message": message})
 }
 
-/// The expected error for a path that is not a regular file, and so is neither read nor written.
+/// The expected error for a path that is not a regular file.
 fn not_a_file(path: &std::path::Path) -> Value {
     refused(&format!("path `{}` is not a file", path.display()), &folder::uri_of(path))
 }

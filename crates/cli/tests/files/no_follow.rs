@@ -1,4 +1,5 @@
-//! `followSymlinks: false`: no part of a path may be a link, even if another process creates one at that moment.
+//! Requests with `followSymlinks: false`: no part of the path may be a link, even if another process creates a link during the
+//! request.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ fn requests(path: &str) -> [(&'static str, Value); 6] {
     ]
 }
 
+/// The state of the directory `outside`, which no request may change: its names, and contents and mode of its file.
 fn outside(folder: &Folder) -> (Vec<String>, Vec<u8>, u32) {
     let mode = std::fs::metadata(folder.path("outside/file")).unwrap().mode();
     (folder.names("outside"), folder.read("outside/file"), mode)
@@ -66,11 +68,11 @@ async fn a_fifo_is_refused_at_once() {
     }
 }
 
-/// Exchanges a directory and a link again and again while `work` runs.
+/// Swaps a directory and a link again and again while `work` runs.
 async fn while_swapping(folder: &Folder, one: &str, other: &str, work: impl Future<Output = ()>) {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let (one, other, stopped) = (folder.path(one), folder.path(other), std::sync::Arc::clone(&stop));
-    let swapping = std::thread::spawn(move || {
+    let swapper = std::thread::spawn(move || {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         let mut swaps = 0;
         while !stopped.load(Ordering::Relaxed) {
@@ -80,11 +82,11 @@ async fn while_swapping(folder: &Folder, one: &str, other: &str, work: impl Futu
     });
     work.await;
     stop.store(true, Ordering::Relaxed);
-    assert!(swapping.join().unwrap() > 100, "the directory and the link were hardly ever swapped");
+    assert!(swapper.join().unwrap() > 100, "the directory and the link were hardly ever swapped");
 }
 
-/// Sends all requests at once and returns the answers in order.
-async fn together(client: &mut Client, requests: Vec<(&'static str, Value)>) -> Vec<(&'static str, Value)> {
+/// Sends all requests before it waits for their answers. Returns the answers in the order of the requests.
+async fn send_all(client: &mut Client, requests: Vec<(&'static str, Value)>) -> Vec<(&'static str, Value)> {
     let mut sent = Vec::new();
     for (method, params) in requests {
         sent.push((method, client.send(method, params).await));
@@ -104,13 +106,13 @@ async fn nothing_outside_is_touched_while_a_directory_is_swapped_for_a_link() {
     folder.link("outside", "link");
     let before = outside(&folder);
     let inode = std::fs::metadata(folder.path("outside/file")).unwrap().ino();
-    let mut reached = 0;
+    let mut succeeded = 0;
     while_swapping(&folder, "way", "link", async {
         for round in 0..200 {
             let mut all: Vec<_> = requests(&folder.uri("way/file")).into();
             all.extend(requests(&folder.uri(format!("way/new{round}"))));
-            for (method, answer) in together(&mut client, all).await {
-                reached += usize::from(answer.get("result").is_some());
+            for (method, answer) in send_all(&mut client, all).await {
+                succeeded += usize::from(answer.get("result").is_some());
                 if method == "fs/readFile" && answer.get("result").is_some() {
                     assert_ne!(unbase64(&answer["result"]["dataBase64"]), b"secret");
                 }
@@ -118,13 +120,13 @@ async fn nothing_outside_is_touched_while_a_directory_is_swapped_for_a_link() {
         }
     })
     .await;
-    assert!(reached > 100, "too few requests succeeded: {reached}");
+    assert!(succeeded > 100, "too few requests succeeded: {succeeded}");
     assert_eq!(outside(&folder), before);
     assert_eq!(std::fs::metadata(folder.path("outside/file")).unwrap().ino(), inode);
 }
 
 #[tokio::test]
-async fn removing_a_tree_never_leaves_it_while_a_directory_is_swapped_for_a_link() {
+async fn removing_a_tree_removes_nothing_outside_while_a_directory_is_swapped_for_a_link() {
     let (folder, _server, mut client) = ready().await;
     for number in 0..50 {
         folder.file(format!("outside/{number}"), "kept");
@@ -135,14 +137,14 @@ async fn removing_a_tree_never_leaves_it_while_a_directory_is_swapped_for_a_link
         }
         folder.link(folder.path("outside"), "tree/link");
         let (tree, one, other) = (folder.uri("tree"), folder.path("tree/d"), folder.path("tree/link"));
-        let swapping = std::thread::spawn(move || {
+        let swapper = std::thread::spawn(move || {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
             while one.parent().unwrap().exists() {
                 let _ = renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE);
             }
         });
         assert_eq!(client.call("fs/remove", json!({"path": tree})).await, json!({}));
-        swapping.join().unwrap();
+        swapper.join().unwrap();
     }
     assert_eq!((folder.names(""), folder.names("outside").len()), (vec!["outside".to_owned()], 50));
 }

@@ -1,4 +1,4 @@
-//! `fs/readFile` and `fs/getMetadata`.
+//! The methods `fs/readFile` and `fs/getMetadata`.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,13 +14,13 @@ async fn a_file_is_read_whole() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7) as u8).collect();
     for (name, size) in [("empty", 0), ("one", 1), ("small", 100), ("cached", 65_536), ("large", 3_000_000)] {
         let uri = folder.file(name, &bytes[..size]);
-        // Twice, because a file in the cache of the kernel is read in another way.
+        // The second read finds the file in the cache of the kernel, and then the server reads it in another way.
         for _ in 0..2 {
             let answer = client.call("fs/readFile", json!({"path": uri})).await;
             assert_eq!(answer, json!({"dataBase64": base64(&bytes[..size])}), "{name}");
         }
         let answer = client.call("fs/readFile", json!({"path": uri, "followSymlinks": false})).await;
-        assert_eq!(answer, json!({"dataBase64": base64(&bytes[..size])}), "{name} without links");
+        assert_eq!(answer, json!({"dataBase64": base64(&bytes[..size])}), "{name} with followSymlinks false");
     }
     let link = folder.link("small", "link");
     assert_eq!(read_file(&mut client, &link).await, &bytes[..100]);
@@ -34,7 +34,7 @@ async fn files_without_a_size_such_as_those_in_proc_are_read_whole() {
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_read_say_why() {
+async fn files_that_cannot_be_read_report_the_reason() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "x");
     for (name, errno) in [("none", 2), ("no/such/folder", 2), ("file/below", 20)] {
@@ -51,9 +51,9 @@ async fn files_that_cannot_be_read_say_why() {
 }
 
 #[tokio::test]
-async fn params_that_do_not_fit_are_named() {
+async fn invalid_params_are_named() {
     let (_folder, _server, mut client) = ready().await;
-    for (params, words) in [
+    for (params, message) in [
         (json!({}), "missing field `path`"),
         (json!({"path": 7}), "invalid type: number, expected a string"),
         (json!({"path": "file:///", "followSymlinks": "no"}), "invalid type: string \"no\", expected a boolean"),
@@ -61,7 +61,7 @@ async fn params_that_do_not_fit_are_named() {
     ] {
         let error = client.call_error("fs/readFile", params.clone()).await;
         assert_eq!(error["code"], -32602, "{params}");
-        assert!(error["message"].as_str().unwrap().starts_with(words), "{params}: {error}");
+        assert!(error["message"].as_str().unwrap().starts_with(message), "{params}: {error}");
     }
 }
 
@@ -69,20 +69,20 @@ async fn params_that_do_not_fit_are_named() {
 async fn no_method_works_before_the_handshake() {
     let (folder, server, _client) = ready().await;
     let uri = folder.uri("file");
-    let mut stranger = server.raw().await;
+    let mut new_client = server.raw().await;
     let write = json!({"path": uri, "dataBase64": ""});
-    let error = stranger.call_error("fs/writeFile", write.clone()).await;
+    let error = new_client.call_error("fs/writeFile", write.clone()).await;
     let message = "client must call initialize before using filesystem methods";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
-    stranger.call("initialize", json!({"clientName": "stranger"})).await;
-    let error = stranger.call_error("fs/writeFile", write).await;
+    new_client.call("initialize", json!({"clientName": "new"})).await;
+    let error = new_client.call_error("fs/writeFile", write).await;
     let message = "client must send initialized before using filesystem methods";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
     assert!(folder.names("").is_empty());
 }
 
 #[tokio::test]
-async fn metadata_is_that_of_the_operating_system() {
+async fn metadata_is_the_same_as_that_of_the_operating_system() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "hello");
     folder.directory("directory");
@@ -113,7 +113,7 @@ async fn metadata_is_that_of_the_operating_system() {
         }
         if !is_symlink {
             let params = json!({"path": path, "followSymlinks": false});
-            assert_eq!(client.call("fs/getMetadata", params).await, expected, "{name} without links");
+            assert_eq!(client.call("fs/getMetadata", params).await, expected, "{name} with followSymlinks false");
         }
     }
     let root = client.call("fs/getMetadata", json!({"path": "file:///", "followSymlinks": false})).await;

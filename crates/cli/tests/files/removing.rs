@@ -1,4 +1,4 @@
-//! `fs/remove`.
+//! The method `fs/remove`.
 
 use testkit::json;
 
@@ -23,7 +23,7 @@ async fn trees_files_and_links_are_removed_but_not_the_targets_of_links() {
 }
 
 #[tokio::test]
-async fn removing_a_missing_path_or_a_directory_that_is_not_empty() {
+async fn a_missing_path_is_an_error_without_force_and_a_full_directory_without_recursive() {
     let (folder, _server, mut client) = ready().await;
     let (none, full, empty) = (folder.uri("none"), folder.directory("full"), folder.directory("empty"));
     folder.file("full/file", "");
@@ -59,7 +59,7 @@ async fn recursive_removal_without_following_links_is_refused() {
 async fn the_root_is_never_removed() {
     let (_folder, _server, mut client) = ready().await;
     for path in ["file:///", "file:///tmp/..", "file:///%2E%2E/"] {
-        // If the check ever fails, these requests can remove only an empty root.
+        // The requests are not recursive, so they would do no harm if the check of the server failed.
         for follow in [true, false] {
             let params = json!({"path": path, "recursive": false, "followSymlinks": follow});
             let error = client.call_error("fs/remove", params).await;

@@ -1,4 +1,4 @@
-//! File handles belong to the session: they outlive its connections, and end with it.
+//! File handles belong to a session: they outlive the connections of the session, and are closed when the session ends.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use testkit::{TestServer, eventually, json};
 
 use crate::folder::{Folder, chunk, open, read_block};
 
-/// How many descriptors of the server are open on files in a directory, deleted ones included.
+/// How many descriptors of the server belong to files in a directory, including deleted files.
 fn open_below(server: &TestServer, directory: &Path) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -50,7 +50,7 @@ async fn requests_that_were_sent_before_the_connection_broke_are_carried_out() {
         }
         client.send("fs/commit", json!({"handleId": "u"})).await;
         let last = client.send("environment/status", json!({})).await;
-        // The server has received all requests. Whether it has carried them out does not matter.
+        // This answer proves that the server has received all requests. It may not have carried them out yet.
         client.answer(last).await;
         drop(client);
         let expected: Vec<u8> = (0..10).flat_map(|block| vec![block; 1000]).collect();

@@ -1,4 +1,4 @@
-//! `fs/create`, `fs/writeBlock` and `fs/commit`.
+//! The methods `fs/create`, `fs/writeBlock` and `fs/commit`, with which a client uploads a file in blocks.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -48,7 +48,7 @@ async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order(
         let name = format!("file {round}");
         let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": folder.uri(&name)})).await];
         let blocks: Vec<_> = bytes.chunks(50_000).enumerate().collect();
-        // All blocks, in another order in each round.
+        // All blocks are sent, in another order in each round.
         for step in 0..blocks.len() {
             let (index, block) = blocks[(step * (2 * round + 1) + 7 * round) % blocks.len()];
             ids.push(client.send("fs/writeBlock", chunk("u", 50_000 * index as u64, block)).await);
@@ -59,8 +59,8 @@ async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order(
             let answer = client.answer(id).await;
             assert!(answer.get("result").is_some(), "{answer}");
         }
-        let coprime = blocks.len() == 41;
-        assert!(coprime, "every block was sent once");
+        // 41 is a prime, so the steps above reach every block once.
+        assert_eq!(blocks.len(), 41);
         assert_eq!(folder.read(&name), bytes, "round {round}");
     }
 }
@@ -88,7 +88,7 @@ async fn size_mode_and_time_are_set_by_the_commit() {
 }
 
 #[tokio::test]
-async fn blocks_far_behind_the_end_leave_holes() {
+async fn blocks_far_after_the_end_leave_holes() {
     let (folder, _server, mut client) = ready().await;
     let far = 20_000_000_000;
     create(&mut client, "u", &folder.uri("file")).await;
@@ -130,8 +130,9 @@ async fn the_size_and_the_offset_of_a_block_are_checked() {
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], vec![7; MIB as usize]));
 }
 
-/// A server whose files cannot exceed 1 or 2 MiB, as on a full disk.
-async fn server_with_little_room() -> testkit::TestServer {
+/// A server whose files cannot be larger than 1 or 2 MiB (depending on the unit of `ulimit -f`). A larger file fails as on a
+/// full disk.
+async fn server_with_file_size_limit() -> testkit::TestServer {
     let mut command = tokio::process::Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"]).arg(testkit::binary());
     testkit::TestServer::launch(command, &[]).await
@@ -140,7 +141,7 @@ async fn server_with_little_room() -> testkit::TestServer {
 #[tokio::test]
 async fn an_upload_with_a_block_that_failed_keeps_the_old_file() {
     let folder = crate::folder::Folder::new();
-    let server = server_with_little_room().await;
+    let server = server_with_file_size_limit().await;
     let mut client = server.client().await;
     let uri = folder.file("file", "old");
     let block = 1_000_000;
@@ -148,14 +149,14 @@ async fn an_upload_with_a_block_that_failed_keeps_the_old_file() {
     for number in [0, 1, 2, 3] {
         ids.push(client.send("fs/writeBlock", chunk("u", number * block, vec![7; block as usize])).await);
     }
-    // These were sent before any answer was read.
+    // Commit and close are sent before the test reads the answers to the blocks.
     let commit = client.send("fs/commit", json!({"handleId": "u", "size": 4 * block})).await;
     let close = client.send("fs/close", json!({"handleId": "u"})).await;
     let mut failures = 0;
     for id in ids {
         failures += usize::from(client.answer(id).await.get("error").is_some());
     }
-    assert!(failures > 0, "a file of {} bytes did not fit", 4 * block);
+    assert!(failures > 0, "a file of {} bytes was written", 4 * block);
     let error = client.answer(commit).await["error"].clone();
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("the upload has failed: 1000000 bytes at offset "), "{error}");
@@ -171,7 +172,7 @@ async fn a_commit_fails_if_a_block_was_refused_because_of_too_many_requests() {
     let mut client = server.client().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
-    // The one request that may be unanswered is a read that waits for the process to end.
+    // The connection may have one unanswered request. It is this read, which waits until the process ends.
     folder.fifo("end");
     client.start("p", &["/bin/sh", "-c", "read line < \"$0\"", folder.path("end").to_str().unwrap()]).await;
     let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
@@ -185,7 +186,7 @@ async fn a_commit_fails_if_a_block_was_refused_because_of_too_many_requests() {
     assert_eq!(folder.read("file"), b"old");
 }
 
-/// A client with the uploads `u` and `other`. Each replaces an old file and has got its first block.
+/// A client with the uploads `u` and `other`. Each of them replaces an old file, and its first block is written.
 async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServer) -> Client {
     let mut client = server.client().await;
     for handle in ["u", "other"] {
@@ -196,7 +197,7 @@ async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServe
 }
 
 /// Checks that a block and the commit of `u` are refused, and that `other` can be committed.
-async fn only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, refused: &str) {
+async fn assert_only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, refused: &str) {
     let later = client.call_error("fs/writeBlock", chunk("u", 6, "end")).await;
     let commit = client.call_error("fs/commit", json!({"handleId": "u", "size": 9})).await;
     for error in [later, commit] {
@@ -231,7 +232,7 @@ async fn a_block_that_cannot_be_decoded_ends_its_upload() {
         let folder = crate::folder::Folder::new();
         let mut client = two_uploads(&folder, &server).await;
         client.send_text(&refused).await;
-        only_u_has_failed(&mut client, &folder, &refused).await;
+        assert_only_u_has_failed(&mut client, &folder, &refused).await;
     }
 }
 
@@ -240,7 +241,7 @@ async fn a_block_of_the_wrong_length_ends_its_upload() {
     let (folder, server, _) = ready().await;
     let mut client = two_uploads(&folder, &server).await;
     client.call_error("fs/writeBlock", chunk("u", 3, "")).await;
-    only_u_has_failed(&mut client, &folder, "an empty block").await;
+    assert_only_u_has_failed(&mut client, &folder, "an empty block").await;
 }
 
 #[tokio::test]
@@ -280,7 +281,7 @@ async fn a_refused_message_that_was_no_block_ends_no_upload() {
     ] {
         client.send_text(refused).await;
     }
-    // A block of an observer does not count either.
+    // A block from an observer, which is a connection that cannot use the handles of the session, ends no upload either.
     let mut observer = server.raw().await;
     observer.call("initialize", json!({"clientName": "o", "resumeSessionId": client.session, "observe": true})).await;
     observer.notify("initialized", json!({})).await;
@@ -315,7 +316,7 @@ async fn an_upload_cannot_be_read_and_an_open_file_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn uploads_that_cannot_be_created_say_why() {
+async fn uploads_that_cannot_be_created_report_the_reason() {
     let (folder, _server, mut client) = ready().await;
     let (file, directory, fifo) = (folder.file("file", "kept"), folder.directory("directory"), folder.fifo("fifo"));
     for (path, replace, expected) in [

@@ -1,10 +1,11 @@
-//! `fs/walk`.
+//! The method `fs/walk`, which lists a tree.
 
 use testkit::{Client, Value, json};
 
 use crate::folder::{Folder, ready};
 use crate::{os_error, refused};
 
+/// The largest allowed values of `maxDepth`, `maxDirectories` and `maxEntries`.
 const LIMITS: [usize; 3] = [64, 10_000, 50_000];
 
 fn options([depth, directories, entries]: [usize; 3], follow: bool) -> Value {
@@ -13,7 +14,7 @@ fn options([depth, directories, entries]: [usize; 3], follow: bool) -> Value {
     })
 }
 
-/// The entries that a walk finds, as `kind name`, and whether the result is truncated.
+/// Walks the directory `top`. Returns the entries as `KIND PATH`, and whether the result is truncated.
 async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<String>, bool) {
     let root = folder.uri("top");
     let result = client.call("fs/walk", json!({"path": root, "options": options})).await;
@@ -41,16 +42,16 @@ async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
         "file a/deep/one",
         "file b/.hidden/three",
     ];
-    let whole = |count: usize| all[..count].iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    assert_eq!(walk(&mut client, &folder, options(LIMITS, false)).await, (whole(8), false));
-    assert_eq!(walk(&mut client, &folder, options([0, 10, 10], false)).await, (whole(3), false));
-    assert_eq!(walk(&mut client, &folder, options([1, 10, 10], false)).await, (whole(6), false));
-    assert_eq!(walk(&mut client, &folder, options([9, 10, 5], false)).await, (whole(5), true));
-    assert_eq!(walk(&mut client, &folder, options([9, 10, 8], false)).await, (whole(8), false));
-    assert_eq!(walk(&mut client, &folder, options([9, 1, 10], false)).await, (whole(3), true));
+    let first_entries = |count: usize| all[..count].iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(walk(&mut client, &folder, options(LIMITS, false)).await, (first_entries(8), false));
+    assert_eq!(walk(&mut client, &folder, options([0, 10, 10], false)).await, (first_entries(3), false));
+    assert_eq!(walk(&mut client, &folder, options([1, 10, 10], false)).await, (first_entries(6), false));
+    assert_eq!(walk(&mut client, &folder, options([9, 10, 5], false)).await, (first_entries(5), true));
+    assert_eq!(walk(&mut client, &folder, options([9, 10, 8], false)).await, (first_entries(8), false));
+    assert_eq!(walk(&mut client, &folder, options([9, 1, 10], false)).await, (first_entries(3), true));
     let mut pruned = options(LIMITS, false);
     pruned["pruneHiddenDirectories"] = true.into();
-    assert_eq!(walk(&mut client, &folder, pruned).await, (whole(7), false));
+    assert_eq!(walk(&mut client, &folder, pruned).await, (first_entries(7), false));
 }
 
 #[tokio::test]
@@ -95,18 +96,18 @@ async fn invalid_roots_and_limits_are_refused() {
     let params = json!({"path": none, "options": options(LIMITS, false)});
     assert_eq!(client.call_error("fs/walk", params).await, os_error(2, &none));
     let zero = "filesystem walk limits must be greater than zero";
-    let much = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
-    for (limits, words) in [
+    let too_large = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
+    for (limits, message) in [
         ([1, 0, 1], zero),
         ([1, 1, 0], zero),
-        ([65, 1, 1], much),
-        ([1, 10_001, 1], much),
-        ([1, 1, 50_001], much),
-        ([usize::MAX; 3], much),
+        ([65, 1, 1], too_large),
+        ([1, 10_001, 1], too_large),
+        ([1, 1, 50_001], too_large),
+        ([usize::MAX; 3], too_large),
     ] {
         // The limits are checked before the root is looked up.
         let error = client.call_error("fs/walk", json!({"path": none, "options": options(limits, false)})).await;
-        assert_eq!(error, refused(words, &none), "{limits:?}");
+        assert_eq!(error, refused(message, &none), "{limits:?}");
     }
     let error = client.call_error("fs/walk", json!({"path": none, "options": {"maxDepth": 1}})).await;
     assert_eq!(error["code"], -32602);
@@ -122,6 +123,7 @@ async fn an_answer_that_would_be_too_large_is_truncated() {
     }
     let params = json!({"path": folder.uri(""), "options": options([0, 1, 50_000], true)});
     let walked = client.call("fs/walk", params).await;
+    // The server counts 64 bytes in addition to the path of each entry, and returns at most 4 MiB.
     let each = folder.uri(format!("{:05}{long}", 0)).len() + 64;
     assert_eq!(walked["entries"].as_array().unwrap().len(), (4 << 20) / each);
     assert_eq!(walked["truncated"], true);

@@ -1,4 +1,4 @@
-//! `fs/writeFile`, `fs/setMetadata` and `fs/rename`.
+//! The methods `fs/writeFile`, `fs/setMetadata` and `fs/rename`.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -29,7 +29,7 @@ async fn a_file_is_created_or_overwritten_in_place() {
 }
 
 #[tokio::test]
-async fn writes_that_fail_say_why_and_create_nothing() {
+async fn writes_that_fail_report_the_reason_and_create_nothing() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "kept");
     let directory = folder.directory("directory");
@@ -78,7 +78,7 @@ async fn mode_and_time_can_be_set() {
     let found = client.call("fs/getMetadata", json!({"path": uri})).await;
     assert_eq!((&found["mode"], &found["modifiedAtMs"]), (&json!(0o604), &json!(5000)));
 
-    // A link has its own time, and no permissions.
+    // A link has a time of its own, but no mode of its own.
     let link = folder.link("file", "link");
     client.call("fs/setMetadata", json!({"path": link, "mtime": mtime, "followSymlinks": false})).await;
     assert_eq!(std::fs::metadata(folder.path("file")).unwrap().mtime(), 5);
@@ -94,7 +94,7 @@ async fn mode_and_time_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_rename_replaces_the_target_only_if_asked_to_and_is_atomic() {
+async fn a_rename_replaces_the_destination_unless_replace_is_false() {
     let (folder, _server, mut client) = ready().await;
     let (one, other) = (folder.file("one", "1"), folder.file("other", "2"));
     let keep = json!({"sourcePath": one, "destinationPath": other, "replace": false});
@@ -139,14 +139,14 @@ async fn writes_that_wait_for_the_disk_are_limited() {
         let answer = client.answer(id).await;
         let path = folder.path(number.to_string());
         if let Some(error) = answer.get("error") {
-            let words = error["message"].as_str().unwrap();
-            assert!(words.contains("wait for the disk, at most 1048576 may (--max-message-bytes)"), "{words}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("wait for the disk, at most 1048576 may (--max-message-bytes)"), "{message}");
             assert!(!path.exists());
             refusals += 1;
         } else {
             assert_eq!(path.metadata().unwrap().len(), 600 << 10);
         }
     }
-    // Even on a fast disk the first write is accepted, and every accepted write is on the disk.
+    // The first write is always accepted. On a fast disk all writes may be accepted.
     assert!(refusals < 200);
 }

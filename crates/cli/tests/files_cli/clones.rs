@@ -1,20 +1,20 @@
-//! Machines that were cloned from one image: they have the same paths, and directories with equal creation times. `cp` must not take them
-//! for one machine.
+//! Machines that were cloned from one image have the same paths, and directories with the same creation times. `cp` must not
+//! take two such machines for one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::support::{bare_command, finished, told};
+use crate::support::{bare_command, text_and_code, wait_for_output};
 
-/// Two environments with different directories at the same path, as on two machines.
+/// Two environments, `one` and `two`, which look like two machines with the path `/srv/app`.
 struct Clones {
     folder: tempfile::TempDir,
 }
 
 impl Clones {
-    /// `one` and `two` are local directories. Each is `/srv/app` of the environment of the same name.
+    /// `one` and `two` are names of local directories. Each of them is `/srv/app` of one environment.
     fn new(one: &str, two: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clones = Self { folder };
@@ -29,7 +29,7 @@ impl Clones {
             .concat();
         fs::write(clones.path("environments.toml"), toml).unwrap();
         fs::create_dir(clones.path("bin")).unwrap();
-        // The last argument of `ssh … HOST COMMAND` is for the shell on the other machine, which is this machine.
+        // A script instead of ssh: it runs the last argument of `ssh … HOST COMMAND` in a shell on this machine.
         fs::write(clones.path("bin/ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n").unwrap();
         fs::set_permissions(clones.path("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
         clones
@@ -39,17 +39,19 @@ impl Clones {
         self.folder.path().join(name)
     }
 
+    /// Runs `cp` and returns its stderr and exit code.
     async fn cp(&self, args: &[&str]) -> (String, Option<i32>) {
         let inherited = std::env::var_os("PATH").unwrap();
         let folders = std::iter::once(self.path("bin")).chain(std::env::split_paths(&inherited));
         let mut command = bare_command();
         command.arg("cp").args(args).env("EXEC_SERVER_HOME", self.folder.path());
         command.env("PATH", std::env::join_paths(folders).unwrap());
-        let (_, complaint, code) = told(&finished(command.spawn().unwrap()).await);
-        (complaint, code)
+        let (_, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
+        (stderr, code)
     }
 }
 
+/// Creation time of a directory, in milliseconds since 1970.
 fn birth_ms(path: &Path) -> u128 {
     fs::metadata(path).unwrap().created().unwrap().duration_since(UNIX_EPOCH).unwrap().as_millis()
 }
@@ -76,7 +78,7 @@ async fn copies_between_clones_of_one_image_are_not_taken_for_copies_onto_themse
     assert_eq!(fs::read_to_string(clones.path("second/file")).unwrap(), "text");
     let names: Vec<_> =
         fs::read_dir(clones.path("second")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "no other file was left there");
+    assert_eq!(names, ["file"], "no other file is left in the directory");
 }
 
 #[tokio::test]
@@ -84,11 +86,8 @@ async fn a_copy_onto_itself_is_noticed_although_the_machine_has_two_names() {
     let clones = Clones::new("only", "only");
     fs::create_dir(clones.path("only")).unwrap();
     fs::write(clones.path("only/file"), "text").unwrap();
-    let (complaint, code) = clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await;
-    assert_eq!(
-        (complaint.as_str(), code),
-        ("exec-server: left out one:/srv/app/.: it is the copy itself\n", Some(1))
-    );
+    let (stderr, code) = clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await;
+    assert_eq!((stderr.as_str(), code), ("exec-server: left out one:/srv/app/.: it is the copy itself\n", Some(1)));
     let names: Vec<_> = fs::read_dir(clones.path("only")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "no other file was left there");
+    assert_eq!(names, ["file"], "no other file is left in the directory");
 }

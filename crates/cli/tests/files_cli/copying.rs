@@ -1,4 +1,4 @@
-//! Copies of one file in both directions.
+//! Copies of single files with `cp`, from and to a server.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,8 +10,9 @@ use std::process::Stdio;
 use testkit::TestServer;
 use tokio::process::Command;
 
-use crate::support::{CopyFixture, bare_command, finished, noise, snapshot, told};
+use crate::support::{CopyFixture, bare_command, noise, snapshot, text_and_code, wait_for_output};
 
+/// Makes a file with an old time and an unusual mode.
 fn old_file(fixture: &CopyFixture, name: &str, data: &[u8]) {
     fs::write(fixture.path(name), data).unwrap();
     fs::set_permissions(fixture.path(name), fs::Permissions::from_mode(0o4751)).unwrap();
@@ -27,8 +28,8 @@ async fn contents_mode_and_time_survive_in_both_directions() {
     let fixture = CopyFixture::new().await;
     for size in [0, 1, 300_000, 5_000_000] {
         old_file(&fixture, "a", &noise(size, 1));
-        fixture.quietly(&["cp", "-p", &fixture.here("a"), &fixture.there("b")]).await;
-        fixture.quietly(&["cp", "-p", &fixture.there("b"), &fixture.here("c")]).await;
+        fixture.run_quietly(&["cp", "-p", &fixture.local("a"), &fixture.remote("b")]).await;
+        fixture.run_quietly(&["cp", "-p", &fixture.remote("b"), &fixture.local("c")]).await;
         for name in ["b", "c"] {
             let found = fs::metadata(fixture.path(name)).unwrap();
             // The setuid bit is not copied, because the copy has another owner.
@@ -45,10 +46,10 @@ async fn a_file_is_copied_into_a_target_directory() {
     fs::write(fixture.path("a"), "a").unwrap();
     fs::write(fixture.path("b"), "b").unwrap();
     fs::create_dir(fixture.path("d")).unwrap();
-    fixture.quietly(&["cp", &fixture.here("a"), &fixture.here("b"), &fixture.there("d")]).await;
-    fixture.quietly(&["cp", &fixture.there("a"), &format!("{}/e", fixture.here("d"))]).await;
+    fixture.run_quietly(&["cp", &fixture.local("a"), &fixture.local("b"), &fixture.remote("d")]).await;
+    fixture.run_quietly(&["cp", &fixture.remote("a"), &format!("{}/e", fixture.local("d"))]).await;
     fs::create_dir(fixture.path("f")).unwrap();
-    fixture.quietly(&["cp", &fixture.there("d/e"), &fixture.here("f/")]).await;
+    fixture.run_quietly(&["cp", &fixture.remote("d/e"), &fixture.local("f/")]).await;
     for (name, text) in [("d/a", "a"), ("d/b", "b"), ("d/e", "a"), ("f/e", "a")] {
         assert_eq!(fs::read_to_string(fixture.path(name)).unwrap(), text, "{name}");
     }
@@ -58,11 +59,11 @@ async fn a_file_is_copied_into_a_target_directory() {
 async fn relative_paths_are_resolved_against_the_directory_of_the_server() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "a").unwrap();
-    fixture.quietly(&["cp", ":a", ":b"]).await;
+    fixture.run_quietly(&["cp", ":a", ":b"]).await;
     fs::create_dir(fixture.path("elsewhere")).unwrap();
     let mut command = fixture.command(&["cp", ":a", "."]);
-    let all = finished(command.current_dir(fixture.path("elsewhere")).spawn().unwrap()).await;
-    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+    let output = wait_for_output(command.current_dir(fixture.path("elsewhere")).spawn().unwrap()).await;
+    assert_eq!(text_and_code(&output), (String::new(), String::new(), Some(0)));
     assert!(fixture.path("b").exists() && fixture.path("elsewhere/a").exists());
 }
 
@@ -70,8 +71,9 @@ async fn relative_paths_are_resolved_against_the_directory_of_the_server() {
 async fn both_paths_may_be_local() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), noise(3_000_000, 2)).unwrap();
-    let all = finished(bare_command().args(["cp", &fixture.here("a"), &fixture.here("b")]).spawn().unwrap()).await;
-    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+    let output =
+        wait_for_output(bare_command().args(["cp", &fixture.local("a"), &fixture.local("b")]).spawn().unwrap()).await;
+    assert_eq!(text_and_code(&output), (String::new(), String::new(), Some(0)));
     assert!(fs::read(fixture.path("b")).unwrap() == noise(3_000_000, 2));
 }
 
@@ -87,31 +89,34 @@ async fn environments_are_chosen_by_name() {
     );
     fs::write(fixture.path("home/environments.toml"), toml).unwrap();
     fs::write(fixture.path("a"), "text").unwrap();
-    let target = format!("two:{}", fixture.here("b"));
+    let target = format!("two:{}", fixture.local("b"));
     let mut command = bare_command();
     command.env("EXEC_SERVER_HOME", fixture.path("home")).args(["cp", "one:a", &target]);
-    assert_eq!(told(&finished(command.spawn().unwrap()).await), (String::new(), String::new(), Some(0)));
+    assert_eq!(
+        text_and_code(&wait_for_output(command.spawn().unwrap()).await),
+        (String::new(), String::new(), Some(0))
+    );
     assert_eq!(fs::read(fixture.path("b")).unwrap(), b"text");
 
     let mut command = bare_command();
     command.env("EXEC_SERVER_HOME", fixture.path("home")).args(["cat", "three:a"]);
-    let (_, complaint, code) = told(&finished(command.spawn().unwrap()).await);
+    let (_, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
     assert_eq!(code, Some(1));
-    assert!(complaint.contains("three:a") && complaint.contains("./three:a"), "{complaint}");
+    assert!(stderr.contains("three:a") && stderr.contains("./three:a"), "{stderr}");
 }
 
 #[tokio::test]
 async fn file_names_need_not_be_utf_8() {
     let fixture = CopyFixture::new().await;
-    let strange = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let name_of = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     fs::create_dir(fixture.path("tree")).unwrap();
-    fs::write(fixture.path("tree").join(strange(b"\xff\xfe")), "one").unwrap();
+    fs::write(fixture.path("tree").join(name_of(b"\xff\xfe")), "one").unwrap();
     fs::write(fixture.path("tree").join("new\nline %41?#"), "two").unwrap();
-    fixture.quietly(&["cp", "-r", &fixture.here("tree"), &fixture.there("copy")]).await;
-    fixture.quietly(&["cp", "-r", &fixture.there("copy"), &fixture.here("back")]).await;
+    fixture.run_quietly(&["cp", "-r", &fixture.local("tree"), &fixture.remote("copy")]).await;
+    fixture.run_quietly(&["cp", "-r", &fixture.remote("copy"), &fixture.local("back")]).await;
     assert_eq!(snapshot(&fixture.path("back")), snapshot(&fixture.path("tree")));
-    let mut typed = OsString::from(fixture.there("copy/"));
-    typed.push(strange(b"\xff\xfe"));
+    let mut typed = OsString::from(fixture.remote("copy/"));
+    typed.push(name_of(b"\xff\xfe"));
     assert_eq!(fixture.run(&[OsString::from("cat"), typed]).await, ("one".into(), String::new(), Some(0)));
 }
 
@@ -119,10 +124,10 @@ async fn file_names_need_not_be_utf_8() {
 async fn a_file_is_replaced_as_a_whole() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "new").unwrap();
-    for (source, target) in [(fixture.here("a"), fixture.there("b")), (fixture.there("a"), fixture.here("b"))] {
+    for (source, target) in [(fixture.local("a"), fixture.remote("b")), (fixture.remote("a"), fixture.local("b"))] {
         fs::write(fixture.path("b"), "old and longer").unwrap();
         let before = fs::metadata(fixture.path("b")).unwrap().ino();
-        fixture.quietly(&["cp", &source, &target]).await;
+        fixture.run_quietly(&["cp", &source, &target]).await;
         assert_eq!(fs::read(fixture.path("b")).unwrap(), b"new");
         assert_ne!(fs::metadata(fixture.path("b")).unwrap().ino(), before);
     }
@@ -132,7 +137,7 @@ fn mode(fixture: &CopyFixture, name: &str) -> u32 {
     fs::symlink_metadata(fixture.path(name)).unwrap().mode() & 0o7777
 }
 
-/// The binary with a umask, on pipes.
+/// The binary with a umask and with pipes as streams.
 fn under_umask(umask: &str, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(testkit::binary()).args(args);
@@ -146,7 +151,11 @@ async fn new_files_get_the_mode_that_the_umask_allows() {
     let server = TestServer::launch(under_umask("027", &[]), &[]).await;
     let copy = async |args: &[&str]| {
         let command = under_umask("077", &[&["cp", "--connect", server.url()], args].concat()).spawn().unwrap();
-        assert_eq!(told(&finished(command).await), (String::new(), String::new(), Some(0)), "{args:?}");
+        assert_eq!(
+            text_and_code(&wait_for_output(command).await),
+            (String::new(), String::new(), Some(0)),
+            "{args:?}"
+        );
     };
     fs::create_dir(fixture.path("tree")).unwrap();
     for (name, bits) in [("tree/script", 0o775), ("tree/text", 0o664), ("tree/secret", 0o600)] {
@@ -154,9 +163,9 @@ async fn new_files_get_the_mode_that_the_umask_allows() {
         fs::set_permissions(fixture.path(name), fs::Permissions::from_mode(bits)).unwrap();
     }
     fs::set_permissions(fixture.path("tree"), fs::Permissions::from_mode(0o775)).unwrap();
-    copy(&["-r", &fixture.there("tree"), &fixture.here("here")]).await;
-    copy(&["-r", &fixture.here("tree"), &fixture.there("there")]).await;
-    copy(&["-rp", &fixture.there("tree"), &fixture.here("exact")]).await;
+    copy(&["-r", &fixture.remote("tree"), &fixture.local("here")]).await;
+    copy(&["-r", &fixture.local("tree"), &fixture.remote("there")]).await;
+    copy(&["-rp", &fixture.remote("tree"), &fixture.local("exact")]).await;
     for (copy, expected) in [
         ("here", [0o700, 0o700, 0o600, 0o600]),
         ("there", [0o750, 0o750, 0o640, 0o600]),
@@ -165,11 +174,11 @@ async fn new_files_get_the_mode_that_the_umask_allows() {
         let found = ["", "/script", "/text", "/secret"].map(|name| mode(&fixture, &format!("{copy}{name}")));
         assert_eq!(found.map(|bits| format!("{bits:o}")), expected.map(|bits| format!("{bits:o}")), "{copy}");
     }
-    // An existing file keeps its mode, unless `-p` sets that of the source.
+    // An existing file keeps its mode. With `-p` it gets the mode of the source.
     fs::set_permissions(fixture.path("there"), fs::Permissions::from_mode(0o711)).unwrap();
     fs::set_permissions(fixture.path("there/text"), fs::Permissions::from_mode(0o606)).unwrap();
-    copy(&["-r", &fixture.here("tree/."), &fixture.there("there")]).await;
+    copy(&["-r", &fixture.local("tree/."), &fixture.remote("there")]).await;
     assert_eq!((mode(&fixture, "there"), mode(&fixture, "there/text")), (0o711, 0o606));
-    copy(&["-rp", &fixture.here("tree/."), &fixture.there("there")]).await;
+    copy(&["-rp", &fixture.local("tree/."), &fixture.remote("there")]).await;
     assert_eq!((mode(&fixture, "there"), mode(&fixture, "there/text")), (0o775, 0o664));
 }

@@ -1,4 +1,4 @@
-//! Connections that break in the middle of a copy: the copy continues where it was.
+//! Connections that are cut during a copy: the copy continues over the next connection and does not begin again.
 
 use std::fs;
 use std::hash::Hasher as _;
@@ -7,11 +7,12 @@ use std::path::Path;
 
 use testkit::{CuttingProxy, eventually};
 
-use crate::support::{CopyFixture, command_at, finished, noise, snapshot, told};
+use crate::support::{CopyFixture, command_at, noise, snapshot, text_and_code, wait_for_output};
 
 const FILE_BYTES: u64 = 1 << 30;
 const CUTS: u64 = 10;
 
+/// Writes a file of [`FILE_BYTES`] in which no block is equal to another.
 fn write_large(path: &Path) {
     let block = noise(1 << 20, 9);
     let mut file = fs::File::create(path).unwrap();
@@ -22,6 +23,7 @@ fn write_large(path: &Path) {
     }
 }
 
+/// Size and hash of a file.
 fn hash(path: &Path) -> (u64, u64) {
     let mut file = fs::File::open(path).unwrap();
     let mut hasher = std::hash::DefaultHasher::new();
@@ -42,20 +44,22 @@ async fn ten_cuts_transfer_little_more_than_no_cut() {
     write_large(&fixture.path("a"));
     let expected = hash(&fixture.path("a"));
     let proxy = CuttingProxy::start(fixture.server.address()).await;
-    for (source, target) in [(fixture.here("a"), fixture.there("b")), (fixture.there("a"), fixture.here("c"))] {
+    for (source, target) in [(fixture.local("a"), fixture.remote("b")), (fixture.remote("a"), fixture.local("c"))] {
         let before = proxy.passed();
         let child = command_at(&proxy.url(), &["cp", &source, &target]).spawn().unwrap();
-        let copied = tokio::spawn(finished(child));
+        let copied = tokio::spawn(wait_for_output(child));
         for cut in 1..=CUTS {
-            let place = before + FILE_BYTES * 4 / 3 * cut / (CUTS + 1);
-            eventually("so much has passed", || (proxy.passed() >= place || copied.is_finished()).then_some(()))
-                .await;
+            let cut_at = before + FILE_BYTES * 4 / 3 * cut / (CUTS + 1);
+            eventually("enough bytes have passed for the next cut", || {
+                (proxy.passed() >= cut_at || copied.is_finished()).then_some(())
+            })
+            .await;
             assert!(!copied.is_finished(), "the copy ended before cut {cut}");
             proxy.cut();
         }
-        assert_eq!(told(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
+        assert_eq!(text_and_code(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
         let passed = proxy.passed() - before;
-        assert!(passed < FILE_BYTES * 3 / 2, "{passed} bytes for {FILE_BYTES}");
+        assert!(passed < FILE_BYTES * 3 / 2, "{passed} bytes were transferred for a file of {FILE_BYTES} bytes");
     }
     assert!(hash(&fixture.path("b")) == expected && hash(&fixture.path("c")) == expected);
 }
@@ -70,24 +74,28 @@ async fn a_tree_survives_many_cuts() {
         std::os::unix::fs::symlink(number.to_string(), path.with_extension("link")).unwrap();
     }
     let proxy = CuttingProxy::start(fixture.server.address()).await;
-    for (source, target) in [(fixture.here("tree"), fixture.there("b")), (fixture.there("tree"), fixture.here("c"))] {
+    for (source, target) in
+        [(fixture.local("tree"), fixture.remote("b")), (fixture.remote("tree"), fixture.local("c"))]
+    {
         let before = proxy.passed();
         let child = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
-        let copied = tokio::spawn(finished(child));
+        let copied = tokio::spawn(wait_for_output(child));
         for cut in 1..=CUTS {
-            let place = before + 500_000 * cut;
-            eventually("so much has passed", || (proxy.passed() >= place || copied.is_finished()).then_some(()))
-                .await;
+            let cut_at = before + 500_000 * cut;
+            eventually("enough bytes have passed for the next cut", || {
+                (proxy.passed() >= cut_at || copied.is_finished()).then_some(())
+            })
+            .await;
             proxy.cut();
         }
-        assert_eq!(told(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
+        assert_eq!(text_and_code(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
     }
     assert!(snapshot(&fixture.path("b")) == snapshot(&fixture.path("tree")));
     assert!(snapshot(&fixture.path("c")) == snapshot(&fixture.path("tree")));
 }
 
 #[tokio::test]
-async fn a_tree_is_copied_over_connections_of_five_kilobytes() {
+async fn a_tree_is_copied_over_connections_that_each_break_after_five_kilobytes() {
     let fixture = CopyFixture::new().await;
     for number in 0..60_usize {
         let path = fixture.path(&format!("tree/{}/{number}", number % 3));
@@ -96,9 +104,11 @@ async fn a_tree_is_copied_over_connections_of_five_kilobytes() {
     }
     let proxy = CuttingProxy::start(fixture.server.address()).await;
     proxy.cut_each_after(5_000);
-    for (source, target) in [(fixture.here("tree"), fixture.there("b")), (fixture.there("tree"), fixture.here("c"))] {
+    for (source, target) in
+        [(fixture.local("tree"), fixture.remote("b")), (fixture.remote("tree"), fixture.local("c"))]
+    {
         let copied = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
-        assert_eq!(told(&finished(copied).await), (String::new(), String::new(), Some(0)));
+        assert_eq!(text_and_code(&wait_for_output(copied).await), (String::new(), String::new(), Some(0)));
     }
     assert!(proxy.cuts_made() > 10, "{} connections were cut", proxy.cuts_made());
     assert!(snapshot(&fixture.path("b")) == snapshot(&fixture.path("tree")));

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::support::{CopyFixture, bare_command, finished, noise, told};
+use crate::support::{CopyFixture, bare_command, noise, text_and_code, wait_for_output};
 
-/// Runs a copy with local paths only.
-async fn copy_here(args: &[&str]) -> (String, String, Option<i32>) {
-    told(&finished(bare_command().arg("cp").args(args).spawn().unwrap()).await)
+/// Runs `cp` with local paths only.
+async fn copy_locally(args: &[&str]) -> (String, String, Option<i32>) {
+    text_and_code(&wait_for_output(bare_command().arg("cp").args(args).spawn().unwrap()).await)
 }
 
 #[tokio::test]
@@ -14,12 +14,13 @@ async fn a_missing_source_is_an_error() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("there"), "text").unwrap();
     fs::create_dir(fixture.path("d")).unwrap();
-    for (missing, target) in [(fixture.there("none"), fixture.here("d")), (fixture.here("none"), fixture.there("d"))]
+    for (missing, target) in
+        [(fixture.remote("none"), fixture.local("d")), (fixture.local("none"), fixture.remote("d"))]
     {
-        let (out, complaint, code) = fixture.run(&["cp", &missing, &fixture.here("there"), &target]).await;
+        let (out, stderr, code) = fixture.run(&["cp", &missing, &fixture.local("there"), &target]).await;
         assert_eq!((out.as_str(), code), ("", Some(1)));
-        assert_eq!(complaint, format!("exec-server: cannot read {missing}: No such file or directory\n"));
-        assert_eq!(fs::read(fixture.path("d/there")).unwrap(), b"text", "the other file is copied all the same");
+        assert_eq!(stderr, format!("exec-server: cannot read {missing}: No such file or directory\n"));
+        assert_eq!(fs::read(fixture.path("d/there")).unwrap(), b"text", "the other file is not copied");
         fs::remove_file(fixture.path("d/there")).unwrap();
     }
 }
@@ -28,32 +29,32 @@ async fn a_missing_source_is_an_error() {
 async fn a_target_that_cannot_be_created_is_an_error() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "text").unwrap();
-    let target = fixture.there("none/b");
-    let (_, complaint, code) = fixture.run(&["cp", &fixture.here("a"), &target]).await;
+    let target = fixture.remote("none/b");
+    let (_, stderr, code) = fixture.run(&["cp", &fixture.local("a"), &target]).await;
     let expected = format!("exec-server: cannot write {target}: No such file or directory\n");
-    assert_eq!((complaint, code), (expected, Some(1)));
-    let target = fixture.here("none/b");
-    let (_, complaint, code) = copy_here(&[&fixture.here("a"), &target]).await;
+    assert_eq!((stderr, code), (expected, Some(1)));
+    let target = fixture.local("none/b");
+    let (_, stderr, code) = copy_locally(&[&fixture.local("a"), &target]).await;
     let expected = format!("exec-server: cannot write {target}: No such file or directory\n");
-    assert_eq!((complaint, code), (expected, Some(1)));
-    let (_, complaint, code) = fixture.run(&["cp", &fixture.here("a"), &fixture.there("none/")]).await;
-    assert_eq!((complaint, code), (format!("exec-server: {} is not a directory\n", fixture.there("none/")), Some(1)));
-    let (_, complaint, code) =
-        fixture.run(&["cp", &fixture.here("a"), &fixture.here("a"), &fixture.there("a")]).await;
-    assert_eq!((complaint, code), (format!("exec-server: {} is not a directory\n", fixture.there("a")), Some(1)));
+    assert_eq!((stderr, code), (expected, Some(1)));
+    let (_, stderr, code) = fixture.run(&["cp", &fixture.local("a"), &fixture.remote("none/")]).await;
+    assert_eq!((stderr, code), (format!("exec-server: {} is not a directory\n", fixture.remote("none/")), Some(1)));
+    let (_, stderr, code) =
+        fixture.run(&["cp", &fixture.local("a"), &fixture.local("a"), &fixture.remote("a")]).await;
+    assert_eq!((stderr, code), (format!("exec-server: {} is not a directory\n", fixture.remote("a")), Some(1)));
 }
 
-/// Not even root may create files there.
+/// The target is in `/proc`, where not even root can create files.
 #[tokio::test]
 async fn a_directory_that_accepts_no_files_is_an_error() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "text").unwrap();
-    let there = fixture.run(&["cp", &fixture.here("a"), ":/proc/self/new"]).await;
-    let here = copy_here(&[&fixture.here("a"), "/proc/self/new"]).await;
-    for (target, (_, complaint, code)) in [(":/proc/self/new", there), ("/proc/self/new", here)] {
+    let remote = fixture.run(&["cp", &fixture.local("a"), ":/proc/self/new"]).await;
+    let local = copy_locally(&[&fixture.local("a"), "/proc/self/new"]).await;
+    for (target, (_, stderr, code)) in [(":/proc/self/new", remote), ("/proc/self/new", local)] {
         assert_eq!(code, Some(1));
-        assert!(complaint.starts_with(&format!("exec-server: cannot write {target}: ")), "{complaint}");
-        assert_eq!(complaint.lines().count(), 1);
+        assert!(stderr.starts_with(&format!("exec-server: cannot write {target}: ")), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1);
     }
 }
 
@@ -67,11 +68,11 @@ async fn a_file_that_does_not_fit_leaves_nothing_behind() {
     let limited = "trap '' XFSZ; ulimit -f 1024; exec \"$@\"";
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", limited, "sh"]).arg(testkit::binary());
-    shell.args(["cp", &fixture.there("a"), &fixture.here("d/b"), "--connect", fixture.server.url()]);
+    shell.args(["cp", &fixture.remote("a"), &fixture.local("d/b"), "--connect", fixture.server.url()]);
     shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).kill_on_drop(true);
-    let (_, complaint, code) = told(&finished(shell.spawn().unwrap()).await);
-    let expected = format!("exec-server: cannot write {}: File too large\n", fixture.here("d/b"));
-    assert_eq!((complaint, code), (expected, Some(1)));
+    let (_, stderr, code) = text_and_code(&wait_for_output(shell.spawn().unwrap()).await);
+    let expected = format!("exec-server: cannot write {}: File too large\n", fixture.local("d/b"));
+    assert_eq!((stderr, code), (expected, Some(1)));
     assert_eq!(fs::read(fixture.path("d/b")).unwrap(), b"old");
     assert_eq!(fs::read_dir(fixture.path("d")).unwrap().count(), 1);
 }
@@ -80,8 +81,8 @@ async fn a_file_that_does_not_fit_leaves_nothing_behind() {
 async fn a_server_that_cannot_be_reached_is_one_line_of_error() {
     let mut command = bare_command();
     command.args(["ls", "--connect", "ws://127.0.0.1:1", ":/"]);
-    let (out, complaint, code) = told(&finished(command.spawn().unwrap()).await);
-    assert_eq!((out.as_str(), complaint.lines().count(), code), ("", 1, Some(1)));
+    let (out, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
+    assert_eq!((out.as_str(), stderr.lines().count(), code), ("", 1, Some(1)));
 }
 
 #[tokio::test]
@@ -89,7 +90,7 @@ async fn a_file_is_not_copied_onto_itself() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "text").unwrap();
     fs::hard_link(fixture.path("a"), fixture.path("b")).unwrap();
-    let (_, complaint, code) = fixture.run(&["cp", &fixture.there("a"), &fixture.there("./a")]).await;
-    assert!(complaint.contains("are the same") && code == Some(1), "{complaint}");
+    let (_, stderr, code) = fixture.run(&["cp", &fixture.remote("a"), &fixture.remote("./a")]).await;
+    assert!(stderr.contains("are the same") && code == Some(1), "{stderr}");
     assert_eq!(fs::read(fixture.path("a")).unwrap(), b"text");
 }

@@ -1,13 +1,14 @@
-//! The commands `cp`, `ls`, `cat`, `rm` and `mkdir` as a person or a script uses them: the real binary, real files, real servers.
+//! The commands `cp`, `ls`, `cat`, `rm` and `mkdir` as a person or a script uses them. A path such as `:/x` is on the server,
+//! and `/x` is local.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
-mod chosen;
+mod choosing_machines;
 mod clones;
 mod copying;
 mod cuts;
+mod escaping;
 mod failing;
-mod hostile;
-mod looking;
+mod ls_cat_rm_mkdir;
 mod published;
 mod signals;
 mod sparse;

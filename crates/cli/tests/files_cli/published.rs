@@ -1,5 +1,5 @@
-//! The file commands against a server with the published protocol and none of our extensions. A copy says before it begins what it cannot
-//! keep; everything else works.
+//! The file commands with a server that has the published protocol and none of our extensions. Before a copy begins, `cp`
+//! reports which properties of files it cannot keep.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,14 +8,16 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use testkit::{PublishedServer, TestServer};
 
-use crate::support::{command_at, finished, told};
+use crate::support::{command_at, text_and_code, wait_for_output};
 
+/// A server without our extensions, and a folder with files that both the server and the commands use.
 struct PublishedFiles {
     server: PublishedServer,
     folder: TempDir,
 }
 
 impl PublishedFiles {
+    /// `missing` are methods that the server does not have either.
     async fn without(missing: &[&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { server: PublishedServer::without(TestServer::start().await, folder.path(), missing), folder }
@@ -25,16 +27,16 @@ impl PublishedFiles {
         self.folder.path().join(name)
     }
 
-    fn here(&self, name: &str) -> String {
+    fn local(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    fn there(&self, name: &str) -> String {
-        format!(":{}", self.here(name))
+    fn remote(&self, name: &str) -> String {
+        format!(":{}", self.local(name))
     }
 
     async fn run(&self, args: &[&str]) -> (String, String, Option<i32>) {
-        told(&finished(command_at(self.server.url(), args).spawn().unwrap()).await)
+        text_and_code(&wait_for_output(command_at(self.server.url(), args).spawn().unwrap()).await)
     }
 }
 
@@ -43,48 +45,48 @@ async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_c
     let published = PublishedFiles::without(&[]).await;
     fs::write(published.path("secret"), "secret").unwrap();
     fs::set_permissions(published.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
-    let (here, there) = (published.here("secret"), published.there("copy"));
-    let words =
-        format!("exec-server: the server of {there} does not know modes, so -p cannot be done; leave out -p\n");
-    assert_eq!(published.run(&["cp", "-p", &here, &there]).await, (String::new(), words, Some(1)));
+    let (local, remote) = (published.local("secret"), published.remote("copy"));
+    let message =
+        format!("exec-server: the server of {remote} does not know modes, so -p cannot be done; leave out -p\n");
+    assert_eq!(published.run(&["cp", "-p", &local, &remote]).await, (String::new(), message, Some(1)));
     assert!(!published.path("copy").exists());
-    let words = format!(
-        "exec-server: the server of {there} knows only the published protocol: it cannot set modes and times, so new files may be readable for others\n"
+    let message = format!(
+        "exec-server: the server of {remote} knows only the published protocol: it cannot set modes and times, so new files may be readable for others\n"
     );
-    assert_eq!(published.run(&["cp", &here, &there]).await, (String::new(), words, Some(0)));
+    assert_eq!(published.run(&["cp", &local, &remote]).await, (String::new(), message, Some(0)));
     assert_eq!(fs::read(published.path("copy")).unwrap(), b"secret");
-    let there = published.there("secret");
-    let words = format!(
-        "exec-server: the server of {there} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time\n"
+    let remote = published.remote("secret");
+    let message = format!(
+        "exec-server: the server of {remote} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time\n"
     );
-    let back = published.here("back");
-    assert_eq!(published.run(&["cp", &there, &back]).await, (String::new(), words, Some(0)));
-    let words =
-        format!("exec-server: the server of {there} does not know modes, so -p cannot be done; leave out -p\n");
-    assert_eq!(published.run(&["cp", "-p", &there, &back]).await, (String::new(), words, Some(1)));
+    let back = published.local("back");
+    assert_eq!(published.run(&["cp", &remote, &back]).await, (String::new(), message, Some(0)));
+    let message =
+        format!("exec-server: the server of {remote} does not know modes, so -p cannot be done; leave out -p\n");
+    assert_eq!(published.run(&["cp", "-p", &remote, &back]).await, (String::new(), message, Some(1)));
 }
 
 #[tokio::test]
-async fn a_tree_is_copied_but_for_its_links() {
+async fn a_tree_is_copied_without_its_links() {
     let published = PublishedFiles::without(&[]).await;
     fs::create_dir_all(published.path("tree/inner")).unwrap();
     fs::write(published.path("tree/inner/file"), "text").unwrap();
     symlink("inner/file", published.path("tree/link")).unwrap();
-    let (here, there) = (published.here("tree"), published.there("up"));
-    let (_, complaints, code) = published.run(&["cp", "-r", &here, &there]).await;
+    let (local, remote) = (published.local("tree"), published.remote("up"));
+    let (_, stderr, code) = published.run(&["cp", "-r", &local, &remote]).await;
     let expected = format!(
-        "exec-server: the server of {there} knows only the published protocol: it cannot set modes and times, so new files may be readable for others; links are left out\n\
-         exec-server: left out {there}/link: it is a link, and this server cannot make links\n"
+        "exec-server: the server of {remote} knows only the published protocol: it cannot set modes and times, so new files may be readable for others; links are left out\n\
+         exec-server: left out {remote}/link: it is a link, and this server cannot make links\n"
     );
-    assert_eq!((complaints, code), (expected, Some(1)));
+    assert_eq!((stderr, code), (expected, Some(1)));
     assert_eq!(fs::read(published.path("up/inner/file")).unwrap(), b"text");
-    let (there, down) = (published.there("tree"), published.here("down"));
-    let (_, complaints, code) = published.run(&["cp", "-r", &there, &down]).await;
+    let (remote, down) = (published.remote("tree"), published.local("down"));
+    let (_, stderr, code) = published.run(&["cp", "-r", &remote, &down]).await;
     let expected = format!(
-        "exec-server: the server of {there} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time; links are left out\n\
-         exec-server: cannot read {there}/link: it is a link, and this server cannot read links\n"
+        "exec-server: the server of {remote} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time; links are left out\n\
+         exec-server: cannot read {remote}/link: it is a link, and this server cannot read links\n"
     );
-    assert_eq!((complaints, code), (expected, Some(1)));
+    assert_eq!((stderr, code), (expected, Some(1)));
     assert_eq!(fs::read(published.path("down/inner/file")).unwrap(), b"text");
 }
 
@@ -93,16 +95,16 @@ async fn absolute_paths_need_no_environment_info_and_relative_ones_report_that_i
     let published = PublishedFiles::without(&["environment/info"]).await;
     fs::create_dir(published.path("folder")).unwrap();
     fs::write(published.path("folder/file"), "text").unwrap();
-    let good = |text: &str| (text.to_owned(), String::new(), Some(0));
-    assert_eq!(published.run(&["cat", &published.there("folder/file")]).await, good("text"));
-    assert_eq!(published.run(&["ls", &published.there("folder")]).await, good("file\n"));
-    assert_eq!(published.run(&["mkdir", &published.there("folder/new")]).await, good(""));
-    assert_eq!(published.run(&["rm", &published.there("folder/file")]).await, good(""));
+    let success = |text: &str| (text.to_owned(), String::new(), Some(0));
+    assert_eq!(published.run(&["cat", &published.remote("folder/file")]).await, success("text"));
+    assert_eq!(published.run(&["ls", &published.remote("folder")]).await, success("file\n"));
+    assert_eq!(published.run(&["mkdir", &published.remote("folder/new")]).await, success(""));
+    assert_eq!(published.run(&["rm", &published.remote("folder/file")]).await, success(""));
     let missing = |path: &str| {
-        let words = format!(
+        let message = format!(
             "exec-server: `{path}` is relative, and this server does not say which directory it is in; write an absolute path\n"
         );
-        (String::new(), words, Some(1))
+        (String::new(), message, Some(1))
     };
     assert_eq!(published.run(&["cat", ":file"]).await, missing("file"));
     assert_eq!(published.run(&["ls"]).await, missing("."));

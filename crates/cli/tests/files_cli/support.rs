@@ -1,4 +1,4 @@
-//! The binary with arguments, and a server whose files are named with a colon.
+//! Commands for files, and a server that uses the same folder as the commands.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use testkit::{TestServer, binary};
 use tokio::process::{Child, Command};
 
-/// Longer than any command here takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(170);
+/// Limit for one command. Even on a loaded machine a command takes less.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(170);
 
 /// A server, and a folder with files that both the server and the commands use.
 pub(crate) struct CopyFixture {
@@ -28,60 +28,62 @@ impl CopyFixture {
         self.folder.path().join(name)
     }
 
-    /// A file of the server, as it is typed on the command line.
-    pub(crate) fn there(&self, name: &str) -> String {
+    /// A file of the folder as a path on the server, as a user types it.
+    pub(crate) fn remote(&self, name: &str) -> String {
         format!(":{}", self.path(name).display())
     }
 
-    /// A local file, as it is typed on the command line.
-    pub(crate) fn here(&self, name: &str) -> String {
+    /// A file of the folder as a local path, as a user types it.
+    pub(crate) fn local(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// A command for which the server is the chosen environment.
+    /// A command with `--connect` for the server.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         command_at(self.server.url(), args)
     }
 
     /// Runs a command to its end. Returns stdout, stderr and exit code.
     pub(crate) async fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> (String, String, Option<i32>) {
-        told(&finished(self.command(args).spawn().unwrap()).await)
+        text_and_code(&wait_for_output(self.command(args).spawn().unwrap()).await)
     }
 
     /// Runs a command to its end. It must succeed and print nothing.
-    pub(crate) async fn quietly<S: AsRef<OsStr>>(&self, args: &[S]) {
+    pub(crate) async fn run_quietly<S: AsRef<OsStr>>(&self, args: &[S]) {
         assert_eq!(self.run(args).await, (String::new(), String::new(), Some(0)));
     }
 }
 
+/// A command with `--connect` for the server at `url`.
 pub(crate) fn command_at<S: AsRef<OsStr>>(url: &str, args: &[S]) -> Command {
     let mut command = bare_command();
     command.args(args).args(["--connect", url]);
     command
 }
 
-/// The binary on pipes, without configuration.
+/// The binary with pipes as stdout and stderr. A configuration of the developer has no effect.
 pub(crate) fn bare_command() -> Command {
     let mut command = Command::new(binary());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let nowhere = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-configured");
-    command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);
+    let no_home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-configured");
+    command.env("HOME", &no_home).env("XDG_STATE_HOME", &no_home);
     for name in ["CODEX_EXEC_SERVER_URL", "CODEX_HOME", "EXEC_SERVER_HOME", "EXEC_SERVER_URL", "XDG_CONFIG_HOME"] {
         command.env_remove(name);
     }
     command
 }
 
-pub(crate) async fn finished(child: Child) -> Output {
-    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the command does not end").unwrap()
+pub(crate) async fn wait_for_output(child: Child) -> Output {
+    tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output()).await.expect("the command does not end").unwrap()
 }
 
-pub(crate) fn told(output: &Output) -> (String, String, Option<i32>) {
+/// Stdout, stderr and exit code.
+pub(crate) fn text_and_code(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Bytes in which no block is equal to another.
+/// Pseudo-random bytes.
 pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
     let word = |n: u64| (n ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     (0..count.div_ceil(8) as u64)
@@ -93,21 +95,21 @@ pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
 /// Path, mode, time, and contents or link target.
 type TreeEntry = (PathBuf, u32, (i64, i64), Vec<u8>);
 
-/// All entries below a directory.
+/// All entries below a directory, sorted. Two equal snapshots mean equal trees. Special files are left out.
 pub(crate) fn snapshot(root: &Path) -> Vec<TreeEntry> {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
     let mut found = Vec::new();
-    let mut waiting = vec![root.to_owned()];
-    while let Some(path) = waiting.pop() {
+    let mut unread_paths = vec![root.to_owned()];
+    while let Some(path) = unread_paths.pop() {
         let metadata = path.symlink_metadata().unwrap();
         let name = path.strip_prefix(root).unwrap().to_owned();
         let (mut time, mut mode) = ((metadata.mtime(), metadata.mtime_nsec()), metadata.mode());
         let contents = if metadata.is_dir() {
-            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            unread_paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             Vec::new()
         } else if metadata.is_symlink() {
-            // A link has no mode of its own, and its time is the time of its creation.
+            // Modes and times of links are not compared: a link has no mode, and its time is the time of its creation.
             (time, mode) = ((0, 0), 0);
             std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
         } else if metadata.is_file() {

@@ -1,4 +1,4 @@
-//! Copies of directory trees.
+//! Copies of directory trees with `cp -r`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use crate::support::{CopyFixture, noise, snapshot};
 
+/// Makes a tree with files of many sizes, links, modes and times, and a directory that cannot be written.
 fn make_tree(fixture: &CopyFixture) {
     for directory in ["tree/a/b/c", "tree/empty", "tree/shut"] {
         fs::create_dir_all(fixture.path(directory)).unwrap();
@@ -31,13 +32,16 @@ fn make_tree(fixture: &CopyFixture) {
 async fn a_tree_is_copied_in_both_directions_unchanged() {
     let fixture = CopyFixture::new().await;
     make_tree(&fixture);
-    fixture.quietly(&["cp", "-r", &fixture.here("tree"), &fixture.there("copy")]).await;
-    assert!(snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")), "there");
-    fixture.quietly(&["cp", "-r", &fixture.there("copy"), &fixture.here("back")]).await;
-    assert!(snapshot(&fixture.path("back")) == snapshot(&fixture.path("tree")), "and back");
-    // Again, over the existing copy.
-    fixture.quietly(&["cp", "-r", &format!("{}/.", fixture.here("tree")), &fixture.there("copy")]).await;
-    assert!(snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")), "once more");
+    fixture.run_quietly(&["cp", "-r", &fixture.local("tree"), &fixture.remote("copy")]).await;
+    assert!(snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")), "the copy on the server differs");
+    fixture.run_quietly(&["cp", "-r", &fixture.remote("copy"), &fixture.local("back")]).await;
+    assert!(snapshot(&fixture.path("back")) == snapshot(&fixture.path("tree")), "the local copy differs");
+    // The second copy is made over the existing one.
+    fixture.run_quietly(&["cp", "-r", &format!("{}/.", fixture.local("tree")), &fixture.remote("copy")]).await;
+    assert!(
+        snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")),
+        "the copy over an existing copy differs"
+    );
 }
 
 #[tokio::test]
@@ -45,7 +49,7 @@ async fn a_tree_is_copied_into_an_existing_directory_under_its_name() {
     let fixture = CopyFixture::new().await;
     make_tree(&fixture);
     fs::create_dir(fixture.path("into")).unwrap();
-    fixture.quietly(&["cp", "-r", &fixture.there("tree"), &fixture.here("into")]).await;
+    fixture.run_quietly(&["cp", "-r", &fixture.remote("tree"), &fixture.local("into")]).await;
     assert!(snapshot(&fixture.path("into/tree")) == snapshot(&fixture.path("tree")));
 }
 
@@ -58,20 +62,20 @@ async fn broken_links_are_copied_in_both_directions() {
     symlink("circle", fixture.path("tree/circle")).unwrap();
     symlink(OsStr::from_bytes(b"\xff"), fixture.path("tree").join(OsStr::from_bytes(b"\xfe"))).unwrap();
     for (source, target) in [
-        (fixture.here("tree"), fixture.there("copy")),
-        (fixture.there("tree"), fixture.here("back")),
-        (fixture.there("tree"), fixture.there("beside")),
-        // Again, over the existing copies.
-        (fixture.there("tree/."), fixture.here("back")),
+        (fixture.local("tree"), fixture.remote("copy")),
+        (fixture.remote("tree"), fixture.local("back")),
+        (fixture.remote("tree"), fixture.remote("beside")),
+        // This copy is made over an existing one.
+        (fixture.remote("tree/."), fixture.local("back")),
     ] {
-        fixture.quietly(&["cp", "-r", &source, &target]).await;
+        fixture.run_quietly(&["cp", "-r", &source, &target]).await;
     }
     for copy in ["copy", "back", "beside"] {
         let (copied, tree) = (snapshot(&fixture.path(copy)), snapshot(&fixture.path("tree")));
         assert_eq!(copied, tree, "{copy}");
         assert_eq!(copied.len(), 5);
     }
-    fixture.quietly(&["cp", "-r", &fixture.there("tree/dangling"), &fixture.here("alone")]).await;
+    fixture.run_quietly(&["cp", "-r", &fixture.remote("tree/dangling"), &fixture.local("alone")]).await;
     assert_eq!(fs::read_link(fixture.path("alone")).unwrap().as_os_str(), "nowhere");
 }
 
@@ -81,11 +85,13 @@ async fn special_files_are_left_out_with_a_message() {
     fs::create_dir(fixture.path("tree")).unwrap();
     fs::write(fixture.path("tree/file"), "").unwrap();
     assert!(std::process::Command::new("mkfifo").arg(fixture.path("tree/fifo")).status().unwrap().success());
-    for (source, target) in [(fixture.here("tree"), fixture.there("a")), (fixture.there("tree"), fixture.here("b"))] {
-        let (out, complaint, code) = fixture.run(&["cp", "-r", &source, &target]).await;
+    for (source, target) in
+        [(fixture.local("tree"), fixture.remote("a")), (fixture.remote("tree"), fixture.local("b"))]
+    {
+        let (out, stderr, code) = fixture.run(&["cp", "-r", &source, &target]).await;
         assert_eq!((out.as_str(), code), ("", Some(1)));
         let expected = format!("exec-server: left out {source}/fifo: it is neither file, directory nor link\n");
-        assert_eq!(complaint, expected);
+        assert_eq!(stderr, expected);
     }
     assert!(fixture.path("a/file").exists() && fixture.path("b/file").exists() && !fixture.path("a/fifo").exists());
 }
@@ -94,17 +100,17 @@ async fn special_files_are_left_out_with_a_message() {
 async fn a_directory_is_copied_only_recursively_and_not_into_itself() {
     let fixture = CopyFixture::new().await;
     fs::create_dir_all(fixture.path("tree/below")).unwrap();
-    let (_, complaint, code) = fixture.run(&["cp", &fixture.there("tree"), &fixture.here("x")]).await;
-    let expected = format!("exec-server: {} is a directory; copy it with -r\n", fixture.there("tree"));
-    assert_eq!((complaint, code), (expected, Some(1)));
-    let (_, complaint, code) = fixture.run(&["cp", "-r", &fixture.there("tree"), &fixture.there("tree/below")]).await;
-    let expected = format!("exec-server: cannot copy {} into itself\n", fixture.there("tree"));
-    assert_eq!((complaint, code), (expected, Some(1)));
-    // The same directory under another name of the same machine.
-    let (_, complaint, code) =
-        fixture.run(&["cp", "-r", &fixture.here("tree"), &fixture.there("tree/below/new")]).await;
-    let expected = format!("exec-server: left out {}: it is the copy itself\n", fixture.here("tree/below/new"));
-    assert_eq!((complaint, code), (expected, Some(1)));
+    let (_, stderr, code) = fixture.run(&["cp", &fixture.remote("tree"), &fixture.local("x")]).await;
+    let expected = format!("exec-server: {} is a directory; copy it with -r\n", fixture.remote("tree"));
+    assert_eq!((stderr, code), (expected, Some(1)));
+    let (_, stderr, code) = fixture.run(&["cp", "-r", &fixture.remote("tree"), &fixture.remote("tree/below")]).await;
+    let expected = format!("exec-server: cannot copy {} into itself\n", fixture.remote("tree"));
+    assert_eq!((stderr, code), (expected, Some(1)));
+    // The source is local and the target is on the server, but both are the same directory.
+    let (_, stderr, code) =
+        fixture.run(&["cp", "-r", &fixture.local("tree"), &fixture.remote("tree/below/new")]).await;
+    let expected = format!("exec-server: left out {}: it is the copy itself\n", fixture.local("tree/below/new"));
+    assert_eq!((stderr, code), (expected, Some(1)));
     assert!(fixture.path("tree/below/new/below").is_dir() && !fixture.path("tree/below/new/below/new").exists());
     assert!(!fixture.path("x").exists());
 }
@@ -120,18 +126,18 @@ async fn links_below_the_target_are_not_followed() {
     fs::create_dir_all(fixture.path("tree/directory")).unwrap();
     fs::write(fixture.path("tree/directory/file"), "new").unwrap();
     fs::write(fixture.path("tree/file"), "new").unwrap();
-    for (number, place) in [CopyFixture::here, CopyFixture::there].into_iter().enumerate() {
+    for (number, path_on) in [CopyFixture::local, CopyFixture::remote].into_iter().enumerate() {
         let target = format!("target{number}");
         fs::create_dir(fixture.path(&target)).unwrap();
-        // The first copy leaves links, and the second has files with the same names.
-        fixture.quietly(&["cp", "-r", &fixture.there("hostile/tree"), &place(&fixture, &target)]).await;
-        let (_, complaint, code) =
-            fixture.run(&["cp", "-r", &fixture.there("tree"), &place(&fixture, &target)]).await;
+        // The first copy makes links in the target. The second copy has a file and a directory with the same names.
+        fixture.run_quietly(&["cp", "-r", &fixture.remote("hostile/tree"), &path_on(&fixture, &target)]).await;
+        let (_, stderr, code) =
+            fixture.run(&["cp", "-r", &fixture.remote("tree"), &path_on(&fixture, &target)]).await;
         let refused = format!(
             "exec-server: cannot make the directory {}/tree/directory: File exists\n",
-            place(&fixture, &target)
+            path_on(&fixture, &target)
         );
-        assert_eq!((complaint, code), (refused, Some(1)));
+        assert_eq!((stderr, code), (refused, Some(1)));
         let file = fixture.path(&format!("{target}/tree/file"));
         assert!(!file.is_symlink(), "the file has replaced the link");
         assert_eq!(fs::read(&file).unwrap(), b"new");
@@ -148,16 +154,16 @@ async fn a_tree_is_not_copied_through_a_link_with_its_name() {
     fs::create_dir_all(fixture.path("tree")).unwrap();
     fs::write(fixture.path("tree/file"), "new").unwrap();
     symlink(fixture.path("outside"), fixture.path("target/tree")).unwrap();
-    // The path of the target itself may have a link.
+    // A link in the path of the target itself is followed.
     symlink("target", fixture.path("way")).unwrap();
-    for target in [fixture.here("way"), fixture.there("way")] {
-        let (_, complaint, code) = fixture.run(&["cp", "-r", &fixture.there("tree"), &target]).await;
+    for target in [fixture.local("way"), fixture.remote("way")] {
+        let (_, stderr, code) = fixture.run(&["cp", "-r", &fixture.remote("tree"), &target]).await;
         let refused = format!("exec-server: cannot make the directory {target}/tree: File exists\n");
-        assert_eq!((complaint, code), (refused, Some(1)));
+        assert_eq!((stderr, code), (refused, Some(1)));
     }
     assert_eq!(fs::read_dir(fixture.path("outside")).unwrap().count(), 0);
     fs::remove_file(fixture.path("target/tree")).unwrap();
-    fixture.quietly(&["cp", "-r", &fixture.here("tree"), &fixture.there("way")]).await;
+    fixture.run_quietly(&["cp", "-r", &fixture.local("tree"), &fixture.remote("way")]).await;
     assert_eq!(fs::read(fixture.path("target/tree/file")).unwrap(), b"new");
 }
 
@@ -166,14 +172,14 @@ async fn a_directory_is_removed_only_by_its_name() {
     let fixture = CopyFixture::new().await;
     fs::create_dir(fixture.path("inside")).unwrap();
     fs::write(fixture.path("precious"), "").unwrap();
-    for path in [":", ":.", ":inside/..", &fixture.there("inside/."), ":/"] {
-        let (_, complaint, code) = fixture.run(&["rm", "-r", path]).await;
+    for path in [":", ":.", ":inside/..", &fixture.remote("inside/."), ":/"] {
+        let (_, stderr, code) = fixture.run(&["rm", "-r", path]).await;
         let refused = format!(
             "exec-server: refusing to remove {path}: it means a directory without naming it; write its name\n"
         );
-        assert_eq!((complaint, code), (refused, Some(1)));
+        assert_eq!((stderr, code), (refused, Some(1)));
     }
     assert!(fixture.path("precious").exists() && fixture.path("inside").exists());
-    fixture.quietly(&["rm", "-r", ":inside/"]).await;
+    fixture.run_quietly(&["rm", "-r", ":inside/"]).await;
     assert!(!fixture.path("inside").exists());
 }

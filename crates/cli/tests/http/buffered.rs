@@ -1,4 +1,4 @@
-//! Requests with `streamResponse: false`: the answer has the whole body.
+//! `http/request` with `streamResponse: false`: the server collects the whole body and returns it in its answer.
 
 use testkit::{HttpPeer, base64, http_ok, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -30,7 +30,7 @@ async fn method_path_headers_and_body_are_sent_and_returned() {
     assert!(!lower.contains("user-agent"), "{request}");
 }
 
-/// The exchange of the published description: whole answers, and the bytes of the requests.
+/// The examples of the published protocol: whole answers of the server, and the bytes that it sends to the peer.
 #[tokio::test]
 async fn the_published_examples_hold() {
     let server = server_with(&[], &[("TOK", "abc")]).await;
@@ -53,13 +53,13 @@ async fn the_published_examples_hold() {
     for params in [plain, with_headers] {
         assert_eq!(client.call("http/request", params).await, expected);
     }
-    // Without a body there is no length, the user of the URL is not sent, and the method keeps its spelling.
+    // A request without a body has no `content-length`. The user in the URL is not sent. The spelling of the method is kept.
     let host = peer.url("").replace("http://", "");
     for method in ["POST", "PUT", "custom"] {
         let url = format!("http://user:secret@{host}/c");
         client.call("http/request", json!({"method": method, "url": url, "requestId": "r3"})).await;
     }
-    let bare = |method| format!("{method} /c HTTP/1.1\r\naccept: */*\r\nhost: {host}\r\n\r\n");
+    let request_without_body = |method| format!("{method} /c HTTP/1.1\r\naccept: */*\r\nhost: {host}\r\n\r\n");
     assert_eq!(
         peer.requests(),
         [
@@ -67,9 +67,9 @@ async fn the_published_examples_hold() {
             format!(
                 "GET /b HTTP/1.1\r\nx-b: 1\r\nx-b: 2\r\naccept: text/plain\r\nauthorization: Bearer abc\r\nhost: {host}\r\n\r\n"
             ),
-            bare("POST"),
-            bare("PUT"),
-            bare("custom"),
+            request_without_body("POST"),
+            request_without_body("PUT"),
+            request_without_body("custom"),
         ]
     );
     let bad = json!({"method": "GET", "url": "http://127.0.0.1/", "requestId": "r4"});
@@ -180,11 +180,11 @@ async fn the_memory_for_collected_answers_is_limited() {
     })
     .await;
     let mut client = server.client().await;
-    let words = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); ask for it with streamResponse";
+    let limit_message = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); ask for it with streamResponse";
     for _ in 0..3 {
         let (code, message) = refused(&mut client, peer.url("/large"), json!({})).await;
-        assert_eq!((code, message.as_str()), (-32603, words));
-        // Neither cancelled nor sent answers take memory.
+        assert_eq!((code, message.as_str()), (-32603, limit_message));
+        // The refused answer and the answers that were sent no longer count.
         assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
     }
 }
@@ -195,10 +195,10 @@ async fn one_session_may_use_a_quarter_of_the_limit() {
     let peer = HttpPeer::start(|request, mut stream| async move {
         let is_held = request.starts_with("GET /held");
         let body = "x".repeat(if is_held { 3 << 20 } else { 4 << 20 });
-        let _gone = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
+        let _ignored = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
         if is_held {
             // The body does not end while the connection is open.
-            let _gone = stream.read_u8().await;
+            let _ignored = stream.read_u8().await;
         }
     })
     .await;
@@ -207,7 +207,7 @@ async fn one_session_may_use_a_quarter_of_the_limit() {
         let params = json!({"method": "GET", "url": peer.url("/held"), "requestId": number.to_string()});
         greedy.send("http/request", params).await;
     }
-    // At most two of the bodies fit into the quarter of the session.
+    // A session may use 8 MiB, so at most two of the bodies of 3 MiB fit.
     for _ in 0..10 {
         let refused = greedy.next().await;
         let message = refused["error"]["message"].as_str().unwrap();
@@ -225,7 +225,7 @@ async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
             if request.starts_with("GET /never") {
                 return std::future::pending().await;
             }
-            let _gone = stream.write_all(http_ok("now").as_bytes()).await;
+            let _ignored = stream.write_all(http_ok("now").as_bytes()).await;
         })
         .await,
     );
@@ -257,6 +257,6 @@ async fn the_number_of_requests_at_once_is_limited() {
         other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
     }
     let (code, _) = refused(&mut other, peer.url("/"), json!({})).await;
-    assert_eq!(code, -32600, "each request counts, whatever its id");
+    assert_eq!(code, -32600, "requests with the same id count too");
     testkit::eventually("requests of other connections do not count", || (peer.accepted() == 4).then_some(())).await;
 }

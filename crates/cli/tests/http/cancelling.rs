@@ -1,4 +1,4 @@
-//! `http/cancel`: a client cancels a request.
+//! The method `http/cancel`, with which a client cancels an `http/request`.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use tokio::sync::Notify;
 
 use crate::support::{Pieces, open, request, server};
 
-/// A peer that sends this part of a response, and reports when the connection is closed.
+/// A peer that sends this part of a response and nothing more. Notifies when the server has closed the connection.
 async fn silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
-    let gone = Arc::new(Notify::new());
-    let noted = Arc::clone(&gone);
+    let closed = Arc::new(Notify::new());
+    let notifier = Arc::clone(&closed);
     let peer = HttpPeer::start(move |_, mut stream| {
-        let noted = Arc::clone(&noted);
+        let notifier = Arc::clone(&notifier);
         async move {
-            let _gone = stream.write_all(text.as_bytes()).await;
-            let _closed = stream.read(&mut [0]).await;
-            noted.notify_one();
+            let _ignored = stream.write_all(text.as_bytes()).await;
+            let _end = stream.read(&mut [0]).await;
+            notifier.notify_one();
         }
     })
     .await;
-    (peer, gone)
+    (peer, closed)
 }
 
 #[tokio::test]
 async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
     for is_streamed in [false, true] {
-        let (server, (peer, gone)) = (server().await, silent_after("").await);
+        let (server, (peer, closed)) = (server().await, silent_after("").await);
         let mut client = server.client().await;
         let params = request(peer.url("/"), json!({"streamResponse": is_streamed}));
         let id = client.send("http/request", params).await;
@@ -37,13 +37,13 @@ async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
         let expected =
             json!({"code": -32603, "message": "http/request failed: cancelled", "data": {"kind": "cancelled"}});
         assert_eq!(error, expected);
-        gone.notified().await;
+        closed.notified().await;
     }
 }
 
 #[tokio::test]
 async fn a_body_can_be_cancelled_and_its_id_is_free() {
-    let (server, (peer, gone)) =
+    let (server, (peer, closed)) =
         (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
@@ -51,25 +51,25 @@ async fn a_body_can_be_cancelled_and_its_id_is_free() {
     assert_eq!(pieces.next(&mut client).await, Ok(b"some".to_vec()));
     client.call("http/cancel", json!({"requestId": "r"})).await;
     assert_eq!(pieces.next(&mut client).await, Err(Some("cancelled".to_owned())));
-    gone.notified().await;
+    closed.notified().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
 }
 
 #[tokio::test]
 async fn a_buffered_body_can_be_cancelled() {
-    let (server, (peer, gone)) =
+    let (server, (peer, closed)) =
         (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
     let id = client.send("http/request", request(peer.url("/"), json!({}))).await;
     testkit::eventually("the request has arrived", || (peer.requests().len() == 1).then_some(())).await;
     client.call("http/cancel", json!({"requestId": "r"})).await;
     assert_eq!(client.answer(id).await["error"]["data"]["kind"], "cancelled");
-    gone.notified().await;
+    closed.notified().await;
 }
 
 #[tokio::test]
 async fn a_paused_body_can_be_cancelled_and_so_can_a_finished_one() {
-    let (server, (peer, gone)) =
+    let (server, (peer, closed)) =
         (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
@@ -77,9 +77,9 @@ async fn a_paused_body_can_be_cancelled_and_so_can_a_finished_one() {
     client.call("http/cancel", json!({"requestId": "r"})).await;
     let (_, error) = Pieces::of("r").rest(&mut client).await;
     assert_eq!(error.as_deref(), Some("cancelled"));
-    gone.notified().await;
+    closed.notified().await;
     for method in ["http/cancel", "http/flow"] {
-        let over = json!({"requestId": "r", "paused": false});
-        assert_eq!(client.call(method, over).await, json!({}));
+        let params = json!({"requestId": "r", "paused": false});
+        assert_eq!(client.call(method, params).await, json!({}));
     }
 }

@@ -11,6 +11,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::support::{fetch, refused, server_with};
 
+/// Variables whose value may not be sent in a header.
 const FORBIDDEN: [&str; 14] = [
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",
@@ -28,6 +29,7 @@ const FORBIDDEN: [&str; 14] = [
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 
+/// Params with one header, whose value is `prefix` and the value of a variable of the server.
 fn header(name: &str, prefix: &str, variable: &str) -> Value {
     json!({"headers": [{"name": name, "value": prefix, "valueEnvVar": variable}]})
 }
@@ -84,7 +86,7 @@ async fn requests_use_the_proxy_of_the_environment_and_hosts_are_sent_in_ascii()
 }
 
 #[tokio::test]
-async fn https_trusts_the_authority_of_the_environment_and_no_other() {
+async fn https_trusts_only_the_certificate_authority_of_the_environment() {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -101,11 +103,11 @@ async fn https_trusts_the_authority_of_the_environment_and_no_other() {
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let serving = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A client that does not trust the certificate closes the connection here.
+            // The handshake fails if the exec-server does not trust the certificate.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             if read_http_request(&mut stream).await.is_some() {
-                let _gone = stream.write_all(http_ok("secure").as_bytes()).await;
-                let _gone = stream.shutdown().await;
+                let _ignored = stream.write_all(http_ok("secure").as_bytes()).await;
+                let _ignored = stream.shutdown().await;
             }
         }
     });

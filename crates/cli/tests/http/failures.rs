@@ -1,20 +1,21 @@
-//! Peers that are slow, break off or do not speak HTTP.
+//! HTTP servers that are slow, close the connection too early or do not speak HTTP.
 
 use testkit::{HttpPeer, http_ok, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{Pieces, fetch, open, refused, server};
 
-/// A peer that sends this text and then nothing.
+/// A peer that sends this text and nothing more, and keeps the connection open.
 async fn stalled(text: &'static str) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
-        let _gone = stream.write_all(text.as_bytes()).await;
+        let _ignored = stream.write_all(text.as_bytes()).await;
         std::future::pending::<()>().await;
     })
     .await
 }
 
-const TOO_LATE: &str = "the time given for the request is over";
+/// The text of the error after a timeout.
+const TIMED_OUT: &str = "the time given for the request is over";
 
 #[tokio::test]
 async fn a_request_waits_until_its_timeout() {
@@ -22,12 +23,12 @@ async fn a_request_waits_until_its_timeout() {
     let mut client = server.client().await;
     let error =
         client.call_error("http/request", crate::support::request(peer.url("/"), json!({"timeoutMs": 10}))).await;
-    let message = format!("http/request failed: {TOO_LATE}");
+    let message = format!("http/request failed: {TIMED_OUT}");
     assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
     let slow = HttpPeer::start(|_, mut stream| async move {
-        // sleep: longer than the timeout above, to show that a request without one does not end
+        // sleep: the answer comes later than the timeout above, to show that a request without a timeout waits for it
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        let _gone = stream.write_all(http_ok("late").as_bytes()).await;
+        let _ignored = stream.write_all(http_ok("late").as_bytes()).await;
     })
     .await;
     for changes in [json!({}), json!({"timeoutMs": null})] {
@@ -39,7 +40,7 @@ async fn a_request_waits_until_its_timeout() {
 async fn the_timeout_includes_the_body() {
     let (server, peer) = (server().await, stalled("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await);
     let mut client = server.client().await;
-    let text = format!("failed to read http/request response body: {TOO_LATE}");
+    let text = format!("failed to read http/request response body: {TIMED_OUT}");
     let (code, message) = refused(&mut client, peer.url("/"), json!({"timeoutMs": 500})).await;
     assert_eq!((code, &message), (-32603, &text));
     open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 500})).await;
@@ -95,11 +96,11 @@ async fn a_refused_connection_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_endless_head_takes_little_memory() {
+async fn endless_response_headers_take_little_memory() {
     let (server, peer) = (
         server().await,
         HttpPeer::start(|_, mut stream| async move {
-            let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Endless: ").await;
+            let _ignored = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Endless: ").await;
             let block = vec![b'x'; 1 << 20];
             for _ in 0..256 {
                 if stream.write_all(&block).await.is_err() {

@@ -1,4 +1,5 @@
-//! `http/flow`, and clients that do not read: the server reads from the peer only as much as the client takes.
+//! The method `http/flow`, which pauses a body, and clients that do not read: the server reads a body from the peer only as
+//! fast as the client reads it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +10,18 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{Pieces, open, server};
 
+/// Size of the body in bytes.
 const BODY: usize = 200 << 20;
 
-/// A peer that offers a large body and counts the bytes that are read.
+/// A peer that sends a large body and counts the bytes that it could write.
 async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
-    let taken = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&taken);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
     let peer = HttpPeer::start(move |_, mut stream| {
         let counted = Arc::clone(&counted);
         async move {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
-            let _gone = stream.write_all(head.as_bytes()).await;
+            let _ignored = stream.write_all(head.as_bytes()).await;
             let block = vec![b'x'; 64 << 10];
             for _ in 0..BODY / block.len() {
                 if stream.write_all(&block).await.is_err() {
@@ -30,14 +32,14 @@ async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
         }
     })
     .await;
-    (peer, taken)
+    (peer, sent)
 }
 
-/// Waits until the peer is read no further, and returns how many bytes were read.
-async fn settled(taken: &AtomicUsize) -> usize {
+/// Waits until the peer could send nothing for 300 ms, because the server does not read. Returns how many bytes it has sent.
+async fn wait_until_stalled(sent: &AtomicUsize) -> usize {
     let mut last = (0, Instant::now());
-    eventually("no more bytes are read", || {
-        let now = taken.load(Ordering::SeqCst);
+    eventually("the server reads no more bytes", || {
+        let now = sent.load(Ordering::SeqCst);
         if now != last.0 {
             last = (now, Instant::now());
         }
@@ -48,15 +50,15 @@ async fn settled(taken: &AtomicUsize) -> usize {
 
 #[tokio::test]
 async fn a_paused_body_is_not_read_from_the_peer() {
-    let (server, (peer, taken)) = (server().await, counting_peer().await);
+    let (server, (peer, sent)) = (server().await, counting_peer().await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
-    let paused_at = settled(&taken).await;
-    assert!(paused_at < 32 << 20, "{paused_at} bytes were taken");
+    let paused_at = wait_until_stalled(&sent).await;
+    assert!(paused_at < 32 << 20, "the server has read {paused_at} bytes");
     // Other requests of the connection are answered.
     client.call("environment/status", json!({})).await;
-    assert_eq!(settled(&taken).await, paused_at);
+    assert_eq!(wait_until_stalled(&sent).await, paused_at);
     client.call("http/flow", json!({"requestId": "r", "paused": false})).await;
     let (mut pieces, mut received) = (Pieces::of("r"), 0);
     while let Ok(piece) = pieces.next(&mut client).await {
@@ -67,17 +69,17 @@ async fn a_paused_body_is_not_read_from_the_peer() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_stops_only_its_own_body() {
-    let (server, (peer, taken)) = (server().await, counting_peer().await);
-    let (mut deaf, mut other) = (server.client().await, server.client().await);
+    let (server, (peer, sent)) = (server().await, counting_peer().await);
+    let (mut silent, mut other) = (server.client().await, server.client().await);
     let before = resident_bytes(server.pid());
-    open(&mut deaf, "r", peer.url("/"), json!({})).await;
-    let taken = settled(&taken).await;
-    assert!(taken < 48 << 20, "{taken} bytes were taken");
+    open(&mut silent, "r", peer.url("/"), json!({})).await;
+    let sent = wait_until_stalled(&sent).await;
+    assert!(sent < 48 << 20, "the peer has sent {sent} bytes");
     let grown = resident_bytes(server.pid()).saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes for a client that does not read");
+    assert!(grown < 64 << 20, "the server uses {grown} more bytes for a client that does not read");
     other.call("environment/status", json!({})).await;
     let (mut pieces, mut received) = (Pieces::of("r"), 0);
-    while let Ok(piece) = pieces.next(&mut deaf).await {
+    while let Ok(piece) = pieces.next(&mut silent).await {
         received += piece.len();
     }
     assert_eq!(received, BODY);

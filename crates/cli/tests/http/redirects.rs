@@ -1,10 +1,11 @@
-//! Redirects.
+//! Redirects: which of them the server follows, with which method, and which headers it sends to another host.
 
 use testkit::{HttpPeer, base64, http_ok, json};
 
 use crate::support::{fetch, refused, server, server_with};
 
-fn to(status: u16, location: &str) -> String {
+/// A response that redirects to `location`.
+fn redirect_to(status: u16, location: &str) -> String {
     format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone")
 }
 
@@ -12,9 +13,9 @@ fn to(status: u16, location: &str) -> String {
 async fn a_redirect_is_followed_or_returned_as_asked() {
     let (server, peer) = (
         server().await,
-        HttpPeer::closing(
-            |request| if request.starts_with("GET /old") { to(302, "/new") } else { http_ok("arrived") },
-        )
+        HttpPeer::closing(|request| {
+            if request.starts_with("GET /old") { redirect_to(302, "/new") } else { http_ok("arrived") }
+        })
         .await,
     );
     let mut client = server.client().await;
@@ -33,7 +34,8 @@ async fn each_redirect_status_keeps_or_changes_the_method_as_http_says() {
         server().await,
         HttpPeer::closing(|request| {
             let path = request.split(' ').nth(1).unwrap();
-            path.strip_prefix("/from/").map_or_else(|| http_ok("done"), |status| to(status.parse().unwrap(), "/to"))
+            path.strip_prefix("/from/")
+                .map_or_else(|| http_ok("done"), |status| redirect_to(status.parse().unwrap(), "/to"))
         })
         .await,
     );
@@ -53,7 +55,7 @@ async fn each_redirect_status_keeps_or_changes_the_method_as_http_says() {
 async fn secret_headers_are_not_sent_to_another_host() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
-    let (server, peer) = (server().await, HttpPeer::closing(move |_| to(307, &target)).await);
+    let (server, peer) = (server().await, HttpPeer::closing(move |_| redirect_to(307, &target)).await);
     let mut client = server.client().await;
     let headers: Vec<_> = ["Authorization", "Cookie", "Proxy-Authorization", "X-Kept"]
         .map(|name| json!({"name": name, "value": "value"}))
@@ -68,8 +70,10 @@ async fn secret_headers_are_not_sent_to_another_host() {
 async fn header_values_from_the_environment_are_not_sent_to_another_host() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
-    let (server, peer) =
-        (server_with(&[], &[("MY_TOKEN", "s3cret")]).await, HttpPeer::closing(move |_| to(307, &target)).await);
+    let (server, peer) = (
+        server_with(&[], &[("MY_TOKEN", "s3cret")]).await,
+        HttpPeer::closing(move |_| redirect_to(307, &target)).await,
+    );
     let mut client = server.client().await;
     let headers = json!([
         {"name": "X-Api-Key", "value": "", "valueEnvVar": "MY_TOKEN"},
@@ -87,7 +91,11 @@ async fn redirect_loops_and_other_schemes_are_errors() {
     let (server, peer) = (
         server().await,
         HttpPeer::closing(|request| {
-            if request.starts_with("GET /circle") { to(302, "/circle") } else { to(302, "ftp://elsewhere/") }
+            if request.starts_with("GET /circle") {
+                redirect_to(302, "/circle")
+            } else {
+                redirect_to(302, "ftp://elsewhere/")
+            }
         })
         .await,
     );

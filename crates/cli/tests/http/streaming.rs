@@ -1,4 +1,4 @@
-//! Requests with `streamResponse: true`: the body comes in pieces.
+//! `http/request` with `streamResponse: true`: the body comes in pieces, as notifications after the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +10,33 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::support::{Pieces, open, refused, request, server};
 
-async fn say(stream: &mut TcpStream, text: &str) {
-    let _gone = stream.write_all(text.as_bytes()).await;
+/// Writes a part of a response. An error is ignored, because the connection may be closed.
+async fn send(stream: &mut TcpStream, text: &str) {
+    let _ignored = stream.write_all(text.as_bytes()).await;
 }
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A peer that sends one piece at once, and another when the test says so.
+/// A peer that sends one piece at once, and another one when the test adds a permit to the semaphore.
 async fn slow_peer() -> (HttpPeer, Arc<Semaphore>) {
-    let go = Arc::new(Semaphore::new(0));
-    let told = Arc::clone(&go);
+    let second_piece = Arc::new(Semaphore::new(0));
+    let permits = Arc::clone(&second_piece);
     let peer = HttpPeer::start(move |_, mut stream| {
-        let told = Arc::clone(&told);
+        let permits = Arc::clone(&permits);
         async move {
-            say(&mut stream, CHUNKED).await;
-            say(&mut stream, "3\r\none\r\n").await;
-            told.acquire().await.unwrap().forget();
-            say(&mut stream, "3\r\ntwo\r\n0\r\n\r\n").await;
+            send(&mut stream, CHUNKED).await;
+            send(&mut stream, "3\r\none\r\n").await;
+            permits.acquire().await.unwrap().forget();
+            send(&mut stream, "3\r\ntwo\r\n0\r\n\r\n").await;
         }
     })
     .await;
-    (peer, go)
+    (peer, second_piece)
 }
 
 #[tokio::test]
 async fn the_answer_comes_first_then_the_pieces_then_the_end() {
-    let (server, (peer, go)) = (server().await, slow_peer().await);
+    let (server, (peer, second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     let id = client.send("http/request", request(peer.url("/"), json!({"streamResponse": true}))).await;
     let answer = client.next().await;
@@ -46,14 +47,14 @@ async fn the_answer_comes_first_then_the_pieces_then_the_end() {
         json!({"method": "http/request/bodyDelta", "params": params})
     };
     assert_eq!(client.next().await, delta(1, "b25l", false));
-    go.add_permits(1);
+    second_piece.add_permits(1);
     assert_eq!(client.next().await, delta(2, "dHdv", false));
     assert_eq!(client.next().await, delta(3, "", true));
 }
 
 #[tokio::test]
 async fn an_id_is_in_use_until_its_stream_has_ended() {
-    let (server, (peer, go)) = (server().await, slow_peer().await);
+    let (server, (peer, second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     let (code, message) = refused(&mut client, peer.url("/"), json!({"streamResponse": true})).await;
@@ -62,14 +63,14 @@ async fn an_id_is_in_use_until_its_stream_has_ended() {
     // Meanwhile other requests are answered, and other connections have ids of their own.
     client.call("environment/status", json!({})).await;
     open(&mut server.client().await, "r", peer.url("/"), json!({})).await;
-    go.add_permits(2);
+    second_piece.add_permits(2);
     assert_eq!(Pieces::of("r").rest(&mut client).await, (b"onetwo".to_vec(), None));
     open(&mut client, "r", peer.url("/"), json!({})).await;
 }
 
 #[tokio::test]
 async fn an_id_is_free_after_a_request_that_failed() {
-    let (server, (peer, _go)) = (server().await, slow_peer().await);
+    let (server, (peer, _second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     let (code, _) = refused(&mut client, "http://127.0.0.1:1/", json!({"streamResponse": true})).await;
     assert_eq!(code, -32603);
@@ -83,8 +84,8 @@ async fn large_pieces_are_split_and_together_are_the_body() {
     let (server, peer) = (server().await, HttpPeer::closing(move |_| http_ok(&text)).await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (came, error) = Pieces::of("r").rest(&mut client).await;
-    assert!(came == body && error.is_none(), "{} bytes, {error:?}", came.len());
+    let (received, error) = Pieces::of("r").rest(&mut client).await;
+    assert!(received == body && error.is_none(), "{} bytes, {error:?}", received.len());
 }
 
 #[tokio::test]
@@ -105,14 +106,14 @@ async fn a_body_that_breaks_off_ends_with_an_error() {
 #[tokio::test]
 async fn streams_end_with_their_connection() {
     let ended = Arc::new(Notify::new());
-    let noted = Arc::clone(&ended);
+    let notifier = Arc::clone(&ended);
     let peer = HttpPeer::start(move |_, mut stream| {
-        let noted = Arc::clone(&noted);
+        let notifier = Arc::clone(&notifier);
         async move {
-            say(&mut stream, CHUNKED).await;
-            say(&mut stream, "3\r\none\r\n").await;
+            send(&mut stream, CHUNKED).await;
+            send(&mut stream, "3\r\none\r\n").await;
             let _closed = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
-            noted.notify_one();
+            notifier.notify_one();
         }
     })
     .await;
@@ -124,9 +125,9 @@ async fn streams_end_with_their_connection() {
 }
 
 /// A peer that sends a body of this many megabytes.
-async fn gusher(megabytes: usize) -> HttpPeer {
+async fn peer_with_large_body(megabytes: usize) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
-        say(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
+        send(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
         let block = vec![b'x'; 1 << 20];
         for _ in 0..megabytes {
             if stream.write_all(&block).await.is_err() {
@@ -137,22 +138,23 @@ async fn gusher(megabytes: usize) -> HttpPeer {
     .await
 }
 
+/// Streams a large body and checks that the memory of the server does not grow much.
 async fn stream_and_measure(server: &TestServer, megabytes: usize) {
-    let peer = gusher(megabytes).await;
+    let peer = peer_with_large_body(megabytes).await;
     let mut client = server.client().await;
     let before = resident_bytes(server.pid());
     open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (mut pieces, mut received, mut most) = (Pieces::of("r"), 0_usize, 0);
+    let (mut pieces, mut received, mut peak) = (Pieces::of("r"), 0_usize, 0);
     loop {
         match pieces.next(&mut client).await {
             Ok(piece) => received += piece.len(),
             Err(error) => break assert_eq!(error, None),
         }
-        most = most.max(resident_bytes(server.pid()));
+        peak = peak.max(resident_bytes(server.pid()));
     }
     assert_eq!(received, megabytes << 20);
-    let grown = most.saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes for a body of {megabytes} MiB");
+    let grown = peak.saturating_sub(before);
+    assert!(grown < 64 << 20, "the server uses {grown} more bytes for a body of {megabytes} MiB");
 }
 
 #[tokio::test]
@@ -161,17 +163,17 @@ async fn a_gigabyte_passes_in_little_memory() {
     stream_and_measure(&server, 1024).await;
 }
 
-/// A close frame of the client.
+/// An empty WebSocket close frame, masked with a key of zeros.
 const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
 
 #[tokio::test]
-async fn after_a_client_has_closed_its_connection_nothing_is_held_for_it() {
+async fn after_a_client_has_closed_its_connection_its_body_uses_no_memory() {
     let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let noted = (Arc::clone(&stalled), Arc::clone(&ended));
+    let notifiers = (Arc::clone(&stalled), Arc::clone(&ended));
     let peer = HttpPeer::start(move |_, mut stream| {
-        let (stalled, ended) = noted.clone();
+        let (stalled, ended) = notifiers.clone();
         async move {
-            say(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;
+            send(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;
             let block = vec![b'x'; 1 << 20];
             loop {
                 match tokio::time::timeout(Duration::from_millis(300), stream.write_all(&block)).await {
@@ -191,5 +193,5 @@ async fn after_a_client_has_closed_its_connection_nothing_is_held_for_it() {
     client.send_bytes(&CLOSE_FRAME).await.unwrap();
     ended.notified().await;
     let grown = peak_resident_bytes(server.pid()) - before;
-    assert!(grown < 32 << 20, "{grown} bytes for nobody");
+    assert!(grown < 32 << 20, "the server uses {grown} more bytes after the client has gone");
 }

@@ -1,8 +1,8 @@
-//! A server whose environment names no proxy, and shorthand for `http/request` and its streamed bodies.
+//! A server whose environment names no proxy, and helpers for `http/request` and its streamed bodies.
 
 use testkit::{Client, TestServer, Value, json, unbase64};
 
-/// Variables of this machine that would change where requests go.
+/// Variables of the machine that would change where requests go or which certificates are trusted.
 const PROXY_VARIABLES: [&str; 10] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -16,11 +16,12 @@ const PROXY_VARIABLES: [&str; 10] = [
     "CODEX_CA_CERTIFICATE",
 ];
 
-/// A server whose requests go where they say.
+/// A server whose requests use no proxy.
 pub(crate) async fn server() -> TestServer {
     server_with(&[], &[]).await
 }
 
+/// A server with further arguments and environment variables. It has no others of [`PROXY_VARIABLES`].
 pub(crate) async fn server_with(args: &[&str], variables: &[(&str, &str)]) -> TestServer {
     TestServer::with(args, |command| {
         for name in PROXY_VARIABLES {
@@ -31,6 +32,7 @@ pub(crate) async fn server_with(args: &[&str], variables: &[(&str, &str)]) -> Te
     .await
 }
 
+/// Params of a GET request with the id `r`, with some members changed.
 pub(crate) fn request(url: impl Into<String>, changes: Value) -> Value {
     let mut params = json!({"method": "GET", "url": url.into(), "requestId": "r"});
     for (name, value) in changes.as_object().unwrap() {
@@ -39,20 +41,20 @@ pub(crate) fn request(url: impl Into<String>, changes: Value) -> Value {
     params
 }
 
-/// Makes a request and returns its answer with the body as text.
+/// Makes a request that must succeed. Returns status, headers and body.
 pub(crate) async fn fetch(client: &mut Client, url: impl Into<String>, changes: Value) -> (u64, Value, String) {
     let answer = client.call("http/request", request(url, changes)).await;
     let body = String::from_utf8(unbase64(&answer["bodyBase64"])).unwrap();
     (answer["status"].as_u64().unwrap(), answer["headers"].clone(), body)
 }
 
-/// The error of a request.
+/// Makes a request that must fail. Returns code and message of the error.
 pub(crate) async fn refused(client: &mut Client, url: impl Into<String>, changes: Value) -> (i64, String) {
     let error = client.call_error("http/request", request(url, changes)).await;
     (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
 }
 
-/// Begins a streamed request, and returns its answer.
+/// Begins a request with a streamed body, and returns the answer, which comes before the body.
 pub(crate) async fn open(client: &mut Client, id: &str, url: String, mut changes: Value) -> Value {
     changes["streamResponse"] = true.into();
     changes["requestId"] = id.into();
@@ -61,9 +63,10 @@ pub(crate) async fn open(client: &mut Client, id: &str, url: String, mut changes
     answer
 }
 
-/// A body that comes in pieces.
+/// Receives the body of one request, which comes in pieces.
 pub(crate) struct Pieces {
     id: String,
+    /// Sequence number of the last piece.
     seq: u64,
 }
 
@@ -72,7 +75,7 @@ impl Pieces {
         Self { id: id.to_owned(), seq: 0 }
     }
 
-    /// The next piece; at the end, why there are no more.
+    /// The next piece. `Err(None)` if the body is complete, and `Err` with the error text if it is not.
     pub(crate) async fn next(&mut self, client: &mut Client) -> Result<Vec<u8>, Option<String>> {
         let is_ours = |message: &Value| {
             message["method"] == "http/request/bodyDelta" && message["params"]["requestId"] == self.id
@@ -90,7 +93,7 @@ impl Pieces {
         Err(params["error"].as_str().map(str::to_owned))
     }
 
-    /// The whole body, and why it ended early.
+    /// All further pieces, joined, and the error text if the body is not complete.
     pub(crate) async fn rest(&mut self, client: &mut Client) -> (Vec<u8>, Option<String>) {
         let mut body = Vec::new();
         loop {

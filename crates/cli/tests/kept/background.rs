@@ -1,4 +1,5 @@
-//! Without a configured server, kept sessions live in a server in the background, which ends by itself.
+//! Without a configured server, the commands start a server in the background for kept sessions. That server ends by itself
+//! after its last session.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,7 +12,8 @@ use tokio::process::Command;
 
 use crate::support::{CommandOutput, command, make_session, run};
 
-async fn is_gone(state: &Path) {
+/// Waits until no server listens on the socket of the background server.
+async fn wait_until_server_is_gone(state: &Path) {
     let socket = state.join("exec-server/server.sock");
     eventually("the server is gone", || UnixStream::connect(&socket).is_err().then_some(())).await;
 }
@@ -23,53 +25,52 @@ async fn without_a_configuration_the_server_in_the_background_is_used() {
     let url = format!("unix://{}", state.path().join("exec-server/server.sock").display());
     let server = TestServer::with_args(&["--listen", &url]).await;
     make_session(server.url(), state.path()).await;
-    let said = run(command(state.path()).args(["ps", "--json"])).await;
-    assert_eq!(said, CommandOutput { code: 0, stdout: "[]\n".into(), stderr: String::new() });
+    let output = run(command(state.path()).args(["ps", "--json"])).await;
+    assert_eq!(output, CommandOutput { code: 0, stdout: "[]\n".into(), stderr: String::new() });
     drop(server);
-    is_gone(state.path()).await;
-    let said = run(command(state.path()).args(["ps"])).await;
-    assert!(said.code == 1 && said.stderr.contains("there is no session `default` on this machine"), "{said:?}");
+    wait_until_server_is_gone(state.path()).await;
+    let output = run(command(state.path()).args(["ps"])).await;
+    assert!(
+        output.code == 1 && output.stderr.contains("there is no session `default` on this machine"),
+        "{output:?}"
+    );
 }
 
 #[tokio::test]
 async fn the_server_starts_for_the_first_session_and_ends_after_the_last() {
     let state = tempfile::tempdir().unwrap();
-    let here = |args: &[&str]| {
-        let mut command = command(state.path());
-        command.env("EXEC_SERVER_BACKGROUND_IDLE", "100ms").args(args);
-        command
-    };
+    let local_command = |args: &[&str]| local_command(state.path(), args);
     let script = "echo $PPID; exec sleep 1000";
-    let said = run(&mut here(&["run", "-d", "--id", "p", "--", "sh", "-c", script])).await;
-    assert_eq!(said, CommandOutput { code: 0, stdout: "p\n".into(), stderr: String::new() });
+    let output = run(&mut local_command(&["run", "-d", "--id", "p", "--", "sh", "-c", script])).await;
+    assert_eq!(output, CommandOutput { code: 0, stdout: "p\n".into(), stderr: String::new() });
     let server: u32 = eventually_async("the process prints the pid of the server", async || {
-        run(&mut here(&["logs", "p"])).await.stdout.trim().parse().ok()
+        run(&mut local_command(&["logs", "p"])).await.stdout.trim().parse().ok()
     })
     .await;
-    let said = run(&mut here(&["ps", "--json"])).await;
-    let processes: Vec<ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
+    let output = run(&mut local_command(&["ps", "--json"])).await;
+    let processes: Vec<ProcessSummary> = serde_json::from_str(&output.stdout).unwrap();
     let process = processes[0].pid.unwrap();
     assert!(is_alive(server) && is_alive(process));
-    // No client is connected any more, so the session ends, and its processes with it.
-    let said = run(&mut here(&["run", "-d", "--id", "q", "--keep", "1ms", "--", "true"])).await;
-    assert_eq!((said.code, said.stdout.as_str()), (0, "q\n"), "{}", said.stderr);
+    // With `--keep 1ms`, the session and its processes end when this command has disconnected.
+    let output = run(&mut local_command(&["run", "-d", "--id", "q", "--keep", "1ms", "--", "true"])).await;
+    assert_eq!((output.code, output.stdout.as_str()), (0, "q\n"), "{}", output.stderr);
     for pid in [process, server] {
         eventually("no process is left", || (!is_alive(pid)).then_some(())).await;
     }
-    is_gone(state.path()).await;
-    assert!(!state.path().join("exec-server/server.sock").exists(), "its socket is gone too");
+    wait_until_server_is_gone(state.path()).await;
+    assert!(!state.path().join("exec-server/server.sock").exists(), "the socket of the server is left");
 }
 
-/// A command without a configured server, whose background server ends soon after its last session.
-fn here(state: &Path, args: &[&str]) -> Command {
+/// A command without a configured server. The server that it starts in the background ends 100 ms after its last session.
+fn local_command(state: &Path, args: &[&str]) -> Command {
     let mut command = command(state);
     command.env("EXEC_SERVER_BACKGROUND_IDLE", "100ms").args(args);
     command
 }
 
-/// The same, run by a shell after some other commands: `$0` and `$@` are the command.
-fn by_shell(script: &str, state: &Path, args: &[&str]) -> Command {
-    let template = here(state, args);
+/// A shell with a script that executes the command of [`local_command`]: `$0` is its program, and `$@` its arguments.
+fn local_command_in_script(script: &str, state: &Path, args: &[&str]) -> Command {
+    let template = local_command(state, args);
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(template.as_std().get_program()).args(template.as_std().get_args());
     for (name, value) in template.as_std().get_envs() {
@@ -82,15 +83,15 @@ fn by_shell(script: &str, state: &Path, args: &[&str]) -> Command {
     shell
 }
 
-/// Ends the session, and with it its processes and the server.
-async fn end(state: &Path) {
-    let said = run(&mut here(state, &["run", "-d", "--keep", "1ms", "--", "true"])).await;
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    has_removed_its_socket(state).await;
+/// Ends the session, its processes and the server.
+async fn end_session(state: &Path) {
+    let output = run(&mut local_command(state, &["run", "-d", "--keep", "1ms", "--", "true"])).await;
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    wait_until_server_has_ended(state).await;
 }
 
-/// Waits for the end of the server by its socket file. A connection attempt would keep the server busy.
-async fn has_removed_its_socket(state: &Path) {
+/// Waits until the server has ended and removed its socket file. A connection attempt would prevent the end of an idle server.
+async fn wait_until_server_has_ended(state: &Path) {
     let socket = state.join("exec-server/server.sock");
     eventually("the server has ended", || (!socket.exists()).then_some(())).await;
 }
@@ -99,34 +100,35 @@ async fn has_removed_its_socket(state: &Path) {
 async fn the_server_keeps_no_descriptor_of_the_caller_open() {
     let state = tempfile::tempdir().unwrap();
     let script = "exec \"$0\" \"$@\" 8>&1 9>&1";
-    // `cat` ends only when no process has the pipe open.
-    let said = run(&mut by_shell(script, state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
-    assert_eq!(said, CommandOutput { code: 0, stdout: "1\n".into(), stderr: String::new() });
-    end(state.path()).await;
+    // `run` reads stdout until no process has the pipe open, so it would hang if the server had inherited one of the
+    // descriptors.
+    let output = run(&mut local_command_in_script(script, state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
+    assert_eq!(output, CommandOutput { code: 0, stdout: "1\n".into(), stderr: String::new() });
+    end_session(state.path()).await;
 }
 
 #[tokio::test]
 async fn a_command_has_the_umask_of_its_caller() {
     let state = tempfile::tempdir().unwrap();
-    let said = async |mask: &str, args: &[&str]| {
+    let run_with_umask = async |mask: &str, args: &[&str]| {
         let script = format!("umask {mask}; exec \"$0\" \"$@\"");
-        run(&mut by_shell(&script, state.path(), args)).await
+        run(&mut local_command_in_script(&script, state.path(), args)).await
     };
-    assert_eq!(said("022", &["run", "-d", "--", "sleep", "1000"]).await.code, 0);
+    assert_eq!(run_with_umask("022", &["run", "-d", "--", "sleep", "1000"]).await.code, 0);
     for mask in ["0077", "0002"] {
-        let said = said(mask, &["run", "-s", "default", "--", "sh", "-c", "umask"]).await;
-        assert_eq!(said, CommandOutput { code: 0, stdout: format!("{mask}\n"), stderr: String::new() });
+        let output = run_with_umask(mask, &["run", "-s", "default", "--", "sh", "-c", "umask"]).await;
+        assert_eq!(output, CommandOutput { code: 0, stdout: format!("{mask}\n"), stderr: String::new() });
     }
-    end(state.path()).await;
+    end_session(state.path()).await;
 }
 
 #[tokio::test]
 async fn a_session_that_cannot_be_recorded_is_ended() {
     let state = tempfile::tempdir().unwrap();
-    // There is a file where the directory for the names of sessions would be.
+    // A file is at the path of the directory for the records of sessions.
     std::fs::create_dir(state.path().join("exec-server")).unwrap();
     std::fs::write(state.path().join("exec-server/sessions"), "").unwrap();
-    let said = run(&mut here(state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
-    assert!(said.code == 125 && said.stderr.starts_with("exec-server: cannot "), "{said:?}");
-    has_removed_its_socket(state.path()).await;
+    let output = run(&mut local_command(state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
+    assert!(output.code == 125 && output.stderr.starts_with("exec-server: cannot "), "{output:?}");
+    wait_until_server_has_ended(state.path()).await;
 }

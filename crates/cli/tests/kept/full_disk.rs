@@ -1,4 +1,4 @@
-//! Commands about kept sessions whose stdout is on a full disk or is a closed pipe.
+//! Commands for kept sessions whose own stdout is on a full disk or is a closed pipe.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -8,34 +8,37 @@ use client::ProcessState;
 use testkit::{eventually_async, is_alive};
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{KeptSession, PATIENCE, sh};
+use crate::support::{COMMAND_TIMEOUT, KeptSession, sh};
 
-const TRIES: usize = 10;
+/// How often a command is repeated, so that a race would be found.
+const REPETITIONS: usize = 10;
 
-/// The exit code and the stderr of a command whose stdout is a full disk.
+/// Runs a command whose stdout is on a full disk. Returns its exit code and stderr.
 async fn with_full_stdout(kept: &KeptSession, args: &[&str]) -> (i32, String) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = kept.command(args).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    let output =
-        tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the command does not end").unwrap();
+    let output = tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
     (output.status.code().expect("a signal ended the command"), String::from_utf8(output.stderr).unwrap())
 }
 
 #[tokio::test]
-async fn output_of_a_kept_command_that_cannot_be_written_is_our_failure() {
+async fn output_that_cannot_be_written_is_an_error() {
     let kept = KeptSession::start().await;
     kept.process(sh("p", "echo hello")).await;
     eventually_async("the process has closed", async || {
         (kept.only_process().await.state == ProcessState::Closed).then_some(())
     })
     .await;
-    let words = "exec-server: cannot write the output: No space left on device\n";
-    for _ in 0..TRIES {
-        assert_eq!(with_full_stdout(&kept, &["attach", "p"]).await, (125, words.to_owned()));
-        assert_eq!(with_full_stdout(&kept, &["logs", "-f", "p"]).await, (125, words.to_owned()));
+    let message = "exec-server: cannot write the output: No space left on device\n";
+    for _ in 0..REPETITIONS {
+        assert_eq!(with_full_stdout(&kept, &["attach", "p"]).await, (125, message.to_owned()));
+        assert_eq!(with_full_stdout(&kept, &["logs", "-f", "p"]).await, (125, message.to_owned()));
     }
     for args in [&["logs", "p"][..], &["logs", "--json", "p"], &["ps"], &["ps", "--json"]] {
-        assert_eq!(with_full_stdout(&kept, args).await, (1, words.to_owned()), "{args:?}");
+        assert_eq!(with_full_stdout(&kept, args).await, (1, message.to_owned()), "{args:?}");
     }
 }
 
@@ -43,8 +46,8 @@ async fn output_of_a_kept_command_that_cannot_be_written_is_our_failure() {
 async fn an_id_that_cannot_be_written_is_part_of_the_error() {
     let kept = KeptSession::start().await;
     let expected = "exec-server: the command runs as `1`, but its id cannot be written: No space left on device\n";
-    let said = with_full_stdout(&kept, &["run", "-d", "--", "sleep", "1000"]).await;
-    assert_eq!(said, (125, expected.to_owned()));
+    let output = with_full_stdout(&kept, &["run", "-d", "--", "sleep", "1000"]).await;
+    assert_eq!(output, (125, expected.to_owned()));
     let process = kept.only_process().await;
     assert!(process.process_id.as_str() == "1" && is_alive(process.pid.unwrap()));
 }

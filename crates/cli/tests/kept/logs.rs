@@ -1,4 +1,5 @@
-//! `logs`.
+//! The command `logs`, which prints the retained output of a process of a kept session. With `-f` it follows the process to its
+//! end.
 
 use client::{ProcessState, StartParams};
 use testkit::scripted::{ScriptedReply, page};
@@ -6,7 +7,8 @@ use testkit::{ScriptedServer, eventually_async, json};
 
 use crate::support::{CommandOutput, KeptSession, command, folder_of, run, sh};
 
-async fn closed(kept: &KeptSession) {
+/// Waits until the only process has closed.
+async fn wait_until_closed(kept: &KeptSession) {
     eventually_async("the process has closed", async || {
         (kept.only_process().await.state == ProcessState::Closed).then_some(())
     })
@@ -17,33 +19,33 @@ async fn closed(kept: &KeptSession) {
 async fn stdout_and_stderr_stay_apart_and_following_ends_with_the_exit_code() {
     let kept = KeptSession::start().await;
     kept.process(sh("p", "echo out; echo err >&2; exit 9")).await;
-    closed(&kept).await;
-    let said = |code| CommandOutput { code, stdout: "out\n".into(), stderr: "err\n".into() };
-    assert_eq!(kept.run(&["logs", "p"]).await, said(0));
-    assert_eq!(kept.run(&["logs", "-f", "p"]).await, said(9));
-    assert_eq!(kept.run(&["logs", "p"]).await, said(0), "a second look shows the same");
+    wait_until_closed(&kept).await;
+    let expected = |code| CommandOutput { code, stdout: "out\n".into(), stderr: "err\n".into() };
+    assert_eq!(kept.run(&["logs", "p"]).await, expected(0));
+    assert_eq!(kept.run(&["logs", "-f", "p"]).await, expected(9));
+    assert_eq!(kept.run(&["logs", "p"]).await, expected(0), "the output can be read again");
 }
 
 #[tokio::test]
 async fn a_terminal_has_one_stream() {
     let kept = KeptSession::start().await;
     kept.process(StartParams { tty: true, ..sh("p", "echo out; echo err >&2") }).await;
-    let said = kept.run(&["logs", "-f", "p"]).await;
-    assert_eq!(said, CommandOutput { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
+    let output = kept.run(&["logs", "-f", "p"]).await;
+    assert_eq!(output, CommandOutput { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
 }
 
 #[tokio::test]
 async fn events_can_be_printed_as_json() {
     let kept = KeptSession::start().await;
     kept.process(sh("p", "echo out; sleep 0.1; printf '\\377' >&2; exit 4")).await;
-    closed(&kept).await;
+    wait_until_closed(&kept).await;
     let output = json!({"type": "output", "stream": "stdout", "text": "out\n"});
     let bytes = json!({"type": "output", "stream": "stderr", "base64": "/w=="});
     let exited = json!({"type": "exited", "exitCode": 4, "sandboxDenied": false, "timedOut": false});
     for args in [&["logs", "--json", "p"][..], &["logs", "--json", "-f", "p"]] {
-        let said = kept.run(args).await;
+        let printed = kept.run(args).await;
         let events: Vec<testkit::Value> =
-            said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            printed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(events, [output.clone(), bytes.clone(), exited.clone()], "{args:?}");
     }
 }
@@ -52,18 +54,18 @@ async fn events_can_be_printed_as_json() {
 async fn bytes_that_are_no_longer_retained_are_counted() {
     let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
     kept.process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
-    closed(&kept).await;
+    wait_until_closed(&kept).await;
     for (args, code) in [(&["logs", "p"][..], 0), (&["logs", "-f", "p"], 5)] {
-        let said = kept.run(args).await;
-        let kept_bytes = said.stdout.len();
+        let output = kept.run(args).await;
+        let kept_bytes = output.stdout.len();
         assert!(kept_bytes > 0 && kept_bytes <= 64 << 10, "{kept_bytes}");
         let lost = 300_000 - kept_bytes;
         let expected = format!("exec-server: {lost} bytes of earlier output are no longer retained\n");
-        assert_eq!((said.code, said.stderr), (code, expected));
+        assert_eq!((output.code, output.stderr), (code, expected));
     }
-    let said = kept.run(&["logs", "--json", "p"]).await;
-    let first: testkit::Value = serde_json::from_str(said.stdout.lines().next().unwrap()).unwrap();
-    assert!(first["type"] == "dropped" && first["bytes"].is_u64() && said.stderr.is_empty(), "{first}");
+    let output = kept.run(&["logs", "--json", "p"]).await;
+    let first: testkit::Value = serde_json::from_str(output.stdout.lines().next().unwrap()).unwrap();
+    assert!(first["type"] == "dropped" && first["bytes"].is_u64() && output.stderr.is_empty(), "{first}");
 }
 
 #[tokio::test]
@@ -75,7 +77,7 @@ async fn an_unknown_process_is_an_error() {
     }
 }
 
-/// The output of `logs` with these arguments, for a server that answers every read like this.
+/// Runs `logs` with these arguments for the process `p` of a scripted server.
 async fn logs_of(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": {"sessionObserve": true}});
@@ -96,29 +98,29 @@ async fn a_server_that_repeats_a_page_does_not_cause_an_endless_loop() {
     for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
         let server = ScriptedServer::new();
         server.on("process/read", |_| ScriptedReply::Result(page([(1, b"once\n".to_vec())], 2)));
-        let said = logs_of(&server, args).await;
+        let output = logs_of(&server, args).await;
         let stderr = "exec-server: the server repeats output of the process `p` that it has sent before\n";
-        assert_eq!(said, CommandOutput { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
+        assert_eq!(output, CommandOutput { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_the_wait_is_not_polled_without_a_pause() {
+async fn a_server_that_ignores_the_wait_of_reads_is_not_polled_without_a_pause() {
     let server = ScriptedServer::new();
     let mut reads = 0;
     let begun = std::time::Instant::now();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     server.on("process/read", move |_| {
         reads += 1;
         let mut answer = page([], 1);
         if begun.elapsed() > std::time::Duration::from_secs(1) {
             (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(4));
             (answer["exitSeq"], answer["nextSeq"]) = (json!(1), json!(3));
-            tell.send(reads).unwrap();
+            sender.send(reads).unwrap();
         }
         ScriptedReply::Result(answer)
     });
     assert_eq!(logs_of(&server, &["-f"]).await.code, 4);
-    let reads = told.recv().unwrap();
+    let reads = receiver.recv().unwrap();
     assert!(reads < 20, "{reads} reads in a second");
 }

@@ -1,11 +1,12 @@
-//! The commands for kept sessions, as a person types them. The client library makes the sessions.
+//! The commands for kept sessions (`run -d`, `ps`, `logs`, `attach`, `kill`), as a person types them. A kept session is one
+//! that the server keeps while no client is connected.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod background;
-mod beside;
+mod concurrent_commands;
 mod full_disk;
 mod kill;
 mod logs;
 mod ps;
-mod remembering;
+mod records;
 mod support;

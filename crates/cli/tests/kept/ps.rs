@@ -1,4 +1,4 @@
-//! `ps`.
+//! The command `ps`, which lists the processes of a kept session.
 
 use client::ProcessState;
 use testkit::{TestServer, eventually_async};
@@ -8,16 +8,16 @@ use crate::support::{CommandOutput, KeptSession, command, run, sh};
 #[tokio::test]
 async fn processes_are_listed_as_a_table() {
     let kept = KeptSession::start().await;
-    let said = kept.run(&["ps"]).await;
-    let nothing = "exec-server: there are no processes in the session `default`\n";
-    assert_eq!(said, CommandOutput { code: 0, stdout: String::new(), stderr: nothing.into() });
+    let output = kept.run(&["ps"]).await;
+    let no_processes = "exec-server: there are no processes in the session `default`\n";
+    assert_eq!(output, CommandOutput { code: 0, stdout: String::new(), stderr: no_processes.into() });
 
     kept.process(sh("long", "exec sleep 1000")).await;
     kept.process(sh("short", "echo 12345; exit 3")).await;
-    let table = eventually_async("the second has closed", async || {
-        let said = kept.run(&["ps"]).await;
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-        said.stdout.contains("exited 3 ").then_some(said.stdout)
+    let table = eventually_async("the second process has closed", async || {
+        let output = kept.run(&["ps"]).await;
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+        output.stdout.contains("exited 3 ").then_some(output.stdout)
     })
     .await;
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -42,16 +42,20 @@ async fn processes_are_listed_as_json() {
 async fn a_session_that_does_not_exist_is_an_error() {
     let state = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
-    let said = run(command(state.path()).args(["ps", "--connect", server.url(), "-s", "mine"])).await;
+    let output = run(command(state.path()).args(["ps", "--connect", server.url(), "-s", "mine"])).await;
     let expected = format!(
         "exec-server: there is no session `mine` at {}; start one with `exec-server run --session mine`\n",
         server.url()
     );
-    assert_eq!(said, CommandOutput { code: 1, stdout: String::new(), stderr: expected });
+    assert_eq!(output, CommandOutput { code: 1, stdout: String::new(), stderr: expected });
     for args in [&["kill", "p"][..], &["logs", "p"], &["ps", "-s", "a/b"]] {
-        let said = run(command(state.path()).args(args)).await;
-        assert_eq!((said.code, said.stdout.as_str()), (1, ""), "{args:?} {}", said.stderr);
-        assert!(said.stderr.contains("no session `default` on this machine") || args[0] == "ps", "{}", said.stderr);
+        let output = run(command(state.path()).args(args)).await;
+        assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{args:?} {}", output.stderr);
+        assert!(
+            output.stderr.contains("no session `default` on this machine") || args[0] == "ps",
+            "{}",
+            output.stderr
+        );
     }
     assert!(!state.path().join("exec-server").exists(), "`ps` starts no server");
 }
@@ -59,12 +63,12 @@ async fn a_session_that_does_not_exist_is_an_error() {
 #[tokio::test]
 async fn an_expired_session_is_reported_and_stays_recorded() {
     let kept = KeptSession::with_args(&["--max-session-ttl", "1ms"]).await;
-    let gone = eventually_async("its time is over", async || {
-        let said = kept.run(&["ps"]).await;
-        (said.code == 1).then_some(said.stderr)
+    let stderr = eventually_async("the session has expired", async || {
+        let output = kept.run(&["ps"]).await;
+        (output.code == 1).then_some(output.stderr)
     })
     .await;
-    assert!(gone.contains("does not have the session `default`, or not any more: unknown session id"), "{gone}");
-    // The server that has the session may listen at this address again.
+    assert!(stderr.contains("does not have the session `default`, or not any more: unknown session id"), "{stderr}");
+    // The record is kept, because the server that has the session may listen at this address again.
     assert!(kept.record("default").exists());
 }

@@ -1,4 +1,4 @@
-//! A server with a kept session, and commands that run against it.
+//! A server with a kept session, which the client library makes, and commands that use the session.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -11,14 +11,16 @@ use tempfile::TempDir;
 use testkit::{TestServer, binary};
 use tokio::process::Command;
 
-const LONG: Duration = Duration::from_secs(3600);
+/// How long the session is kept. No test takes so long.
+const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Longer than any command takes on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with a session that is recorded under the name `default`.
 pub(crate) struct KeptSession {
     pub(crate) server: TestServer,
+    /// Directory of the records of sessions.
     state: TempDir,
     session: SessionId,
 }
@@ -32,7 +34,8 @@ impl KeptSession {
         Self::of(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
     }
 
-    /// A server on a Unix socket, where messages are lines, as with the server that commands start in the background.
+    /// A server on a Unix socket, as the server that commands start in the background. Its messages are lines of JSON, without
+    /// WebSocket.
     pub(crate) async fn on_a_unix_socket() -> Self {
         let state = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", state.path().join("socket").display());
@@ -61,7 +64,7 @@ impl KeptSession {
         client.close().await;
     }
 
-    /// A command about that session.
+    /// A command that uses the session. The first argument is the name of the command.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(self.state.path());
         command.arg(args[0]).args(["--connect", self.server.url()]).args(&args[1..]);
@@ -80,9 +83,9 @@ impl KeptSession {
 
     /// The only process in the output of `ps --json`.
     pub(crate) async fn only_process(&self) -> ProcessSummary {
-        let said = self.run(&["ps", "--json"]).await;
-        let mut processes: Vec<ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
-        assert_eq!(processes.len(), 1, "{}", said.stdout);
+        let output = self.run(&["ps", "--json"]).await;
+        let mut processes: Vec<ProcessSummary> = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(processes.len(), 1, "{}", output.stdout);
         processes.remove(0)
     }
 }
@@ -95,7 +98,7 @@ pub(crate) struct CommandOutput {
     pub(crate) stderr: String,
 }
 
-/// Our binary, without configuration except for the directory of its records.
+/// The binary without configuration. `state` is the directory of its records.
 pub(crate) fn command(state: &Path) -> Command {
     let mut command = Command::new(binary());
     command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state).env("CODEX_HOME", state).env("HOME", state);
@@ -103,17 +106,20 @@ pub(crate) fn command(state: &Path) -> Command {
     command
 }
 
+/// Runs a command to its end.
 pub(crate) async fn run(command: &mut Command) -> CommandOutput {
     let Output { status, stdout, stderr } =
-        tokio::time::timeout(PATIENCE, command.output()).await.expect("the command does not end").unwrap();
+        tokio::time::timeout(COMMAND_TIMEOUT, command.output()).await.expect("the command does not end").unwrap();
     let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
     CommandOutput { code: status.code().expect("a signal ended the command"), stdout, stderr }
 }
 
-/// Makes a kept session with the name `default`.
+/// Makes a kept session and records it under the name `default`.
 pub(crate) async fn make_session(url: &str, state: &Path) -> SessionId {
-    let options =
-        ExecServerClientConnectOptions { keep_for: Some(LONG), ..ExecServerClientConnectOptions::default() };
+    let options = ExecServerClientConnectOptions {
+        keep_for: Some(SESSION_LIFETIME),
+        ..ExecServerClientConnectOptions::default()
+    };
     let client = connect(url, options).await;
     let session = client.session_id().unwrap().clone();
     client.close().await;
@@ -127,11 +133,12 @@ async fn connect(url: &str, options: ExecServerClientConnectOptions) -> ExecServ
     ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
 }
 
-/// The process id as the command line shows it.
+/// Name of the directory with the records for a server.
 pub(crate) fn folder_of(url: &str) -> String {
     url.replace("_", "_5f").replace(':', "_3a").replace('/', "_2f")
 }
 
+/// Params to start a shell script in `/`.
 pub(crate) fn sh(id: &str, script: &str) -> StartParams {
     StartParams::new(id, ["sh", "-c", script], "file:///".parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Connections that have not authenticated yet.
+//! Limits for connections that have not sent a token yet, and for clients that wait until another connection ends.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ const TOKEN: &str = "token-0123456789";
 /// Shorter than the deadline of a handshake, so that no silent connection ends by itself.
 const WELL_BEFORE_THE_DEADLINE: Duration = Duration::from_secs(5);
 
-struct Guarded {
+/// A server that accepts only clients with a token.
+struct ServerWithToken {
     server: TestServer,
     _folder: tempfile::TempDir,
 }
 
-impl Guarded {
+impl ServerWithToken {
     async fn new(limits: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens");
@@ -26,6 +27,7 @@ impl Guarded {
         Self { server: TestServer::with_args(&args).await, _folder: folder }
     }
 
+    /// TCP connections over which nothing is sent.
     async fn silent_sockets(&self, count: usize) -> Vec<TcpStream> {
         let mut sockets = Vec::new();
         for _ in 0..count {
@@ -34,13 +36,14 @@ impl Guarded {
         sockets
     }
 
-    /// A client that has sent its token and nothing else.
+    /// A client that has sent its token, but no message.
     async fn connect(&self) -> Client {
         let options = ConnectOptions { bearer_token: Some(TOKEN.to_owned()), ..Default::default() };
         Client::connect_with(self.server.url(), options).await.unwrap()
     }
 
-    async fn until_clients_wait(&self, count: usize) {
+    /// Waits until this many clients wait for another connection to end.
+    async fn wait_for_waiting_clients(&self, count: usize) {
         let header = ("authorization", format!("Bearer {TOKEN}"));
         let line = format!("exec_server_connections_waiting {count}");
         eventually_async("the clients wait", async || {
@@ -59,35 +62,35 @@ impl Guarded {
 
 #[tokio::test]
 async fn silent_connections_do_not_keep_out_a_client_with_a_token() {
-    let guarded = Guarded::new(&["--max-connections", "4"]).await;
-    let _silent = guarded.silent_sockets(20).await;
-    let client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await;
+    let protected = ServerWithToken::new(&["--max-connections", "4"]).await;
+    let _silent = protected.silent_sockets(20).await;
+    let client = timeout(WELL_BEFORE_THE_DEADLINE, protected.client()).await;
     client.expect("the client is kept out").run("p", &["true"]).await;
 }
 
 #[tokio::test]
 async fn the_oldest_silent_connections_are_closed_to_make_room() {
-    let guarded = Guarded::new(&["--max-handshakes", "4"]).await;
-    let silent = guarded.silent_sockets(20).await;
-    let mut client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await.expect("the client is kept out");
-    eventually("the oldest were closed", || silent[..16].iter().all(is_over).then_some(())).await;
+    let protected = ServerWithToken::new(&["--max-handshakes", "4"]).await;
+    let silent = protected.silent_sockets(20).await;
+    let mut client = timeout(WELL_BEFORE_THE_DEADLINE, protected.client()).await.expect("the client is kept out");
+    eventually("the oldest connections are closed", || silent[..16].iter().all(is_closed).then_some(())).await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 }
 
 #[tokio::test]
 async fn clients_that_wait_for_a_connection_delay_neither_http_pages_nor_refusals() {
-    let guarded = Guarded::new(&["--max-connections", "1", "--max-handshakes", "8"]).await;
-    let served = guarded.client().await;
+    let protected = ServerWithToken::new(&["--max-connections", "1", "--max-handshakes", "8"]).await;
+    let served = protected.client().await;
     let mut waiting = Vec::new();
     for count in 1..=8 {
-        waiting.push(guarded.connect().await);
-        guarded.until_clients_wait(count).await;
+        waiting.push(protected.connect().await);
+        protected.wait_for_waiting_clients(count).await;
     }
-    let get = http_get(guarded.server.address(), "/readyz", &[]);
-    let page = timeout(WELL_BEFORE_THE_DEADLINE, get).await.expect("no page while clients wait");
+    let get = http_get(protected.server.address(), "/readyz", &[]);
+    let page = timeout(WELL_BEFORE_THE_DEADLINE, get).await.expect("the page waits for the clients");
     assert_eq!(page.status, 200);
 
-    let mut refused = guarded.connect().await;
+    let mut refused = protected.connect().await;
     assert_eq!(refused.drain().await, Vec::<testkit::Value>::new());
     let reason = refused.close_reason.expect("the connection ended without a reason");
     assert_eq!(reason.code, 1013);
@@ -98,12 +101,12 @@ async fn clients_that_wait_for_a_connection_delay_neither_http_pages_nor_refusal
 
     drop(served);
     let mut next = waiting.remove(0);
-    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first client that waits is served");
+    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first waiting client is not served");
     assert_eq!(next.run("p", &["true"]).await.exit_code, 0);
 }
 
 /// Whether the server has closed a connection.
-fn is_over(socket: &TcpStream) -> bool {
+fn is_closed(socket: &TcpStream) -> bool {
     match socket.try_read(&mut [0]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,

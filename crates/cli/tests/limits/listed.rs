@@ -1,9 +1,10 @@
-//! The list of limits. A new limit must be added here, together with a test that reaches it.
+//! Checks that the tests know all limits of `--help-limits`. A new limit must be added to the list in this file, together with
+//! a test that reaches the limit.
 
 use testkit::run_to_end;
 
 #[tokio::test]
-async fn the_list_is_complete() {
+async fn every_limit_is_in_the_list_of_tested_limits() {
     let output = run_to_end(&["--help-limits"]).await;
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -65,9 +66,9 @@ async fn invalid_values_are_refused() {
         ["--retain-bytes", ""],
     ] {
         let output = run_to_end(&args).await;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(args[0]), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(args[0]), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }

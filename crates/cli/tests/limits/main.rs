@@ -12,7 +12,7 @@ mod times;
 
 use testkit::{TestServer, http_get};
 
-/// The value of a metric without labels.
+/// The value of a metric. `name` includes the labels if the metric has labels. 0 if there is no such metric.
 async fn metric(server: &TestServer, name: &str) -> u64 {
     let metrics = http_get(server.address(), "/metrics", &[]).await.body;
     let line = metrics.lines().find(|line| line.split(' ').next() == Some(name));

@@ -1,4 +1,4 @@
-//! Limits for numbers: connections, sessions, processes, requests, ids and queued input.
+//! Limits for the number of connections, sessions, processes and requests, and for the size of ids, arguments and queued input.
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
     let server = TestServer::with_args(&["--max-connections", "2"]).await;
     let (first, mut second) = (server.client().await, server.client().await);
     let mut third = server.raw().await;
-    let asked = third.send("initialize", json!({"clientName": "third"})).await;
-    // Two processes run to their end while the third connection waits, so it would have been answered if it was served.
+    let initialize = third.send("initialize", json!({"clientName": "third"})).await;
+    // Two processes run to their end meanwhile. In this time the server would have answered the third connection if it served
+    // it.
     for id in ["a", "b"] {
         second.run(id, &["true"]).await;
     }
@@ -21,7 +22,7 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
     assert_eq!(http_get(server.address(), "/healthz", &[]).await.body, "ok", "a full server is healthy");
     drop(first);
     assert!(
-        third.answer(asked).await["result"]["sessionId"].is_string(),
+        third.answer(initialize).await["result"]["sessionId"].is_string(),
         "the connection is served when another one ends"
     );
 }
@@ -65,8 +66,8 @@ async fn detached_sessions_with_a_process_count() {
     second.handshake(Some(&session)).await;
 }
 
-/// A new connection whose session is kept for an hour.
-async fn kept(server: &TestServer) -> Client {
+/// A new connection with a session that the server keeps for an hour after the connection has ended.
+async fn client_with_kept_session(server: &TestServer) -> Client {
     let mut client = server.raw().await;
     let result = client.call("initialize", json!({"clientName": "testkit", "keepForMs": 3_600_000})).await;
     client.session = result["sessionId"].as_str().unwrap().to_owned();
@@ -80,10 +81,10 @@ async fn is_known(server: &TestServer, session: &str) -> bool {
     server.raw().await.request("initialize", params).await.get("result").is_some()
 }
 
-/// Waits until this many connections are left.
-async fn connections_left(server: &TestServer, left: u64) {
+/// Waits until the server has this many connections.
+async fn wait_for_connections(server: &TestServer, count: u64) {
     eventually_async("the other connections have ended", async || {
-        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
+        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {count}\n");
         http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
     })
     .await;
@@ -92,20 +93,20 @@ async fn connections_left(server: &TestServer, left: u64) {
 #[tokio::test]
 async fn empty_detached_sessions_are_evicted() {
     let server = TestServer::with_args(&["--max-sessions", "3"]).await;
-    let mut busy = kept(&server).await;
+    let mut busy = client_with_kept_session(&server).await;
     busy.start("p", &["sleep", "1000"]).await;
     let mut sessions = vec![busy.session.clone()];
     drop(busy);
     for number in 1..=5 {
-        // One after the other, so that the order in which they left is known.
-        connections_left(&server, 0).await;
-        sessions.push(kept(&server).await.session.clone());
+        // Each connection ends before the next one begins, so that the order in which the sessions were detached is known.
+        wait_for_connections(&server, 0).await;
+        sessions.push(client_with_kept_session(&server).await.session.clone());
         assert_eq!(sessions.len(), number + 1);
     }
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     assert!(is_known(&server, &sessions[0]).await, "a session with a process is not evicted");
     for gone in &sessions[1..=3] {
-        assert!(!is_known(&server, gone).await, "the session that was left first is evicted first");
+        assert!(!is_known(&server, gone).await, "the session that was detached first is evicted first");
     }
     assert!(is_known(&server, &sessions[4]).await && is_known(&server, &sessions[5]).await);
 }
@@ -113,10 +114,10 @@ async fn empty_detached_sessions_are_evicted() {
 #[tokio::test]
 async fn detached_sessions_with_closed_processes_are_evicted_after_the_default_lifetime() {
     let server = TestServer::with_args(&["--max-sessions", "1", "--session-ttl", "300ms"]).await;
-    let mut first = kept(&server).await;
+    let mut first = client_with_kept_session(&server).await;
     first.run("p", &["true"]).await;
     drop(first);
-    connections_left(&server, 0).await;
+    wait_for_connections(&server, 0).await;
     let mut second = server.raw().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
@@ -136,7 +137,7 @@ async fn processes_beyond_the_limit_are_refused_until_one_is_forgotten() {
     let message = "session has reached its limit of 2 processes (--max-processes)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
     client.call("process/terminate", json!({"processId": "a"})).await;
-    eventually_async("a forgotten process makes room", async || {
+    eventually_async("a process is forgotten, so another one can start", async || {
         client.request("process/start", Client::start_params("c", &["true"])).await.get("result").map(drop)
     })
     .await;
@@ -191,31 +192,32 @@ async fn arguments_over_the_limit_of_the_kernel_are_an_error_of_the_kernel() {
 async fn ids_beyond_the_limit_are_refused() {
     let server = TestServer::with_args(&["--max-id-bytes", "16"]).await;
     let mut client = server.client().await;
-    let (fits, long) = ("p".repeat(16), "p".repeat(17));
+    let (id_at_limit, long) = ("p".repeat(16), "p".repeat(17));
     let error = client.call_error("process/start", Client::start_params(&long, &["true"])).await;
     let message = "processId exceeds the limit of 16 bytes (--max-id-bytes)";
     assert_eq!(error, json!({"code": -32602, "message": message}));
-    let mut params = Client::start_params(&fits, &["cat"]);
+    let mut params = Client::start_params(&id_at_limit, &["cat"]);
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
-    let write = |id: &str| json!({"processId": fits, "chunk": "", "writeId": id});
+    let write = |id: &str| json!({"processId": id_at_limit, "chunk": "", "writeId": id});
     let error = client.call_error("process/write", write(&long)).await;
     let message = "writeId exceeds the limit of 16 bytes (--max-id-bytes)";
     assert_eq!(error, json!({"code": -32602, "message": message}));
-    assert_eq!(client.call("process/write", write(&fits)).await, json!({"status": "accepted"}));
+    assert_eq!(client.call("process/write", write(&id_at_limit)).await, json!({"status": "accepted"}));
     client.send_text(&json!({"id": long, "method": "environment/status"}).to_string()).await;
     let message = "request id exceeds the limit of 16 bytes (--max-id-bytes)";
     assert_eq!(client.next().await, json!({"error": {"code": INVALID_REQUEST, "message": message}, "id": -1}));
 }
 
 #[tokio::test]
-async fn writes_beyond_the_queue_wait_and_further_ones_are_refused() {
+async fn writes_to_a_full_queue_wait_and_if_too_many_wait_are_refused() {
     let server = TestServer::with_args(&["--max-queued-stdin", "1KiB"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "read line; exec wc -c"]);
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
-    // More than any pipe holds. The queue accepts it because it is empty, and is full from then on.
+    // This chunk is larger than any pipe. The queue accepts the chunk, because an empty queue accepts any chunk, and is full
+    // then.
     let chunk = "AAAA".repeat(1 << 19);
     let full = client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
     assert_eq!(full, json!({"status": "accepted"}));
@@ -246,7 +248,7 @@ async fn input_that_waits_for_all_processes_together_is_limited() {
     }
     let large = "AAAA".repeat(1 << 19);
     let write = |process: &str, chunk: &str| json!({"processId": process, "chunk": chunk});
-    // The first process may queue as much as it wants, which uses up the limit.
+    // The write to the first process is larger than the limit. It is accepted, because nothing else is queued.
     assert_eq!(client.call("process/write", write("a", &large)).await, json!({"status": "accepted"}));
     let error = client.call_error("process/write", write("b", &large)).await;
     assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
@@ -257,7 +259,7 @@ async fn input_that_waits_for_all_processes_together_is_limited() {
     client.call("process/start", third).await;
     assert_eq!(client.call("process/write", write("c", "aGkK")).await, json!({"status": "accepted"}));
     assert_eq!(client.event("c").await["params"]["chunk"], "aGkK");
-    // When the first process has ended there is room again.
+    // When the first process has ended, its input no longer counts.
     client.call("process/terminate", json!({"processId": "a"})).await;
     assert_eq!(client.call("process/write", write("b", &large)).await, json!({"status": "accepted"}));
 }

@@ -1,4 +1,4 @@
-//! Slow, stalled and dead readers: which of them are served, and which are disconnected.
+//! Clients that read slowly or not at all: which of them the server serves, and which it disconnects.
 
 use std::time::Duration;
 
@@ -9,12 +9,15 @@ use crate::metric;
 
 const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\"}";
 
-const READ: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
+/// How many `fs/readFile` requests the server has completed.
+const COMPLETED_READS: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
 
-/// A pause after each 64 KiB: about 1.6 MB a second. At this speed the buffers of the kernel take longer to drain than the deadline, and
-/// the steps in which the server sees them drain take less than half of it.
+/// Pause of a slow client after each 64 KiB, which gives about 1.6 MB a second. At this speed a full buffer of the kernel takes
+/// longer to drain than the pong deadline. The server sees the buffer drain in steps, each of which takes less than half of the
+/// deadline.
 const PAUSE: Duration = Duration::from_millis(40);
-const SLOW_PEERS: &[&str] = &["--ping-interval", "200ms", "--pong-deadline", "1300ms"];
+/// Flags of a server that pings often and waits for a pong for 1.3 s.
+const SHORT_DEADLINES: &[&str] = &["--ping-interval", "200ms", "--pong-deadline", "1300ms"];
 
 /// A folder with one file of zeros.
 struct ZeroFile(tempfile::TempDir);
@@ -31,36 +34,37 @@ impl ZeroFile {
     }
 }
 
-/// Requests more than the buffers of two sockets hold, and reads nothing.
-async fn ask_for_too_much(client: &mut Client, file: &ZeroFile) {
+/// Requests 24 times the file, which must be more than the buffers of two sockets hold, and reads no answer.
+async fn request_too_much(client: &mut Client, file: &ZeroFile) {
     for _ in 0..24 {
         client.send("fs/readFile", file.params()).await;
     }
 }
 
-async fn is_given_up(server: &TestServer) {
-    eventually_async("the connection is given up", async || (metric(server, CONNECTIONS).await == 0).then_some(()))
+/// Waits until the server has no connection.
+async fn wait_until_disconnected(server: &TestServer) {
+    eventually_async("the client is disconnected", async || (metric(server, CONNECTIONS).await == 0).then_some(()))
         .await;
 }
 
 #[tokio::test]
 async fn a_peer_that_stops_reading_is_disconnected_while_answers_wait() {
-    // The server decides to ping only when the answers already block the connection.
+    // The first ping is due after 1 s. By then the answers block the connection.
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
     let file = ZeroFile::new(1 << 20);
     let mut stalled = server.client().await;
-    ask_for_too_much(&mut stalled, &file).await;
-    is_given_up(&server).await;
+    request_too_much(&mut stalled, &file).await;
+    wait_until_disconnected(&server).await;
 }
 
 #[tokio::test]
 async fn a_peer_that_stops_reading_inside_an_answer_is_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
-    // More than the buffers of two sockets hold. The ping would come after the answer, which is never read.
+    // The answer is larger than the buffers of two sockets. The ping waits behind the answer, so the client never gets it.
     let file = ZeroFile::new(24 << 20);
     let mut stalled = server.client().await;
     stalled.send("fs/readFile", file.params()).await;
-    is_given_up(&server).await;
+    wait_until_disconnected(&server).await;
 }
 
 #[tokio::test]
@@ -68,11 +72,12 @@ async fn a_peer_that_sends_and_does_not_read_is_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
     let file = ZeroFile::new(1 << 20);
     let mut talking = server.client().await;
-    ask_for_too_much(&mut talking, &file).await;
+    request_too_much(&mut talking, &file).await;
     let mut ping = Vec::new();
     Framing::WebSocketClient.ping(&mut ping, b"are you there?");
-    eventually_async("the connection is given up", async || {
-        let _it_may_be_gone = talking.send_bytes(&ping).await;
+    eventually_async("the client is disconnected", async || {
+        // The write fails when the connection is gone.
+        let _result = talking.send_bytes(&ping).await;
         (metric(&server, CONNECTIONS).await == 0).then_some(())
     })
     .await;
@@ -83,30 +88,30 @@ async fn requests_behind_unread_answers_are_carried_out_when_the_client_leaves()
     let server = TestServer::start().await;
     let (file, folder) = (ZeroFile::new(1 << 20), tempfile::tempdir().unwrap());
     let mut leaving = server.client().await;
-    ask_for_too_much(&mut leaving, &file).await;
-    // So many answers wait that further requests are parked.
-    eventually_async("answers wait", async || (metric(&server, READ).await >= 6).then_some(())).await;
+    request_too_much(&mut leaving, &file).await;
+    // When six answers wait, the server reads further requests but does not handle them yet.
+    eventually_async("answers wait", async || (metric(&server, COMPLETED_READS).await >= 6).then_some(())).await;
     let names: Vec<_> = (0..200).map(|number| folder.path().join(number.to_string())).collect();
     for name in &names {
         let path = format!("file://{}", name.display());
         leaving.send("fs/createDirectory", json!({"path": path, "recursive": false})).await;
     }
-    let mut goodbye = Vec::new();
-    Framing::WebSocketClient.close(&mut goodbye, 1000, "");
-    leaving.send_bytes(&goodbye).await.unwrap();
+    let mut close_frame = Vec::new();
+    Framing::WebSocketClient.close(&mut close_frame, 1000, "");
+    leaving.send_bytes(&close_frame).await.unwrap();
     eventually("all requests are carried out", || names.iter().all(|name| name.exists()).then_some(())).await;
 }
 
 #[tokio::test]
 async fn a_slow_but_steady_reader_gets_all_its_answers() {
-    let server = TestServer::with_args(SLOW_PEERS).await;
+    let server = TestServer::with_args(SHORT_DEADLINES).await;
     let file = ZeroFile::new(256 << 10);
     let mut slow = SlowReader::client(&server, PAUSE).await;
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..16 {
-        asked.push(slow.send("fs/readFile", file.params()).await);
+        requests.push(slow.send("fs/readFile", file.params()).await);
     }
-    for id in asked {
+    for id in requests {
         let answer = slow.answer(id).await;
         assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), (256_usize << 10).div_ceil(3) * 4);
     }
@@ -114,7 +119,7 @@ async fn a_slow_but_steady_reader_gets_all_its_answers() {
 
 #[tokio::test]
 async fn a_slow_but_steady_reader_gets_one_large_answer() {
-    let server = TestServer::with_args(SLOW_PEERS).await;
+    let server = TestServer::with_args(SHORT_DEADLINES).await;
     let file = ZeroFile::new(4 << 20);
     let mut slow = SlowReader::client(&server, PAUSE).await;
     let answer = slow.call("fs/readFile", file.params()).await;

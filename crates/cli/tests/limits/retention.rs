@@ -1,4 +1,4 @@
-//! Limits for the output that is retained for a client that reconnects.
+//! Limits for the output that the server retains, so that a client that reconnects can read it.
 
 use protocol::decode_base64;
 use testkit::{Client, TestServer, Value, eventually, eventually_async, json, resident_bytes};
@@ -21,7 +21,7 @@ async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_rep
     let script = format!("until [ -e {} ]; do sleep 0.01; done; seq 100000 200000", go.display());
     client.start("p", &["sh", "-c", &script]).await;
     drop(client);
-    eventually_async("the client is detached", async || {
+    eventually_async("the server has one session", async || {
         (metric(&server, "exec_server_sessions_active").await == 1).then_some(())
     })
     .await;
@@ -53,14 +53,14 @@ async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_rep
 }
 
 #[tokio::test]
-async fn no_output_is_dropped_before_the_hold_ends() {
+async fn no_output_is_dropped_before_the_detached_hold_ends() {
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut client = server.client().await;
     let session = client.session.clone();
     client.start("p", &["seq", "100000", "200000"]).await;
     drop(client);
     let mut client = server.resume(&session).await;
-    // The read says which events the client has. The later ones follow as notifications.
+    // The read tells the server which events the client has. Later events follow as notifications.
     let page = client.call("process/read", json!({"processId": "p"})).await;
     assert_eq!((page.get("gap"), &page["closed"]), (None, &json!(false)));
     let rest = client.outcome("p").await;
@@ -69,7 +69,8 @@ async fn no_output_is_dropped_before_the_hold_ends() {
 
 #[tokio::test]
 async fn a_connected_client_gets_all_output_of_processes_that_have_closed() {
-    /// Each process has 64 KiB in flight even at the limit. With the limit itself, that is more than the test waits for below.
+    /// Even when the total limit is reached, each process may have 64 KiB of unread output. With 120 processes and the limit of
+    /// 16 MiB that is more than the 20 MB for which the test waits below.
     const PROCESSES: usize = 120;
     /// Less than one process may retain, but more than all of them may together.
     const BYTES: usize = 1_000_000;
@@ -97,7 +98,7 @@ async fn all_processes_together_retain_no_more_than_the_limit() {
     let before = resident_bytes(server.pid());
     for n in 0..64 {
         let outcome = client.run(&format!("p{n}"), &["head", "-c", "1048576", "/dev/zero"]).await;
-        assert_eq!(outcome.stdout.len(), 1 << 20, "a client that reads misses nothing");
+        assert_eq!(outcome.stdout.len(), 1 << 20, "a client that reads gets all output");
     }
     let mut kept = 0;
     for n in 0..64 {
@@ -126,5 +127,5 @@ async fn a_closed_process_is_forgotten_after_its_retention() {
     })
     .await;
     assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
-    assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "its id is free");
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id of a forgotten process can be used again");
 }

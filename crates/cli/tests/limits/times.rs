@@ -1,4 +1,4 @@
-//! Limits for times: waits, lifetimes, deadlines and graces.
+//! Limits for times: waits, lifetimes, deadlines and grace periods.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ async fn a_read_waits_no_longer_than_max_wait() {
     let server = TestServer::with_args(&["--max-wait", "200ms"]).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
-    let asked = Instant::now();
+    let start = Instant::now();
     let page = client.call("process/read", json!({"processId": "p", "waitMs": u64::MAX})).await;
     assert_eq!((&page["chunks"], &page["exited"]), (&json!([]), &json!(false)));
-    assert!(asked.elapsed() >= Duration::from_millis(200));
+    assert!(start.elapsed() >= Duration::from_millis(200));
 }
 
 #[tokio::test]
@@ -28,10 +28,10 @@ async fn a_session_and_its_processes_end_after_the_ttl() {
     let pid = client.processes().await[0]["pid"].as_u64().unwrap() as u32;
     drop(client);
     let mut client = server.resume(&session).await;
-    assert!(process_state(pid).is_some(), "within the ttl the process goes on");
+    assert!(process_state(pid).is_some(), "the process ended within the ttl");
     assert_eq!(client.processes().await[0]["state"], "running");
     drop(client);
-    eventually("its processes are gone", || process_state(pid).is_none().then_some(())).await;
+    eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
     let mut late = server.raw().await;
     let error = late.call_error("initialize", json!({"clientName": "late", "resumeSessionId": session})).await;
     assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
@@ -50,9 +50,11 @@ async fn a_quiet_peer_is_pinged_and_disconnected_if_it_does_not_answer() {
     assert_eq!(page["exited"], false);
 
     proxy.freeze();
-    let gone = "exec_server_connections_active{transport=\"websocket\"}";
-    eventually_async("the silent connection is closed", async || (metric(&server, gone).await == 0).then_some(()))
-        .await;
+    let connections = "exec_server_connections_active{transport=\"websocket\"}";
+    eventually_async("the silent connection is closed", async || {
+        (metric(&server, connections).await == 0).then_some(())
+    })
+    .await;
     let mut client = server.resume(&session).await;
     assert_eq!(client.processes().await[0]["state"], "running", "the session is detached, not ended");
 }
@@ -70,9 +72,9 @@ async fn the_ping_interval_does_not_depend_on_the_deadline() {
             stream.writer.write_all(&pong).await.unwrap();
         }
     }
-    // A loaded machine makes some gaps longer, but not all of them.
+    // On a loaded machine some intervals are longer, but not all of them.
     let shortest = pings.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
-    assert!(shortest < Duration::from_millis(700), "{shortest:?} between any two pings");
+    assert!(shortest < Duration::from_millis(700), "the shortest interval between two pings is {shortest:?}");
 }
 
 #[tokio::test]
@@ -84,7 +86,7 @@ async fn a_peer_in_the_middle_of_a_long_message_is_not_disconnected() {
     Framing::WebSocketClient.frame(&mut message, text.len(), |out| out.extend_from_slice(text.as_bytes()));
     for piece in message.chunks(1000) {
         client.send_bytes(piece).await.unwrap();
-        // sleep: the speed of a slow line; the whole message takes four times the deadline
+        // sleep: the test imitates a slow line, over which the whole message takes four times the deadline
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert_eq!(client.answer(77).await["result"], json!({"status": "ready"}));
@@ -103,29 +105,29 @@ async fn a_resume_replaces_a_silent_connection_after_takeover_after_but_not_a_li
     let resume = json!({"clientName": "new", "resumeSessionId": session});
     let (refused, _) = tokio::join!(
         new.call_error("initialize", resume),
-        // This client answers pings while it waits for an answer.
+        // The old client answers pings only while it waits for an answer, as it does here.
         old.call("process/read", json!({"processId": "p", "waitMs": 1500})),
     );
     let message = format!("session {session} is already attached to another connection");
     assert_eq!(refused, json!({"code": -32010, "message": message}));
 
     proxy.freeze();
-    let asked = Instant::now();
+    let start = Instant::now();
     new.handshake(Some(&session)).await;
-    assert!(asked.elapsed() >= Duration::from_millis(200));
+    assert!(start.elapsed() >= Duration::from_millis(200));
     assert_eq!(new.processes().await[0]["state"], "running");
 }
 
 #[tokio::test]
-async fn processes_that_ignore_term_are_killed_after_the_grace() {
+async fn processes_that_ignore_sigterm_are_killed_after_the_grace_period() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "300ms"]).await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]).await;
     client.event("p").await;
-    let told = Instant::now();
+    let signalled = Instant::now();
     server.signal(Signal::TERM);
     let outcome = client.outcome("p").await;
     assert_eq!(outcome.exit_code, 128 + 9);
-    assert!(told.elapsed() >= Duration::from_millis(300));
+    assert!(signalled.elapsed() >= Duration::from_millis(300));
     assert_eq!(server.wait().await, Some(0));
 }

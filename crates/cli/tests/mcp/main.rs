@@ -1,4 +1,5 @@
-//! `mcp-stdio`: a real MCP server behind the bridge, and how the bridge ends.
+//! The command `exec-server mcp-stdio`, called the bridge: it runs an MCP server on an exec-server and connects it to its own
+//! stdin and stdout.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod ends;

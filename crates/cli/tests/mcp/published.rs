@@ -1,11 +1,12 @@
-//! The bridge against a server with the published protocol and none of our extensions, which cannot close the stdin of an MCP server.
+//! The bridge (`exec-server mcp-stdio`) with an exec-server that has the published protocol and none of our extensions. Such a
+//! server cannot close the stdin of an MCP server.
 
 use testkit::{PublishedServer, TestServer, eventually, is_alive};
 
 use crate::support::{Bridge, BridgeEnd};
 
 #[tokio::test]
-async fn a_server_whose_stdin_cannot_be_closed_is_ended_by_the_bridge() {
+async fn an_mcp_server_whose_stdin_cannot_be_closed_is_ended_by_the_bridge() {
     let folder = tempfile::tempdir().unwrap();
     let published = PublishedServer::start(TestServer::start().await, folder.path());
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", "echo $$; exec cat"]);
@@ -15,8 +16,8 @@ async fn a_server_whose_stdin_cannot_be_closed_is_ended_by_the_bridge() {
     bridge.send("two\n").await;
     bridge.close();
     let expected = BridgeEnd { code: Some(0), stdout: "two\n".into(), stderr: String::new() };
-    assert_eq!(bridge.ending().await, expected);
-    eventually("no process is left", || (!is_alive(pid)).then_some(())).await;
+    assert_eq!(bridge.end().await, expected);
+    eventually("the MCP server is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -26,9 +27,9 @@ async fn exit_codes_and_a_missing_command_are_reported_as_with_our_server() {
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", "read line; echo $line; exit 9"]);
     bridge.send("last\n").await;
     bridge.close();
-    assert_eq!(bridge.ending().await, BridgeEnd { code: Some(9), stdout: "last\n".into(), stderr: String::new() });
-    let ending = Bridge::start(published.url(), &["no-such-mcp-server"]).ending().await;
-    assert_eq!((ending.code, ending.stdout.as_str()), (Some(127), ""));
+    assert_eq!(bridge.end().await, BridgeEnd { code: Some(9), stdout: "last\n".into(), stderr: String::new() });
+    let end = Bridge::start(published.url(), &["no-such-mcp-server"]).end().await;
+    assert_eq!((end.code, end.stdout.as_str()), (Some(127), ""));
 }
 
 #[tokio::test]
@@ -39,5 +40,5 @@ async fn the_exit_code_after_an_interrupt_is_passed_on() {
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", script]);
     assert_eq!(bridge.line().await, "ready\n");
     bridge.close();
-    assert_eq!(bridge.ending().await, BridgeEnd { code: Some(9), stdout: String::new(), stderr: String::new() });
+    assert_eq!(bridge.end().await, BridgeEnd { code: Some(9), stdout: String::new(), stderr: String::new() });
 }

@@ -1,4 +1,4 @@
-//! A bridge under test.
+//! Starts the bridge, which is the process `exec-server mcp-stdio`, and talks to it over its stdin and stdout.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use testkit::{Value, binary};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Longer than anything here takes on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit for one operation. Even on a loaded machine an operation takes less.
+pub(crate) const OPERATION_LIMIT: Duration = Duration::from_secs(60);
 
-/// `exec-server mcp-stdio` with its pipes.
+/// The bridge with its pipes. Dropping it kills the bridge.
 pub(crate) struct Bridge {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
@@ -41,9 +41,13 @@ impl Bridge {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
     }
 
+    /// The next line on stdout, with its line break. Empty if stdout has ended.
     pub(crate) async fn line(&mut self) -> String {
         let mut line = String::new();
-        tokio::time::timeout(PATIENCE, self.stdout.read_line(&mut line)).await.expect("no line comes").unwrap();
+        tokio::time::timeout(OPERATION_LIMIT, self.stdout.read_line(&mut line))
+            .await
+            .expect("no line comes")
+            .unwrap();
         line
     }
 
@@ -51,6 +55,7 @@ impl Bridge {
         self.send(&format!("{message}\n")).await;
     }
 
+    /// The next line on stdout, decoded.
     pub(crate) async fn json(&mut self) -> Value {
         let line = self.line().await;
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
@@ -61,15 +66,15 @@ impl Bridge {
         self.stdin = None;
     }
 
-    /// Waits until the bridge has ended.
-    pub(crate) async fn ending(mut self) -> BridgeEnd {
+    /// Waits until the bridge has ended, and returns its exit code and the output that was not read yet.
+    pub(crate) async fn end(mut self) -> BridgeEnd {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let waiting = async {
             self.stdout.read_to_string(&mut stdout).await.unwrap();
             self.child.stderr.take().unwrap().read_to_string(&mut stderr).await.unwrap();
             self.child.wait().await.unwrap().code()
         };
-        let code = tokio::time::timeout(PATIENCE, waiting).await.expect("the bridge does not end");
+        let code = tokio::time::timeout(OPERATION_LIMIT, waiting).await.expect("the bridge does not end");
         BridgeEnd { code, stdout, stderr }
     }
 }

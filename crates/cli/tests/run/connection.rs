@@ -1,9 +1,9 @@
-//! Connections that are lost while a command runs.
+//! Connections to the server that are lost while a command runs.
 
 use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, http_get, is_alive};
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{command, finished, number_in, told};
+use crate::support::{command, read_pid, text_and_code, wait_for_output};
 
 #[tokio::test]
 async fn output_is_complete_although_the_connection_is_cut() {
@@ -14,54 +14,55 @@ async fn output_is_complete_although_the_connection_is_cut() {
     let args = ["run", "--connect", &proxy.url(), "--", "sh", "-c", &script];
     let mut child = command(&args).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    let mut all = Vec::with_capacity(TOTAL);
+    let mut output = Vec::with_capacity(TOTAL);
     let mut next_cut = TOTAL / 8;
-    while stdout.read_buf(&mut all).await.unwrap() > 0 {
-        if all.len() > next_cut {
+    while stdout.read_buf(&mut output).await.unwrap() > 0 {
+        if output.len() > next_cut {
             proxy.cut();
             next_cut += TOTAL / 8;
         }
     }
     let expected = std::process::Command::new("sh").args(["-c", &script]).output().unwrap().stdout;
-    assert!(all == expected, "{} of {TOTAL} bytes, or others", all.len());
-    // Such short breaks are not mentioned.
-    assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(0)));
+    assert!(output == expected, "the output differs: {} bytes instead of {TOTAL}", output.len());
+    // `run` prints no message about such short interruptions.
+    assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(0)));
 }
 
 #[tokio::test]
-async fn a_longer_break_is_mentioned_and_recovered() {
+async fn a_longer_interruption_is_reported_and_recovered() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let folder = tempfile::tempdir().unwrap();
-    let go_on = folder.path().join("go-on");
-    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; echo done; exit 3", go_on.display());
+    let go_file = folder.path().join("go");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; echo done; exit 3", go_file.display());
     let mut child = command(&["run", "--connect", &proxy.url(), "--", "sh", "-c", &script]).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let mut line = [0; 6];
     stdout.read_exact(&mut line).await.unwrap();
     proxy.refuse(true);
     proxy.cut();
-    let mut said = Vec::new();
-    while !said.ends_with(b"\n") {
-        stderr.read_buf(&mut said).await.unwrap();
+    let mut messages = Vec::new();
+    while !messages.ends_with(b"\n") {
+        stderr.read_buf(&mut messages).await.unwrap();
     }
     proxy.refuse(false);
-    while said.iter().filter(|byte| **byte == b'\n').count() < 2 {
-        stderr.read_buf(&mut said).await.unwrap();
+    while messages.iter().filter(|byte| **byte == b'\n').count() < 2 {
+        stderr.read_buf(&mut messages).await.unwrap();
     }
-    std::fs::write(&go_on, "").unwrap();
+    std::fs::write(&go_file, "").unwrap();
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).await.unwrap();
-    let said = String::from_utf8(said).unwrap();
-    assert_eq!(said, "exec-server: connection lost, reconnecting…\nexec-server: reconnected\n");
-    assert_eq!((rest.as_str(), finished(child).await.status.code()), ("done\n", Some(3)));
+    let messages = String::from_utf8(messages).unwrap();
+    assert_eq!(messages, "exec-server: connection lost, reconnecting…\nexec-server: reconnected\n");
+    assert_eq!((rest.as_str(), wait_for_output(child).await.status.code()), ("done\n", Some(3)));
 }
 
 #[tokio::test]
-async fn a_client_that_loses_a_kept_session_prints_how_to_return_to_it() {
+async fn a_command_that_loses_a_kept_session_prints_how_to_return_to_it() {
     let state = tempfile::tempdir().unwrap();
     let address = state.path().join("address");
     let url = format!("unix://{}", address.display());
+    // Starts a server, and makes the address a link to its socket.
     let serve = async |name: &str| {
         let socket = state.path().join(name);
         let server = TestServer::with_args(&["--listen", &format!("unix://{}", socket.display())]).await;
@@ -81,45 +82,45 @@ async fn a_client_that_loses_a_kept_session_prints_how_to_return_to_it() {
     runner.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
     let mut follower = start(&["logs", "--connect", &url, "-s", "work", "-f", "p"]);
     follower.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
-    // Another server at this address does not know the session.
+    // The second server at this address does not know the session.
     let _second = serve("second").await;
     drop(first);
-    let (runner, follower) = tokio::join!(finished(runner), finished(follower));
-    let way_back = |verb: &str, what: &str| {
+    let (runner, follower) = tokio::join!(wait_for_output(runner), wait_for_output(follower));
+    let command_to_return = |verb: &str, what: &str| {
         format!("; if the server has kept the session, `exec-server {verb} --connect {url}{what}\n")
     };
-    let (_, stderr, code) = told(&runner);
-    assert!(stderr.ends_with(&way_back("attach", " --session work p` takes it up again")), "{stderr}");
+    let (_, stderr, code) = text_and_code(&runner);
+    assert!(stderr.ends_with(&command_to_return("attach", " --session work p` takes it up again")), "{stderr}");
     assert_eq!(code, Some(125));
-    let (_, stderr, code) = told(&follower);
-    assert!(stderr.ends_with(&way_back("logs", " -f --session work p` follows it again")), "{stderr}");
+    let (_, stderr, code) = text_and_code(&follower);
+    assert!(stderr.ends_with(&command_to_return("logs", " -f --session work p` follows it again")), "{stderr}");
     assert_eq!(code, Some(125));
 }
 
 #[tokio::test]
-async fn a_server_that_has_ended_is_our_failure() {
+async fn a_server_that_has_ended_gives_exit_code_125() {
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("echo $$ > {}; exec sleep 600", number.display());
+    let pid_file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 600", pid_file.display());
     let child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
-    let pid = number_in(&number).await;
-    // The child of this command is its server.
-    let served = testkit::descendants(child.id().unwrap());
-    let myself = testkit::binary().canonicalize().unwrap();
-    let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == myself);
-    let serving = *served.iter().find(is_server).unwrap();
-    testkit::send_signal(serving, Signal::KILL);
-    let (_, stderr, code) = told(&finished(child).await);
+    let pid = read_pid(&pid_file).await;
+    // Without `--connect`, the command starts a server as its child.
+    let children = testkit::descendants(child.id().unwrap());
+    let binary = testkit::binary().canonicalize().unwrap();
+    let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary);
+    let server = *children.iter().find(is_server).unwrap();
+    testkit::send_signal(server, Signal::KILL);
+    let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
     assert_eq!(code, Some(125), "{stderr}");
     assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
     eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn at_shutdown_of_the_server_a_slow_reader_still_gets_the_rest_and_the_exit_code() {
+async fn at_shutdown_of_the_server_a_slow_reader_still_gets_its_output_and_the_exit_code() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
     let child = command(&["run", "--connect", server.url(), "--", "seq", "1", "3000000"]).spawn().unwrap();
-    eventually_async("the process waits for our reader", async || {
+    eventually_async("the process has written more than the test reads", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         let line = metrics.lines().find_map(|line| line.strip_prefix("exec_server_output_bytes_total "));
         (line?.parse::<u64>().unwrap() > 3 << 20).then_some(())
@@ -127,9 +128,9 @@ async fn at_shutdown_of_the_server_a_slow_reader_still_gets_the_rest_and_the_exi
     .await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    let all = finished(child).await;
+    let output = wait_for_output(child).await;
     let numbers: String = (1..=3_000_000).map(|number| format!("{number}\n")).collect();
-    assert!(numbers.as_bytes().starts_with(&all.stdout), "{} bytes", all.stdout.len());
-    assert!(all.stdout.len() > 3 << 20, "{} bytes", all.stdout.len());
-    assert_eq!(all.status.code(), Some(128 + 15), "{}", String::from_utf8_lossy(&all.stderr));
+    assert!(numbers.as_bytes().starts_with(&output.stdout), "{} bytes", output.stdout.len());
+    assert!(output.stdout.len() > 3 << 20, "{} bytes", output.stdout.len());
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", String::from_utf8_lossy(&output.stderr));
 }

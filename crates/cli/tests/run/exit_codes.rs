@@ -1,15 +1,15 @@
-//! The exit codes of `run`.
+//! The exit codes of `run`, and errors in its arguments.
 
 use testkit::TestServer;
 
-use crate::support::{output, told};
+use crate::support::{output, text_and_code};
 
 async fn code(args: &[&str]) -> Option<i32> {
     output(args).await.status.code()
 }
 
 #[tokio::test]
-async fn the_exit_code_of_the_command() {
+async fn the_exit_code_is_that_of_the_command() {
     assert_eq!(code(&["run", "--", "true"]).await, Some(0));
     assert_eq!(code(&["run", "--", "sh", "-c", "exit 77"]).await, Some(77));
     assert_eq!(code(&["run", "--", "sh", "-c", "kill -9 $$"]).await, Some(137));
@@ -17,38 +17,38 @@ async fn the_exit_code_of_the_command() {
 
 #[tokio::test]
 async fn commands_that_cannot_be_started_have_different_codes() {
-    let told_by = async |args: &[&str]| {
-        let (stdout, stderr, code) = told(&output(args).await);
+    let stderr_and_code = async |args: &[&str]| {
+        let (stdout, stderr, code) = text_and_code(&output(args).await);
         assert_eq!(stdout, "");
         (stderr, code)
     };
     let not_found = |name: &str| (format!("exec-server: {name}: command not found\n"), Some(127));
-    assert_eq!(told_by(&["run", "--", "no-such-program"]).await, not_found("no-such-program"));
-    assert_eq!(told_by(&["run", "--", "/no/such program"]).await, not_found("/no/such program"));
-    assert_eq!(told_by(&["run", "--", "./no-such-program"]).await, not_found("./no-such-program"));
-    let (stderr, code) = told_by(&["run", "--", "/etc/passwd"]).await;
+    assert_eq!(stderr_and_code(&["run", "--", "no-such-program"]).await, not_found("no-such-program"));
+    assert_eq!(stderr_and_code(&["run", "--", "/no/such program"]).await, not_found("/no/such program"));
+    assert_eq!(stderr_and_code(&["run", "--", "./no-such-program"]).await, not_found("./no-such-program"));
+    let (stderr, code) = stderr_and_code(&["run", "--", "/etc/passwd"]).await;
     assert_eq!((stderr.as_str(), code), ("exec-server: /etc/passwd: Permission denied\n", Some(126)));
-    let (stderr, code) = told_by(&["run", "--cwd", "/no/such/folder", "--", "true"]).await;
+    let (stderr, code) = stderr_and_code(&["run", "--cwd", "/no/such/folder", "--", "true"]).await;
     assert!(stderr.contains("cwd /no/such/folder: No such file") && code == Some(125), "{stderr}");
-    // The name of this directory is also that of the program.
-    assert_eq!(told_by(&["run", "--cwd", "/no/true", "--", "true"]).await.1, Some(125));
+    // The error must be about the directory, although its name ends with the name of the program.
+    assert_eq!(stderr_and_code(&["run", "--cwd", "/no/true", "--", "true"]).await.1, Some(125));
 }
 
 #[tokio::test]
-async fn the_exit_code_of_our_own_failures() {
-    let (_, stderr, code) = told(&output(&["run", "--connect", "ws://127.0.0.1:1", "--", "true"]).await);
+async fn a_failure_of_run_itself_has_exit_code_125() {
+    let (_, stderr, code) = text_and_code(&output(&["run", "--connect", "ws://127.0.0.1:1", "--", "true"]).await);
     assert_eq!(code, Some(125));
     assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[tokio::test]
-async fn the_exit_code_of_a_timeout() {
+async fn a_timeout_has_exit_code_124() {
     assert_eq!(code(&["run", "--timeout", "100ms", "--", "sleep", "600"]).await, Some(124));
     assert_eq!(code(&["run", "--timeout", "1h", "--", "sh", "-c", "exit 3"]).await, Some(3));
 }
 
 #[tokio::test]
-async fn the_same_codes_with_a_server_that_listens() {
+async fn the_exit_codes_are_the_same_with_a_server_that_listens() {
     let server = TestServer::start().await;
     let run = async |args: &[&str]| {
         let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(args).copied().collect();
@@ -62,23 +62,23 @@ async fn the_same_codes_with_a_server_that_listens() {
 
 #[tokio::test]
 async fn an_empty_or_invisible_id_is_refused() {
-    for (id, words) in [
+    for (id, message) in [
         ("", "an id of no characters names nothing; leave --id out to get a number"),
         ("a\x1b[31m", "`a\\u{1b}[31m` is no id: it has characters that cannot be seen"),
     ] {
-        let said = told(&output(&["run", "--id", id, "--", "true"]).await);
-        assert_eq!(said, (String::new(), format!("exec-server: {words}\n"), Some(125)));
+        let result = text_and_code(&output(&["run", "--id", id, "--", "true"]).await);
+        assert_eq!(result, (String::new(), format!("exec-server: {message}\n"), Some(125)));
     }
 }
 
 #[tokio::test]
-async fn flags_of_kept_sessions_are_refused_without_one() {
+async fn flags_for_kept_sessions_are_refused_without_a_kept_session() {
     for (args, flag, other) in [
         (&["run", "--id", "job", "--", "true"][..], "--id", "--session or --detach"),
         (&["run", "--keep", "1h", "--", "true"], "--keep", "--session or --detach"),
         (&["shell", "--keep", "1h"], "--keep", "--session"),
     ] {
-        let words = format!("exec-server: {flag} is about a kept session; give {other} too\n");
-        assert_eq!(told(&output(args).await), (String::new(), words, Some(125)));
+        let message = format!("exec-server: {flag} is about a kept session; give {other} too\n");
+        assert_eq!(text_and_code(&output(args).await), (String::new(), message, Some(125)));
     }
 }

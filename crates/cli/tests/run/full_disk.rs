@@ -1,37 +1,39 @@
-//! Our stdout or stderr is on a full disk.
+//! Commands whose own stdout or stderr is on a full disk.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::support::{command, finished, told};
+use crate::support::{command, text_and_code, wait_for_output};
 
-/// It is a race whether the failed write is noticed before or after the exit of the command, so each test tries often.
-const TRIES: usize = 25;
+/// How often a test repeats a command. `run` may notice the failed write before or after the exit of the command, and both
+/// orders must be tested.
+const REPETITIONS: usize = 25;
 
+/// A device on which every write fails, as on a full disk.
 fn full() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
 async fn run(command: &mut Command) -> (String, Option<i32>) {
-    let (_, stderr, code) = told(&finished(command.spawn().unwrap()).await);
+    let (_, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
     (stderr, code)
 }
 
 #[tokio::test]
-async fn output_that_cannot_be_written_is_our_failure() {
+async fn output_that_cannot_be_written_is_an_error() {
     let expected = ("exec-server: cannot write the output: No space left on device\n".to_owned(), Some(125));
-    for _ in 0..TRIES {
+    for _ in 0..REPETITIONS {
         assert_eq!(run(command(&["run", "--", "echo", "hi"]).stdout(full())).await, expected);
     }
-    for _ in 0..TRIES {
+    for _ in 0..REPETITIONS {
         assert_eq!(run(command(&["run", "--json", "--", "true"]).stdout(full())).await, expected);
     }
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_written_is_our_failure() {
+async fn a_list_that_cannot_be_written_is_an_error() {
     let (stderr, code) = run(command(&["--help-limits"]).stdout(full())).await;
     assert_eq!((stderr.as_str(), code), FAILED_LIST);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -39,6 +41,7 @@ async fn a_list_that_cannot_be_written_is_our_failure() {
     assert_eq!(run(command(&["--help-limits"]).stdout(writer)).await, (String::new(), Some(0)));
 }
 
+/// Stderr and exit code if the list of limits cannot be written.
 const FAILED_LIST: (&str, Option<i32>) =
     ("exec-server: cannot write the list of limits: No space left on device\n", Some(125));
 

@@ -1,4 +1,4 @@
-//! Input that cannot be passed on as it comes: it waits, it is divided, or the command fails. No input is lost silently.
+//! Input that `run` cannot pass on at once: it waits, it is divided, or the command fails. No input is lost without an error.
 
 use std::fs::{File, OpenOptions};
 
@@ -6,24 +6,25 @@ use tempfile::TempDir;
 use testkit::scripted::ScriptedReply;
 use testkit::{Client, ScriptedServer, TestServer, json};
 
-use crate::support::{command, finished, output_of, told};
+use crate::support::{command, output_with_input, text_and_code, wait_for_output};
 
-/// More than a pipe holds, and more than one write carries.
+/// Size of the input. More than a pipe holds, and more than one `process/write` contains.
 const INPUT_BYTES: usize = 600_000;
 
 #[tokio::test]
-async fn input_waits_while_the_server_has_no_room() {
+async fn input_waits_while_the_server_accepts_none() {
     let server = TestServer::with_args(&["--max-queued-stdin-total", "300KiB"]).await;
     let mut other = server.client().await;
     let mut params = Client::start_params("p", &["sleep", "1000"]);
     params["pipeStdin"] = json!(true);
     other.call("process/start", params).await;
-    // The only process with input may queue as much as it wants, and then there is no room for others.
+    // The server accepts this write, because no other input is queued. It is larger than the limit, so further input has to
+    // wait.
     let chunk = "AAAA".repeat(1 << 19);
     other.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
     let args = ["run", "--connect", server.url(), "--", "wc", "-c"];
-    let all = output_of(&args, &vec![b'x'; INPUT_BYTES]).await;
-    assert_eq!(told(&all), (format!("{INPUT_BYTES}\n"), String::new(), Some(0)));
+    let output = output_with_input(&args, &vec![b'x'; INPUT_BYTES]).await;
+    assert_eq!(text_and_code(&output), (format!("{INPUT_BYTES}\n"), String::new(), Some(0)));
 }
 
 #[tokio::test]
@@ -31,12 +32,12 @@ async fn input_is_divided_for_a_server_with_a_small_message_limit() {
     for limit in ["100KiB", "8KiB"] {
         let server = TestServer::with_args(&["--max-message-bytes", limit]).await;
         let args = ["run", "--connect", server.url(), "--", "wc", "-c"];
-        let all = output_of(&args, &vec![b'x'; INPUT_BYTES]).await;
-        assert_eq!(told(&all), (format!("{INPUT_BYTES}\n"), String::new(), Some(0)), "{limit}");
+        let output = output_with_input(&args, &vec![b'x'; INPUT_BYTES]).await;
+        assert_eq!(text_and_code(&output), (format!("{INPUT_BYTES}\n"), String::new(), Some(0)), "{limit}");
     }
 }
 
-/// A server that starts every command and refuses this method.
+/// A server that starts every command and answers this method with an error.
 fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripted::ScriptedListener) {
     let server = ScriptedServer::new();
     let capabilities = json!({"processCloseStdin": true, "processWriteQuery": true});
@@ -53,9 +54,9 @@ async fn input_that_the_server_refuses_is_an_error() {
     for method in ["process/write", "process/closeStdin"] {
         let folder = tempfile::tempdir().unwrap();
         let (server, listener) = refusing(method, &folder);
-        let all = output_of(&["run", "--connect", listener.url(), "--", "job"], b"input").await;
-        let words = "exec-server: the server did not take the input of the command: no memory\n";
-        assert_eq!(told(&all), (String::new(), words.to_owned(), Some(125)), "{method}");
+        let output = output_with_input(&["run", "--connect", listener.url(), "--", "job"], b"input").await;
+        let message = "exec-server: the server did not take the input of the command: no memory\n";
+        assert_eq!(text_and_code(&output), (String::new(), message.to_owned(), Some(125)), "{method}");
         assert_eq!(server.count("process/terminate"), 1, "{method}");
     }
 }
@@ -65,23 +66,27 @@ async fn a_stdin_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for args in [&["run", "--", "cat"][..], &["shell"]] {
         let child = command(args).stdin(File::open(folder.path()).unwrap()).spawn().unwrap();
-        let words = "exec-server: cannot read stdin: Is a directory\n";
-        assert_eq!(told(&finished(child).await), (String::new(), words.to_owned(), Some(125)), "{args:?}");
+        let message = "exec-server: cannot read stdin: Is a directory\n";
+        assert_eq!(
+            text_and_code(&wait_for_output(child).await),
+            (String::new(), message.to_owned(), Some(125)),
+            "{args:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_stdin_that_is_open_for_writing_only_is_empty() {
-    // As `nohup` leaves it.
+    // `nohup` leaves such a stdin to its command.
     let unreadable = OpenOptions::new().write(true).open("/dev/null").unwrap();
     let child = command(&["run", "--", "sh", "-c", "cat; echo done"]).stdin(unreadable).spawn().unwrap();
-    assert_eq!(told(&finished(child).await), ("done\n".to_owned(), String::new(), Some(0)));
+    assert_eq!(text_and_code(&wait_for_output(child).await), ("done\n".to_owned(), String::new(), Some(0)));
 }
 
 #[tokio::test]
 async fn the_end_of_input_in_the_middle_of_a_line_reaches_a_terminal() {
     for input in [&b"abc"[..], b"abc\n", b"abc\r", b"abc\x04", b""] {
-        let all = output_of(&["run", "-t", "--", "sh", "-c", "cat > /dev/null; exit 6"], input).await;
-        assert_eq!(all.status.code(), Some(6), "{input:?}");
+        let output = output_with_input(&["run", "-t", "--", "sh", "-c", "cat > /dev/null; exit 6"], input).await;
+        assert_eq!(output.status.code(), Some(6), "{input:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that outlive the command that started them.
+//! Processes in kept sessions, which outlive the command that started them: `run -d`, `run --session` and `attach`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,8 +7,9 @@ use testkit::{Signal, TestServer, eventually, is_alive, send_signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::support::{command, finished, number_in, told};
+use crate::support::{command, read_pid, text_and_code, wait_for_output};
 
+/// A server, and a folder for the records of its sessions and for files of a test.
 struct KeptServer {
     server: TestServer,
     folder: tempfile::TempDir,
@@ -30,49 +31,57 @@ impl KeptServer {
         command
     }
 
-    async fn told(&self, verb: &str, args: &[&str]) -> (String, String, Option<i32>) {
-        told(&finished(self.command(verb, args).spawn().unwrap()).await)
+    /// Runs `exec-server VERB --connect URL ARGS`. Returns stdout, stderr and exit code.
+    async fn run(&self, verb: &str, args: &[&str]) -> (String, String, Option<i32>) {
+        text_and_code(&wait_for_output(self.command(verb, args).spawn().unwrap()).await)
     }
 }
 
-fn script(number: &Path, rest: &str) -> String {
-    format!("echo $$ > {}; {rest}", number.display())
+/// A script that writes its pid to a file and then runs `rest`.
+fn script(pid_file: &Path, rest: &str) -> String {
+    format!("echo $$ > {}; {rest}", pid_file.display())
 }
 
 #[tokio::test]
 async fn a_detached_command_can_be_attached() {
     let kept = KeptServer::start(&[]).await;
     let job = script(&kept.path("pid"), "echo begun; read line; echo got $line; exit 7");
-    assert_eq!(kept.told("run", &["-d", "--", "sh", "-c", &job]).await, ("1\n".into(), String::new(), Some(0)));
-    let pid = number_in(&kept.path("pid")).await;
-    assert_eq!(kept.told("run", &["-d", "--", "true"]).await.0, "2\n");
-    assert_eq!(kept.told("run", &["-d", "--id", "named", "--", "true"]).await.0, "named\n");
+    assert_eq!(kept.run("run", &["-d", "--", "sh", "-c", &job]).await, ("1\n".into(), String::new(), Some(0)));
+    let pid = read_pid(&kept.path("pid")).await;
+    assert_eq!(kept.run("run", &["-d", "--", "true"]).await.0, "2\n");
+    assert_eq!(kept.run("run", &["-d", "--id", "named", "--", "true"]).await.0, "named\n");
     assert!(is_alive(pid));
     let mut attached = kept.command("attach", &["1"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = attached.stdin.take().unwrap();
     stdin.write_all(b"a line\n").await.unwrap();
-    assert_eq!(told(&finished(attached).await), ("begun\ngot a line\n".into(), String::new(), Some(7)));
-    // Its output can still be read after it has ended.
-    assert_eq!(kept.told("attach", &["1"]).await, ("begun\ngot a line\n".into(), String::new(), Some(7)));
+    assert_eq!(
+        text_and_code(&wait_for_output(attached).await),
+        ("begun\ngot a line\n".into(), String::new(), Some(7))
+    );
+    // The output can still be read after the process has ended.
+    assert_eq!(kept.run("attach", &["1"]).await, ("begun\ngot a line\n".into(), String::new(), Some(7)));
 }
 
 #[tokio::test]
 async fn each_command_that_attaches_can_write() {
     let kept = KeptServer::start(&[]).await;
     let job = script(&kept.path("pid"), "while read line; do echo $line; done; exit 8");
-    kept.told("run", &["-d", "--", "sh", "-c", &job]).await;
-    for turn in ["one", "two", "three"] {
+    kept.run("run", &["-d", "--", "sh", "-c", &job]).await;
+    for line in ["one", "two", "three"] {
         let mut attached = kept.command("attach", &[]).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = attached.stdin.take().unwrap();
-        stdin.write_all(format!("{turn}\n").as_bytes()).await.unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
         let mut lines = BufReader::new(attached.stdout.take().unwrap()).lines();
-        while lines.next_line().await.unwrap().unwrap() != turn {}
+        while lines.next_line().await.unwrap().unwrap() != line {}
         send_signal(attached.id().unwrap(), Signal::TERM);
-        assert_eq!(finished(attached).await.status.code(), Some(143));
+        assert_eq!(wait_for_output(attached).await.status.code(), Some(143));
     }
     let mut attached = kept.command("attach", &[]).stdin(Stdio::piped()).spawn().unwrap();
     attached.stdin.take().unwrap().write_all(b"four\n").await.unwrap();
-    assert_eq!(told(&finished(attached).await), ("one\ntwo\nthree\nfour\n".into(), String::new(), Some(8)));
+    assert_eq!(
+        text_and_code(&wait_for_output(attached).await),
+        ("one\ntwo\nthree\nfour\n".into(), String::new(), Some(8))
+    );
 }
 
 #[tokio::test]
@@ -83,15 +92,15 @@ async fn a_hangup_leaves_the_process_running_and_an_interrupt_reaches_it() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     send_signal(child.id().unwrap(), Signal::HUP);
-    assert_eq!(finished(child).await.status.code(), Some(129));
-    let pid = number_in(&kept.path("pid")).await;
+    assert_eq!(wait_for_output(child).await.status.code(), Some(129));
+    let pid = read_pid(&kept.path("pid")).await;
     assert!(is_alive(pid));
 
     let mut attached = kept.command("attach", &["--session", "work"]).spawn().unwrap();
     let mut lines = BufReader::new(attached.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     send_signal(attached.id().unwrap(), Signal::INT);
-    assert_eq!(finished(attached).await.status.code(), Some(9));
+    assert_eq!(wait_for_output(attached).await.status.code(), Some(9));
     eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
@@ -99,24 +108,25 @@ async fn a_hangup_leaves_the_process_running_and_an_interrupt_reaches_it() {
 async fn bytes_that_are_no_longer_retained_are_counted() {
     let kept = KeptServer::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
     let job = "head -c 100000 /dev/zero; echo end";
-    kept.told("run", &["-d", "--", "sh", "-c", job]).await;
-    eventually_ended(&kept).await;
-    let (stdout, stderr, code) = kept.told("attach", &["1"]).await;
+    kept.run("run", &["-d", "--", "sh", "-c", job]).await;
+    wait_until_ended(&kept).await;
+    let (stdout, stderr, code) = kept.run("attach", &["1"]).await;
     assert!(stdout.ends_with("end\n") && stdout.len() < 100_000, "{} bytes", stdout.len());
-    assert_eq!(stdout.len() as u64 + gone_in(&stderr), 100_004);
+    assert_eq!(stdout.len() as u64 + dropped_bytes(&stderr), 100_004);
     assert_eq!(code, Some(0));
 }
 
-/// Waits until no process runs: `attach` without an id reports that.
-async fn eventually_ended(kept: &KeptServer) {
+/// Waits until no process runs. `attach` without an id then reports an error.
+async fn wait_until_ended(kept: &KeptServer) {
     testkit::eventually_async("the process has ended", async || {
-        let (_, stderr, _) = kept.told("attach", &[]).await;
+        let (_, stderr, _) = kept.run("attach", &[]).await;
         stderr.contains("is running; name one that has ended: 1").then_some(())
     })
     .await;
 }
 
-fn gone_in(stderr: &str) -> u64 {
+/// The number of bytes that are no longer retained, from the message on stderr.
+fn dropped_bytes(stderr: &str) -> u64 {
     let rest = stderr.strip_prefix("exec-server: the first ").unwrap();
     rest.split_once(" bytes of output are no longer retained").unwrap().0.parse().unwrap()
 }
@@ -124,13 +134,13 @@ fn gone_in(stderr: &str) -> u64 {
 #[tokio::test]
 async fn a_missing_process_or_session_is_an_error() {
     let kept = KeptServer::start(&[]).await;
-    let (_, stderr, code) = kept.told("attach", &["--session", "other"]).await;
+    let (_, stderr, code) = kept.run("attach", &["--session", "other"]).await;
     assert!(stderr.starts_with("exec-server: there is no session `other`") && code == Some(125), "{stderr}");
     for _ in 0..2 {
-        kept.told("run", &["-d", "--", "sleep", "600"]).await;
+        kept.run("run", &["-d", "--", "sleep", "600"]).await;
     }
-    let (_, stderr, _) = kept.told("attach", &[]).await;
+    let (_, stderr, _) = kept.run("attach", &[]).await;
     assert!(stderr.ends_with("are running; name one of: 1, 2\n"), "{stderr}");
-    let (_, stderr, _) = kept.told("attach", &["3"]).await;
+    let (_, stderr, _) = kept.run("attach", &["3"]).await;
     assert!(stderr.ends_with("there are: 1, 2\n"), "{stderr}");
 }

@@ -1,12 +1,12 @@
-//! The commands `run`, `shell` and `attach` as a person or a script meets them: the real binary, real processes, real terminals.
+//! The commands `run`, `shell` and `attach` as a person or a script uses them, with real processes and real terminals.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod connection;
+mod directory_and_variables;
 mod exit_codes;
 mod full_disk;
 mod input;
 mod kept;
-mod place;
 mod published;
 mod signals;
 mod silent_server;

@@ -1,5 +1,5 @@
-//! The commands against a server with the published protocol and none of our extensions. They do the next best thing, or refuse before
-//! anything has run.
+//! The commands `run` and `shell` with a server that has the published protocol and none of our extensions. Where an extension
+//! is missing, they use something similar, or fail before anything has run.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom};
@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use testkit::{PublishedServer, Signal, Terminal, TestServer, eventually, is_alive, send_signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::support::{command, finished, number_in, output, output_of, told};
+use crate::support::{command, output, output_with_input, read_pid, text_and_code, wait_for_output};
 
-/// A published server, and a folder for the files of a test.
+/// A server without our extensions, and a folder for the files of a test.
 struct Published {
     server: PublishedServer,
     folder: TempDir,
@@ -25,27 +25,30 @@ impl Published {
         Self { server: PublishedServer::start(server, folder.path()), folder }
     }
 
-    /// `COMMAND --connect URL ARGS`.
+    /// The arguments `NAME --connect URL ARGS`.
     fn args<'a>(&'a self, name: &'a str, args: &[&'a str]) -> Vec<&'a str> {
         [name, "--connect", self.server.url()].into_iter().chain(args.iter().copied()).collect()
     }
 }
 
 #[tokio::test]
-async fn a_command_without_input_runs_as_everywhere() {
+async fn a_command_without_input_runs_as_with_our_server() {
     let published = Published::start().await;
     let script = "echo out; echo err >&2; cat; exit 7";
     let expected = ("out\n".to_owned(), "err\n".to_owned(), Some(7));
-    assert_eq!(told(&output(&published.args("run", &["--", "sh", "-c", script])).await), expected);
-    // A pipe that was closed before any input came.
-    assert_eq!(told(&output_of(&published.args("run", &["--", "sh", "-c", script]), b"").await), expected);
+    assert_eq!(text_and_code(&output(&published.args("run", &["--", "sh", "-c", script])).await), expected);
+    // This stdin is a pipe that is closed before any input comes.
+    assert_eq!(
+        text_and_code(&output_with_input(&published.args("run", &["--", "sh", "-c", script]), b"").await),
+        expected
+    );
     let empty = std::fs::File::create_new(published.folder.path().join("empty")).unwrap();
     let child = command(&published.args("run", &["--", "sh", "-c", script])).stdin(empty).spawn().unwrap();
-    assert_eq!(told(&finished(child).await), expected);
+    assert_eq!(text_and_code(&wait_for_output(child).await), expected);
 }
 
 #[tokio::test]
-async fn input_that_could_never_end_is_refused_before_anything_runs() {
+async fn input_whose_end_cannot_be_passed_on_is_refused_before_anything_runs() {
     let published = Published::start().await;
     let marker = published.folder.path().join("has-run");
     let script = format!("touch {}; sort", marker.display());
@@ -54,15 +57,16 @@ async fn input_that_could_never_end_is_refused_before_anything_runs() {
     for name in ["run", "shell"] {
         let rest: &[&str] = if name == "run" { &["--", "sh", "-c", &script] } else { &[] };
         let args = published.args(name, rest);
-        let piped = output_of(&args, format!("{script}\n").as_bytes()).await;
-        let redirected = finished(command(&args).stdin(std::fs::File::open(&file).unwrap()).spawn().unwrap()).await;
-        for (stdout, stderr, code) in [told(&piped), told(&redirected)] {
+        let piped = output_with_input(&args, format!("{script}\n").as_bytes()).await;
+        let redirected =
+            wait_for_output(command(&args).stdin(std::fs::File::open(&file).unwrap()).spawn().unwrap()).await;
+        for (stdout, stderr, code) in [text_and_code(&piped), text_and_code(&redirected)] {
             assert_eq!((stdout.as_str(), code), ("", Some(125)), "{stderr}");
             assert!(stderr.starts_with("exec-server: this server cannot end the stdin of a command"), "{stderr}");
             assert!(stderr.contains("< /dev/null") && stderr.lines().count() == 1, "{stderr}");
         }
     }
-    assert!(!marker.exists(), "it was run all the same");
+    assert!(!marker.exists(), "the command was run");
 }
 
 #[tokio::test]
@@ -71,24 +75,24 @@ async fn a_pipe_that_stays_open_and_empty_does_not_matter() {
     let args = published.args("run", &["--", "sh", "-c", "echo works; exit 4"]);
     let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
-    assert_eq!(told(&finished(child).await), ("works\n".to_owned(), String::new(), Some(4)));
+    assert_eq!(text_and_code(&wait_for_output(child).await), ("works\n".to_owned(), String::new(), Some(4)));
 }
 
 #[tokio::test]
 async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_message() {
     let published = Published::start().await;
-    let number = published.folder.path().join("pid");
-    let script = format!("echo $$ > {}; echo ready; exec cat", number.display());
+    let pid_file = published.folder.path().join("pid");
+    let script = format!("echo $$ > {}; echo ready; exec cat", pid_file.display());
     let args = published.args("run", &["--", "sh", "-c", &script]);
     let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
-    let process = number_in(&number).await;
+    let process = read_pid(&pid_file).await;
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"late\n").await.unwrap();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("late"));
     drop(stdin);
-    let (_, stderr, code) = told(&finished(child).await);
+    let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
     let expected = "exec-server: the input has ended, and this server cannot tell the command; it was ended\n";
     assert_eq!((stderr.as_str(), code), (expected, Some(125)));
     eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
@@ -99,54 +103,54 @@ async fn the_end_of_input_is_typed_at_a_terminal() {
     let published = Published::start().await;
     let args = published.args("run", &["-t", "--", "sh", "-c", "cat > /dev/null; exit 6"]);
     for input in [&b"one\n"[..], b"one"] {
-        assert_eq!(output_of(&args, input).await.status.code(), Some(6), "{input:?}");
+        assert_eq!(output_with_input(&args, input).await.status.code(), Some(6), "{input:?}");
     }
 }
 
 #[tokio::test]
-async fn input_is_seen_whatever_its_file_says_of_its_size() {
+async fn input_is_noticed_whatever_the_size_of_its_file_is() {
     let published = Published::start().await;
     let sparse = published.folder.path().join("sparse");
     std::fs::File::create_new(&sparse).unwrap().set_len(1 << 32).unwrap();
     for path in [sparse.as_path(), std::path::Path::new("/proc/self/status")] {
         let child = command(&published.args("run", &["--", "cat"])).stdin(std::fs::File::open(path).unwrap()).spawn();
-        let (stdout, stderr, code) = told(&finished(child.unwrap()).await);
+        let (stdout, stderr, code) = text_and_code(&wait_for_output(child.unwrap()).await);
         assert_eq!((stdout.as_str(), code), ("", Some(125)), "{path:?}: {stderr}");
         assert!(stderr.starts_with("exec-server: this server cannot end the stdin of a command"), "{stderr}");
     }
-    let mut at_its_end = std::fs::File::open(&sparse).unwrap();
-    at_its_end.seek(SeekFrom::End(0)).unwrap();
+    // Nothing can be read from these files, so there is no input.
+    let mut read_to_end = std::fs::File::open(&sparse).unwrap();
+    read_to_end.seek(SeekFrom::End(0)).unwrap();
     let unreadable = OpenOptions::new().write(true).open("/dev/null").unwrap();
-    for stdin in [at_its_end, unreadable] {
+    for stdin in [read_to_end, unreadable] {
         let child = command(&published.args("run", &["--", "sh", "-c", "cat; exit 3"])).stdin(stdin).spawn().unwrap();
-        assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(3)));
+        assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(3)));
     }
 }
 
 #[tokio::test]
-async fn signals_that_end_us_end_the_command() {
+async fn signals_that_end_run_end_the_command() {
     let published = Published::start().await;
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 40)] {
-        let number = published.folder.path().join(format!("pid-{code}"));
-        // Output from before the end is still printed.
+        let pid_file = published.folder.path().join(format!("pid-{code}"));
         let script =
-            format!("trap 'exit 40' INT; echo $$ > {}; echo ready; while :; do sleep 0.05; done", number.display());
+            format!("trap 'exit 40' INT; echo $$ > {}; echo ready; while :; do sleep 0.05; done", pid_file.display());
         let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
-        let process = number_in(&number).await;
+        let process = read_pid(&pid_file).await;
         let mut ready = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
         send_signal(child.id().unwrap(), signal);
-        let (_, stderr, ended) = told(&finished(child).await);
+        let (_, stderr, ended) = text_and_code(&wait_for_output(child).await);
         assert_eq!((stderr.as_str(), ended), ("", Some(code)));
         eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
     }
 }
 
 #[tokio::test]
-async fn a_signal_that_cannot_be_sent_is_mentioned_and_ends_nothing() {
+async fn a_signal_that_cannot_be_sent_is_reported_and_ends_nothing() {
     let published = Published::start().await;
-    let go_on = published.folder.path().join("go-on");
-    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_on.display());
+    let go_file = published.folder.path().join("go");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_file.display());
     let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
     send_signal(child.id().unwrap(), Signal::USR1);
@@ -154,44 +158,44 @@ async fn a_signal_that_cannot_be_sent_is_mentioned_and_ends_nothing() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     stderr.read_line(&mut line).await.unwrap();
     assert_eq!(line, "exec-server: this server cannot send this signal to a command\n");
-    std::fs::write(&go_on, "").unwrap();
-    assert_eq!(finished(child).await.status.code(), Some(3));
+    std::fs::write(&go_file, "").unwrap();
+    assert_eq!(wait_for_output(child).await.status.code(), Some(3));
 }
 
 #[tokio::test]
-async fn a_command_goes_on_when_we_are_stopped_and_continued() {
+async fn a_command_continues_when_run_is_stopped_and_continued() {
     let published = Published::start().await;
-    let go_on = published.folder.path().join("go-on");
-    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_on.display());
+    let go_file = published.folder.path().join("go");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_file.display());
     let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
     send_signal(child.id().unwrap(), Signal::STOP);
     send_signal(child.id().unwrap(), Signal::CONT);
-    // Each line shows that signals were handled; after the second one, the signal that continued us was too.
+    // Each line shows that `run` has handled a signal. After the second line it has also handled the signal that continued it.
     for _ in 0..2 {
         send_signal(child.id().unwrap(), Signal::USR1);
         let line = stderr.next_line().await.unwrap();
         assert_eq!(line.as_deref(), Some("exec-server: this server cannot send this signal to a command"));
     }
-    std::fs::write(&go_on, "").unwrap();
-    assert_eq!(finished(child).await.status.code(), Some(3));
+    std::fs::write(&go_file, "").unwrap();
+    assert_eq!(wait_for_output(child).await.status.code(), Some(3));
 }
 
 #[tokio::test]
 async fn a_timeout_is_enforced_by_the_client() {
     let published = Published::start().await;
-    let number = published.folder.path().join("pid");
-    let script = format!("echo $$ > {}; echo before; exec sleep 600", number.display());
+    let pid_file = published.folder.path().join("pid");
+    let script = format!("echo $$ > {}; echo before; exec sleep 600", pid_file.display());
     let args = published.args("run", &["--timeout", "1s", "--", "sh", "-c", &script]);
-    let (stdout, stderr, code) = told(&output(&args).await);
+    let (stdout, stderr, code) = text_and_code(&output(&args).await);
     assert_eq!((stdout.as_str(), stderr.as_str(), code), ("before\n", "", Some(124)));
-    let process = number_in(&number).await;
+    let process = read_pid(&pid_file).await;
     eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
     let args = published.args("run", &["--timeout", "1h", "--", "sh", "-c", "exit 3"]);
     assert_eq!(output(&args).await.status.code(), Some(3));
     let args = published.args("run", &["--json", "--timeout", "100ms", "--", "sleep", "600"]);
-    let (stdout, _, code) = told(&output(&args).await);
+    let (stdout, _, code) = text_and_code(&output(&args).await);
     assert!(stdout.contains("\"timedOut\":true") && code == Some(124), "{stdout}");
 }
 
@@ -199,7 +203,7 @@ async fn a_timeout_is_enforced_by_the_client() {
 async fn commands_that_cannot_be_started_have_different_codes() {
     let published = Published::start().await;
     let run = async |args: &[&str]| {
-        let (stdout, stderr, code) = told(&output(&published.args("run", args)).await);
+        let (stdout, stderr, code) = text_and_code(&output(&published.args("run", args)).await);
         assert_eq!(stdout, "");
         (stderr, code)
     };
@@ -226,12 +230,12 @@ async fn a_shell_reads_its_profile() {
 }
 
 #[tokio::test]
-async fn a_session_cannot_be_kept_and_nothing_is_started_in_it() {
+async fn a_kept_session_is_refused_before_anything_runs() {
     let published = Published::start().await;
     let marker = published.folder.path().join("has-run");
     let name = format!("published-{}", std::process::id());
     let args = published.args("run", &["-d", "--session", &name, "--", "touch", marker.to_str().unwrap()]);
-    let (_, stderr, code) = told(&output(&args).await);
+    let (_, stderr, code) = text_and_code(&output(&args).await);
     assert!(stderr.contains("cannot keep sessions") && code == Some(125), "{stderr}");
     assert!(!marker.exists());
 }
@@ -241,7 +245,7 @@ async fn a_server_without_environment_info_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let missing = ["environment/info", "environment/status"];
     let server = PublishedServer::without(TestServer::start().await, folder.path(), &missing);
-    let (stdout, stderr, code) = told(&output(&["run", "--connect", server.url(), "--", "pwd"]).await);
+    let (stdout, stderr, code) = text_and_code(&output(&["run", "--connect", server.url(), "--", "pwd"]).await);
     assert_eq!((stdout.as_str(), stderr.as_str(), code), ("/\n", "", Some(0)));
     let mut terminal = Terminal::start(&["shell", "--connect", server.url()], |command| command);
     terminal.keys("echo wor''ks; exit 5\r");

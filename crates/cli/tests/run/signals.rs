@@ -1,4 +1,5 @@
-//! Signals to our command, and that nothing is left when it ends.
+//! Signals to the process `exec-server run`, here called `run`: it passes them to the command, and leaves no process behind
+//! when it ends.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,20 +8,20 @@ use testkit::{Signal, descendants, eventually, is_alive, process_state, send_sig
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::support::{command, finished, number_in, told};
+use crate::support::{command, read_pid, text_and_code, wait_for_output};
 
-/// Runs a shell script that prints `ready` when it is.
-async fn ready(script: &str) -> (Child, u32) {
-    ready_in(command(&["run", "--", "bash", "-c", script])).await
+/// Runs a shell script with `run`, and waits until the script has printed `ready`. Returns `run` and its pid.
+async fn run_until_ready(script: &str) -> (Child, u32) {
+    spawn_until_ready(command(&["run", "--", "bash", "-c", script])).await
 }
 
-/// The same for a command that executes such a script.
-async fn ready_in(mut command: Command) -> (Child, u32) {
+/// Like [`run_until_ready`], for any command that prints `ready`.
+async fn spawn_until_ready(mut command: Command) -> (Child, u32) {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     let pid = child.id().unwrap();
-    // The rest is read too, so that the process does not wait for a reader.
+    // Further output is read and dropped, so that the process does not wait for a reader.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (child, pid)
 }
@@ -36,11 +37,12 @@ async fn every_signal_reaches_the_process() {
         (Signal::USR2, "USR2"),
     ];
     for (signal, name) in names {
-        let (child, pid) =
-            ready(&format!("trap 'echo got {name} >&2; exit 40' {name}; echo ready; while :; do sleep 0.05; done"))
-                .await;
+        let (child, pid) = run_until_ready(&format!(
+            "trap 'echo got {name} >&2; exit 40' {name}; echo ready; while :; do sleep 0.05; done"
+        ))
+        .await;
         send_signal(pid, signal);
-        let (_, stderr, code) = told(&finished(child).await);
+        let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
         assert!(stderr.contains(&format!("got {name}")), "{name}: {stderr}");
         assert_eq!(code, Some(40), "{name}");
     }
@@ -48,19 +50,19 @@ async fn every_signal_reaches_the_process() {
 
 #[tokio::test]
 async fn a_signal_ends_the_wait_for_output_of_descendants() {
-    // The descendant ends when its output is no longer read.
+    // The descendant writes until its output is no longer read.
     let script = "setsid sh -c 'while echo on; do sleep 0.05; done' & exit 3";
     let mut child = command(&["run", "--json", "--", "sh", "-c", script]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while !lines.next_line().await.unwrap().expect("the command does not exit").contains("\"exited\"") {}
     send_signal(child.id().unwrap(), Signal::TERM);
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    let (_, stderr, code) = told(&finished(child).await);
+    let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
     assert_eq!((stderr.as_str(), code), ("", Some(3)));
 }
 
 #[tokio::test]
-async fn a_signal_that_is_ignored_at_our_start_stays_ignored() {
+async fn a_signal_that_run_ignores_from_its_start_is_not_passed_on() {
     for name in ["HUP", "INT", "QUIT", "TERM"] {
         let script = format!(
             "trap 'echo got {name} >&2; exit 40' {name}; trap 'exit 0' USR1; echo ready; while :; do sleep 0.05; done"
@@ -71,7 +73,7 @@ async fn a_signal_that_is_ignored_at_our_start_stays_ignored() {
         starter.args(["-c", &ignoring, &script]);
         starter.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         testkit::without_configuration(&mut starter);
-        let (child, pid) = ready_in(starter).await;
+        let (child, pid) = spawn_until_ready(starter).await;
         let signal = match name {
             "HUP" => Signal::HUP,
             "INT" => Signal::INT,
@@ -79,47 +81,48 @@ async fn a_signal_that_is_ignored_at_our_start_stays_ignored() {
             _ => Signal::TERM,
         };
         send_signal(pid, signal);
-        // This signal comes after the other one. If the other one was passed on, the command has got it by then.
+        // SIGUSR1 is sent after the ignored signal. If `run` passed the ignored signal on, the command gets it first and exits
+        // with 40.
         send_signal(pid, Signal::USR1);
-        let (_, stderr, code) = told(&finished(child).await);
+        let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
         assert!(code == Some(0) && !stderr.contains("got"), "{name}: {code:?} {stderr}");
     }
 }
 
 #[tokio::test]
-async fn a_process_that_ends_by_a_signal_is_reported_as_a_shell_does() {
-    let (child, pid) = ready("echo ready; exec sleep 600").await;
+async fn a_command_that_ends_by_a_signal_has_the_same_exit_code_as_in_a_shell() {
+    let (child, pid) = run_until_ready("echo ready; exec sleep 600").await;
     send_signal(pid, Signal::TERM);
-    assert_eq!(finished(child).await.status.code(), Some(143));
+    assert_eq!(wait_for_output(child).await.status.code(), Some(143));
 }
 
 #[tokio::test]
-async fn stopping_and_continuing_us_stops_and_continues_the_process() {
+async fn stopping_and_continuing_run_stops_and_continues_the_command() {
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("echo $$ > {}; echo ready; exec sleep 600", number.display());
-    let (mut child, pid) = ready(&script).await;
-    let process = number_in(&number).await;
-    let state_of = async |pid: u32, is_stopped: bool| {
-        let what = if is_stopped { "it is stopped" } else { "it goes on" };
+    let pid_file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; echo ready; exec sleep 600", pid_file.display());
+    let (mut child, pid) = run_until_ready(&script).await;
+    let command_pid = read_pid(&pid_file).await;
+    let wait_for_state = async |pid: u32, is_stopped: bool| {
+        let what = if is_stopped { "the process is stopped" } else { "the process continues" };
         eventually(what, || (process_state(pid)? == 'T').eq(&is_stopped).then_some(())).await;
     };
     send_signal(pid, Signal::TSTP);
-    state_of(process, true).await;
-    state_of(pid, true).await;
+    wait_for_state(command_pid, true).await;
+    wait_for_state(pid, true).await;
     send_signal(pid, Signal::CONT);
-    state_of(pid, false).await;
-    state_of(process, false).await;
+    wait_for_state(pid, false).await;
+    wait_for_state(command_pid, false).await;
     child.kill().await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_we_are_killed() {
+async fn no_process_is_left_when_run_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("trap '' TERM HUP INT; sleep 600 & echo $! > {}; echo ready; wait", number.display());
-    let (mut child, pid) = ready(&script).await;
-    let started = number_in(&number).await;
+    let pid_file = folder.path().join("pid");
+    let script = format!("trap '' TERM HUP INT; sleep 600 & echo $! > {}; echo ready; wait", pid_file.display());
+    let (mut child, pid) = run_until_ready(&script).await;
+    let started = read_pid(&pid_file).await;
     let all = descendants(pid);
     assert!(all.contains(&started), "{all:?}");
     child.kill().await.unwrap();
@@ -127,22 +130,23 @@ async fn nothing_is_left_when_we_are_killed() {
 }
 
 #[tokio::test]
-async fn a_termination_does_not_wait_for_a_reader_that_never_reads() {
+async fn sigterm_ends_run_even_if_its_output_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("echo $$ > {}; exec cat /dev/zero", number.display());
+    let pid_file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec cat /dev/zero", pid_file.display());
     let mut child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
     let pid = child.id().unwrap();
-    let process = number_in(&number).await;
-    wait_until_asleep_for_good(Path::new(&format!("/proc/{process}/stat"))).await;
+    let command_pid = read_pid(&pid_file).await;
+    wait_until_blocked(Path::new(&format!("/proc/{command_pid}/stat"))).await;
     send_signal(pid, Signal::TERM);
     let status = child.wait().await.unwrap();
     assert_eq!(status.code(), Some(143));
-    eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
+    eventually("the process is gone", || (!is_alive(command_pid)).then_some(())).await;
 }
 
-/// Waits until its CPU time no longer grows, because everything between it and the reader is full.
-async fn wait_until_asleep_for_good(stat: &Path) {
+/// Waits until the file `/proc/PID/stat` of a process does not change any more, because all buffers between the process and the
+/// reader are full.
+async fn wait_until_blocked(stat: &Path) {
     let mut before = String::new();
     let mut same = 0;
     eventually("the process waits", || {

@@ -1,5 +1,5 @@
-//! Servers that do not end a process although they are asked to, or report impossible exits. Our command ends all the same, and never with
-//! a success that the server has not reported.
+//! Servers that do not end a process when `run` asks for it, or that report impossible exits. `run` ends in all cases, and has
+//! exit code 0 only if the server has reported success.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +9,27 @@ use testkit::{ScriptedServer, Signal, json, send_signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
 
-use crate::support::{command, finished, output, told};
+use crate::support::{command, output, text_and_code, wait_for_output};
 
-/// Longer than our command waits for a server, even on a loaded machine.
-const WAITED_FOR: Duration = Duration::from_secs(40);
+/// Limit for `run`. It waits 10 s for a server, so this is enough even on a loaded machine.
+const RUN_LIMIT: Duration = Duration::from_secs(40);
 
-struct Silent {
+/// A scripted server on a Unix socket.
+struct SilentServer {
     server: ScriptedServer,
     listener: ScriptedListener,
     _folder: TempDir,
 }
 
-impl Silent {
-    /// A server with these capabilities that starts every command, and does not answer requests that end one.
+impl SilentServer {
+    /// A server with these capabilities. It starts every command and does not answer requests that end a command.
     fn start(capabilities: testkit::Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = ScriptedServer::new();
         let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
         server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
-        server.on("process/start", |asked: &ClientMessage| {
-            after_the_answer(asked, |connection, id| connection.output(id, 1, "ready\n"))
+        server.on("process/start", |request: &ClientMessage| {
+            succeed_and_then(request, |connection, id| connection.output(id, 1, "ready\n"))
         });
         server.on("process/terminate", |_| ScriptedReply::Silence);
         server.on("process/signal", |_| ScriptedReply::Silence);
@@ -41,7 +42,7 @@ impl Silent {
         [&["run", "--connect", self.listener.url()][..], args, &["--", "job"]].concat()
     }
 
-    /// A command that runs.
+    /// Starts `run`, and waits until its command has printed `ready`.
     async fn running(&self, args: &[&str]) -> Child {
         let mut child = command(&self.args(args)).spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
@@ -49,109 +50,109 @@ impl Silent {
     }
 }
 
-/// Lets a start succeed, and then calls `happens`.
-fn after_the_answer(
-    asked: &ClientMessage,
-    happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,
+/// Answers a start with success, and then calls `then` with the connection and the process id.
+fn succeed_and_then(
+    request: &ClientMessage,
+    then: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,
 ) -> ScriptedReply {
-    let (connection, id) = (asked.connection.clone(), asked.params["processId"].as_str().unwrap().to_owned());
-    tokio::spawn(async move { happens(&connection, &id) });
-    ScriptedReply::Result(json!({"processId": asked.params["processId"]}))
+    let (connection, id) = (request.connection.clone(), request.params["processId"].as_str().unwrap().to_owned());
+    tokio::spawn(async move { then(&connection, &id) });
+    ScriptedReply::Result(json!({"processId": request.params["processId"]}))
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_us_at_once() {
+async fn a_second_signal_ends_run_at_once() {
     for (capabilities, method) in
         [(json!({}), "process/terminate"), (json!({"processSignals": true}), "process/signal")]
     {
-        let silent = Silent::start(capabilities);
+        let silent = SilentServer::start(capabilities);
         let child = silent.running(&[]).await;
         let pid = child.id().unwrap();
         send_signal(pid, Signal::TERM);
         silent.server.wait_for(method, 1).await;
-        let asked = Instant::now();
+        let start = Instant::now();
         send_signal(pid, Signal::TERM);
-        let (stdout, stderr, code) = told(&finished(child).await);
-        let words = "exec-server: left before the server had ended the command; it may still be running\n";
-        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", words, Some(143)), "{method}");
-        // A goodbye to a server that does not answer takes two seconds, and there are two of them.
-        assert!(asked.elapsed() < Duration::from_secs(2), "{method}: {:?}", asked.elapsed());
+        let (stdout, stderr, code) = text_and_code(&wait_for_output(child).await);
+        let message = "exec-server: left before the server had ended the command; it may still be running\n";
+        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", message, Some(143)), "{method}");
+        // `run` must not wait for a server that does not answer, which would take at least two seconds.
+        assert!(start.elapsed() < Duration::from_secs(2), "{method}: {:?}", start.elapsed());
     }
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_end_the_command_is_not_waited_for() {
     let run = async |capabilities, args: &[&str], signal: Option<Signal>| {
-        let silent = Silent::start(capabilities);
+        let silent = SilentServer::start(capabilities);
         let child = silent.running(args).await;
         if let Some(signal) = signal {
             send_signal(child.id().unwrap(), signal);
         }
-        let ended = tokio::time::timeout(WAITED_FOR, finished(child)).await.expect("the command waits for ever");
-        told(&ended)
+        let ended = tokio::time::timeout(RUN_LIMIT, wait_for_output(child)).await.expect("`run` does not end");
+        text_and_code(&ended)
     };
     let (signalled, replaced, timed_out) = tokio::join!(
         run(json!({"processSignals": true}), &[], Some(Signal::INT)),
         run(json!({}), &[], Some(Signal::HUP)),
         run(json!({}), &["--timeout", "50ms"], None),
     );
-    let words = "exec-server: the server did not end the command within 10s; it may still be running\n";
-    assert_eq!(signalled, (String::new(), words.to_owned(), Some(130)));
-    assert_eq!(replaced, (String::new(), words.to_owned(), Some(129)));
-    assert_eq!(timed_out, (String::new(), words.to_owned(), Some(124)));
+    let message = "exec-server: the server did not end the command within 10s; it may still be running\n";
+    assert_eq!(signalled, (String::new(), message.to_owned(), Some(130)));
+    assert_eq!(replaced, (String::new(), message.to_owned(), Some(129)));
+    assert_eq!(timed_out, (String::new(), message.to_owned(), Some(124)));
 }
 
 #[tokio::test]
 async fn an_exit_code_out_of_range_is_not_a_success() {
     for number in [256, 300, -1, i32::MIN, 65_536] {
-        let silent = Silent::start(json!({}));
-        silent.server.on("process/start", move |asked: &ClientMessage| {
-            after_the_answer(asked, move |connection, id| {
+        let silent = SilentServer::start(json!({}));
+        silent.server.on("process/start", move |request: &ClientMessage| {
+            succeed_and_then(request, move |connection, id| {
                 connection.push("process/exited", exited(id, 1, number, Some(false)));
                 connection.push("process/closed", json!({"processId": id, "seq": 2}));
             })
         });
-        let (stdout, stderr, code) = told(&output(&silent.args(&[])).await);
-        let words =
+        let (stdout, stderr, code) = text_and_code(&output(&silent.args(&[])).await);
+        let message =
             format!("exec-server: the server says that the command ended with {number}, which is no exit code\n");
-        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", words.as_str(), Some(125)));
+        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", message.as_str(), Some(125)));
     }
 }
 
 #[tokio::test]
-async fn the_first_of_two_exits_counts() {
-    let silent = Silent::start(json!({}));
-    silent.server.on("process/start", |asked: &ClientMessage| {
-        after_the_answer(asked, |connection, id| {
+async fn the_first_of_two_reported_exits_is_used() {
+    let silent = SilentServer::start(json!({}));
+    silent.server.on("process/start", |request: &ClientMessage| {
+        succeed_and_then(request, |connection, id| {
             connection.push("process/exited", exited(id, 1, 3, Some(false)));
             connection.push("process/exited", exited(id, 2, 0, Some(false)));
             connection.push("process/closed", json!({"processId": id, "seq": 3}));
         })
     });
-    assert_eq!(told(&output(&silent.args(&[])).await), (String::new(), String::new(), Some(3)));
+    assert_eq!(text_and_code(&output(&silent.args(&[])).await), (String::new(), String::new(), Some(3)));
 }
 
 #[tokio::test]
-async fn a_close_without_an_exit_is_not_waited_for() {
-    let silent = Silent::start(json!({}));
-    silent.server.on("process/start", |asked: &ClientMessage| {
-        after_the_answer(asked, |connection, id| {
+async fn a_close_without_an_exit_is_an_error() {
+    let silent = SilentServer::start(json!({}));
+    silent.server.on("process/start", |request: &ClientMessage| {
+        succeed_and_then(request, |connection, id| {
             connection.push("process/closed", json!({"processId": id, "seq": 1}));
         })
     });
-    let (_, stderr, code) = told(&output(&silent.args(&[])).await);
-    let words = "exec-server: the server closed the process and did not say how it exited\n";
-    assert_eq!((stderr.as_str(), code), (words, Some(125)));
+    let (_, stderr, code) = text_and_code(&output(&silent.args(&[])).await);
+    let message = "exec-server: the server closed the process and did not say how it exited\n";
+    assert_eq!((stderr.as_str(), code), (message, Some(125)));
 }
 
 #[tokio::test]
 async fn a_connection_that_is_lost_during_the_start_is_an_error_and_the_command_is_ended() {
-    let silent = Silent::start(json!({}));
+    let silent = SilentServer::start(json!({}));
     silent.server.on("process/start", |_| ScriptedReply::Cut);
     silent.server.on("process/terminate", |_| ScriptedReply::Result(json!({"running": true})));
-    let (_, stderr, code) = told(&output(&silent.args(&[])).await);
-    let words = "exec-server: the connection was lost before the server had said whether the command began; it is ended if \
+    let (_, stderr, code) = text_and_code(&output(&silent.args(&[])).await);
+    let message = "exec-server: the connection was lost before the server had said whether the command began; it is ended if \
                  the server can be reached: exec-server transport disconnected\n";
-    assert_eq!((stderr.as_str(), code), (words, Some(125)));
+    assert_eq!((stderr.as_str(), code), (message, Some(125)));
     assert_eq!((silent.server.count("process/start"), silent.server.count("process/terminate")), (1, 1));
 }

@@ -1,52 +1,52 @@
-//! Standard streams of a command.
+//! Stdin, stdout and stderr of a command.
 
 use std::process::Stdio;
 
 use testkit::{Value, eventually, is_alive, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{command, finished, number_in, output, output_of, told};
+use crate::support::{command, output, output_with_input, read_pid, text_and_code, wait_for_output};
 
 #[tokio::test]
 async fn stdout_and_stderr_stay_apart() {
-    let all = output(&["run", "--", "sh", "-c", "echo out; echo err >&2; printf '\\377\\000'"]).await;
-    assert_eq!((&*all.stdout, &*all.stderr), (&b"out\n\xff\0"[..], &b"err\n"[..]));
+    let result = output(&["run", "--", "sh", "-c", "echo out; echo err >&2; printf '\\377\\000'"]).await;
+    assert_eq!((&*result.stdout, &*result.stderr), (&b"out\n\xff\0"[..], &b"err\n"[..]));
 }
 
 #[tokio::test]
 async fn stdin_and_its_end_are_passed_on() {
-    let all = output_of(&["run", "--", "sh", "-c", "cat; echo done"], b"some\ninput").await;
-    assert_eq!(told(&all), ("some\ninputdone\n".into(), String::new(), Some(0)));
-    // A missing stdin is an empty one.
-    assert_eq!(told(&output(&["run", "--", "wc", "-c"]).await).0, "0\n");
+    let result = output_with_input(&["run", "--", "sh", "-c", "cat; echo done"], b"some\ninput").await;
+    assert_eq!(text_and_code(&result), ("some\ninputdone\n".into(), String::new(), Some(0)));
+    // A stdin that is `/dev/null` counts as empty.
+    assert_eq!(text_and_code(&output(&["run", "--", "wc", "-c"]).await).0, "0\n");
 }
 
 #[tokio::test]
 async fn much_input_and_output_passes_unchanged() {
     let input: Vec<u8> = (0..10_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let all = output_of(&["run", "--", "cat"], &input).await;
-    assert!(all.stdout == input, "{} bytes came back", all.stdout.len());
+    let result = output_with_input(&["run", "--", "cat"], &input).await;
+    assert!(result.stdout == input, "the output differs: {} bytes", result.stdout.len());
 }
 
 #[tokio::test]
 async fn a_command_that_does_not_read_its_input_ends() {
-    let all = output_of(&["run", "--", "true"], &vec![b'x'; 3_000_000]).await;
-    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+    let result = output_with_input(&["run", "--", "true"], &vec![b'x'; 3_000_000]).await;
+    assert_eq!(text_and_code(&result), (String::new(), String::new(), Some(0)));
 }
 
 #[tokio::test]
-async fn a_closed_stdout_ends_the_process_and_us_without_a_message() {
+async fn a_closed_stdout_ends_the_command_and_run_without_a_message() {
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("echo $$ > {}; exec yes", number.display());
+    let pid_file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec yes", pid_file.display());
     let mut child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
     let mut first = [0; 2];
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut first).await.unwrap();
     drop(stdout);
-    let all = finished(child).await;
-    assert_eq!((first, told(&all)), (*b"y\n", (String::new(), String::new(), Some(141))));
-    let pid = number_in(&number).await;
+    let result = wait_for_output(child).await;
+    assert_eq!((first, text_and_code(&result)), (*b"y\n", (String::new(), String::new(), Some(141))));
+    let pid = read_pid(&pid_file).await;
     eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
@@ -68,41 +68,42 @@ async fn a_slow_reader_makes_the_process_wait() {
         }
     }
     assert_eq!(total, 200_000_000);
-    assert!(most_memory < 100 << 20, "{most_memory} bytes of memory");
+    assert!(most_memory < 100 << 20, "`run` uses {most_memory} bytes of memory");
 }
 
 #[tokio::test]
 async fn output_of_descendants_is_waited_for_for_a_limited_time() {
     let late = output(&["run", "--", "bash", "-c", "exec > >(sleep 0.2; cat); echo late"]).await;
-    assert_eq!(told(&late), ("late\n".into(), String::new(), Some(0)));
+    assert_eq!(text_and_code(&late), ("late\n".into(), String::new(), Some(0)));
     let folder = tempfile::tempdir().unwrap();
-    let number = folder.path().join("pid");
-    let script = format!("sleep 600 & echo $! > {}; exit 4", number.display());
+    let pid_file = folder.path().join("pid");
+    let script = format!("sleep 600 & echo $! > {}; exit 4", pid_file.display());
     assert_eq!(output(&["run", "--", "sh", "-c", &script]).await.status.code(), Some(4));
-    let pid = number_in(&number).await;
-    eventually("what was left behind is gone", || (!is_alive(pid)).then_some(())).await;
+    let pid = read_pid(&pid_file).await;
+    eventually("the process that was left behind is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
 async fn events_can_be_printed_as_json() {
-    let all = output(&["run", "--json", "--", "sh", "-c", "printf 'é\\n'; exec >&2; printf '\\377'; exit 5"]).await;
+    let result =
+        output(&["run", "--json", "--", "sh", "-c", "printf 'é\\n'; exec >&2; printf '\\377'; exit 5"]).await;
     let lines: Vec<Value> =
-        all.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        result.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     assert!(lines.contains(&json!({"type": "output", "stream": "stdout", "text": "é\n"})), "{lines:?}");
     assert!(lines.contains(&json!({"type": "output", "stream": "stderr", "base64": "/w=="})), "{lines:?}");
     let exited = json!({"type": "exited", "exitCode": 5, "timedOut": false, "sandboxDenied": false});
-    assert_eq!((lines.last(), all.status.code()), (Some(&exited), Some(5)));
+    assert_eq!((lines.last(), result.status.code()), (Some(&exited), Some(5)));
 }
 
 #[tokio::test]
 async fn a_script_on_stdin_is_run_by_the_shell() {
-    let all = output_of(&["shell"], b"echo hello\nexit 6\n").await;
-    assert_eq!(told(&all), ("hello\n".into(), String::new(), Some(6)));
+    let result = output_with_input(&["shell"], b"echo hello\nexit 6\n").await;
+    assert_eq!(text_and_code(&result), ("hello\n".into(), String::new(), Some(6)));
 }
 
 #[tokio::test]
-async fn a_closed_stdin_is_an_empty_one() {
+async fn a_stdin_without_input_is_empty() {
     let mut child = command(&["run", "--", "cat"]);
-    let all = finished(child.stdin(Stdio::null()).spawn().unwrap()).await;
-    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+    let result = wait_for_output(child.stdin(Stdio::null()).spawn().unwrap()).await;
+    assert_eq!(text_and_code(&result), (String::new(), String::new(), Some(0)));
 }

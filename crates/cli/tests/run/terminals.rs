@@ -1,27 +1,27 @@
-//! Commands on a terminal: keys, sizes, and that the terminal is restored, however the command ends.
+//! Commands on a terminal: keys, sizes, and that `exec-server` restores the mode of the terminal in all cases.
 
 use testkit::{
     CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, http_get, is_alive, process_state,
     send_signal,
 };
 
-use crate::support::{command, finished, number_in};
+use crate::support::{command, read_pid, wait_for_output};
 
-/// A shell that prints `ready>` as its prompt.
+/// `exec-server shell` on a terminal, whose prompt is `ready>`.
 fn shell(args: &[&str]) -> Terminal {
     let all: Vec<&str> = ["shell"].iter().chain(args).chain(&["--env", "PS1=ready>"]).copied().collect();
     Terminal::start(&all, |command| command.env("SHELL", "/bin/sh"))
 }
 
-/// A program on a terminal that prints its pid and `ready`, and waits.
-fn waiting(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
+/// `exec-server run -t` with a script that writes its pid to the file `pid`, prints `ready`, and waits.
+fn run_waiting_script(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
     let script = format!("echo $$ > {}; echo ready; exec sleep 600", folder.path().join("pid").display());
     let all: Vec<&str> = ["run", "-t"].iter().chain(args).chain(&["--", "sh", "-c", &script]).copied().collect();
     Terminal::start(&all, |command| command)
 }
 
 #[tokio::test]
-async fn a_shell_works_in_our_terminal() {
+async fn a_shell_works_in_the_terminal_of_the_user() {
     let mut terminal = shell(&[]);
     terminal.keys("PS1='now''> '\r");
     terminal.shows("now> ").await;
@@ -31,7 +31,7 @@ async fn a_shell_works_in_our_terminal() {
     terminal.shows("24 80\r\n-").await;
     terminal.shows("xterm").await;
     terminal.resize(33, 101);
-    // The new size is sent by a request of its own, so it may come a moment later.
+    // The new size is sent in a request of its own, so the shell may see it a moment later.
     terminal.keys("until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; echo res''ized\r");
     terminal.shows("resized").await;
     terminal.keys("sleep 600; echo interrupted $?\r");
@@ -44,6 +44,7 @@ async fn a_shell_works_in_our_terminal() {
     assert!(!terminal.is_raw());
 }
 
+/// Whether a process `sleep` runs below the program of the terminal.
 fn descendant_sleeps(terminal: &Terminal) -> bool {
     testkit::descendants(terminal.pid())
         .iter()
@@ -51,12 +52,12 @@ fn descendant_sleeps(terminal: &Terminal) -> bool {
 }
 
 #[tokio::test]
-async fn the_terminal_is_restored_whatever_ends_us() {
+async fn the_terminal_is_restored_after_every_signal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
         let folder = tempfile::tempdir().unwrap();
-        let mut terminal = waiting(&[], &folder);
+        let mut terminal = run_waiting_script(&[], &folder);
         terminal.shows("ready").await;
-        let pid = number_in(&folder.path().join("pid")).await;
+        let pid = read_pid(&folder.path().join("pid")).await;
         terminal.becomes_raw(true).await;
         send_signal(terminal.pid(), signal);
         assert_eq!(terminal.ended().await.code(), Some(code));
@@ -66,12 +67,12 @@ async fn the_terminal_is_restored_whatever_ends_us() {
 }
 
 #[tokio::test]
-async fn a_tilde_and_a_dot_hang_up() {
+async fn the_keys_tilde_and_dot_end_the_command() {
     let folder = tempfile::tempdir().unwrap();
-    let mut terminal = waiting(&[], &folder);
+    let mut terminal = run_waiting_script(&[], &folder);
     terminal.shows("ready").await;
     terminal.becomes_raw(true).await;
-    let pid = number_in(&folder.path().join("pid")).await;
+    let pid = read_pid(&folder.path().join("pid")).await;
     terminal.keys("\r~.");
     assert_eq!(terminal.ended().await.code(), Some(129));
     assert!(!terminal.is_raw());
@@ -79,9 +80,9 @@ async fn a_tilde_and_a_dot_hang_up() {
 }
 
 #[tokio::test]
-async fn a_stop_restores_the_terminal() {
+async fn a_stopped_command_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
-    let mut terminal = waiting(&[], &folder);
+    let mut terminal = run_waiting_script(&[], &folder);
     terminal.shows("ready").await;
     terminal.becomes_raw(true).await;
     send_signal(terminal.pid(), Signal::TSTP);
@@ -156,10 +157,10 @@ async fn sizes_that_could_not_be_sent_are_merged_to_the_last_one() {
 async fn a_server_that_has_ended_leaves_the_terminal_restored() {
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let mut terminal = waiting(&["--connect", server.url()], &folder);
+    let mut terminal = run_waiting_script(&["--connect", server.url()], &folder);
     terminal.shows("ready").await;
     terminal.becomes_raw(true).await;
-    // The next server does not know the session, so it cannot be resumed.
+    // The next server at this address does not know the session.
     let address = server.url().to_owned();
     server.kill().await;
     let _other = TestServer::with_args(&["--listen", &address]).await;
@@ -186,7 +187,7 @@ async fn a_kept_shell_can_be_left_and_attached_from_another_terminal() {
     let mut second = Terminal::start(&["attach", "--connect", server.url(), "--session", "work"], |command| {
         command.env("XDG_STATE_HOME", state.path())
     });
-    // The earlier output comes first.
+    // `attach` prints the earlier output first.
     second.shows("now> ").await;
     second.becomes_raw(true).await;
     second.keys("echo it was $X; exit 4\r");
@@ -214,18 +215,21 @@ async fn a_full_screen_program_opens_and_quits() {
 async fn old_terminal_queries_are_not_sent_to_the_terminal_again() {
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let to_server = ["--connect", server.url()];
-    let asks = "stty -echo; printf 'old \\033[6nquestion'; read line; printf 'new \\033[6nquestion'; sleep 600";
-    let mut run = command(&["run", "-d", "-t", to_server[0], to_server[1], "--", "sh", "-c", asks]);
-    assert_eq!(finished(run.env("XDG_STATE_HOME", folder.path()).spawn().unwrap()).await.status.code(), Some(0));
-    let mut logs = command(&["logs", to_server[0], to_server[1], "1"]);
+    let connect = ["--connect", server.url()];
+    let script = "stty -echo; printf 'old \\033[6nquestion'; read line; printf 'new \\033[6nquestion'; sleep 600";
+    let mut run = command(&["run", "-d", "-t", connect[0], connect[1], "--", "sh", "-c", script]);
+    assert_eq!(
+        wait_for_output(run.env("XDG_STATE_HOME", folder.path()).spawn().unwrap()).await.status.code(),
+        Some(0)
+    );
+    let mut logs = command(&["logs", connect[0], connect[1], "1"]);
     logs.env("XDG_STATE_HOME", folder.path());
     eventually_async("the program has sent its query", async || {
-        let logs = finished(logs.spawn().unwrap()).await;
+        let logs = wait_for_output(logs.spawn().unwrap()).await;
         logs.stdout.ends_with(b"question").then_some(())
     })
     .await;
-    let attach = ["attach", to_server[0], to_server[1], "1"];
+    let attach = ["attach", connect[0], connect[1], "1"];
     let mut terminal = Terminal::start(&attach, |command| command.env("XDG_STATE_HOME", folder.path()));
     terminal.shows("old question").await;
     terminal.becomes_raw(true).await;

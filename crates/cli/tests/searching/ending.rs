@@ -1,4 +1,5 @@
-//! Searches that find more than the client reads, and how they end.
+//! Searches with so many matches that they wait for the client: they lose nothing, and a cancel or the end of the connection
+//! ends them.
 
 use std::fs;
 
@@ -9,8 +10,9 @@ use crate::support::{SearchFixture, uri};
 const LINES: usize = 2000;
 const FILES: usize = 60;
 
-/// Files with two hundred megabytes of matches. They are links to one file, so they need little disk space.
-async fn endless(args: &[&str]) -> SearchFixture {
+/// A tree of [`FILES`] files with [`LINES`] matches each, about 240 MB together. All files are hard links to one file, so they
+/// need little disk space.
+async fn fixture_with_many_matches(args: &[&str]) -> SearchFixture {
     let line = format!("needle{}\n", "x".repeat(2000));
     let fixture = SearchFixture::with_args(args, &[("0", line.repeat(LINES).as_bytes())]).await;
     for number in 1..FILES {
@@ -19,10 +21,10 @@ async fn endless(args: &[&str]) -> SearchFixture {
     fixture
 }
 
-/// Waits until the server has nothing left to do.
-async fn stands_still(pid: u32) {
+/// Waits until the server is idle: its CPU time does not change between two checks.
+async fn wait_until_idle(pid: u32) {
     let mut before = None;
-    eventually("the search waits", || {
+    eventually("the server is idle", || {
         let now = cpu_time(pid);
         (before.replace(now) == Some(now)).then_some(())
     })
@@ -31,7 +33,7 @@ async fn stands_still(pid: u32) {
 
 #[tokio::test]
 async fn a_search_waits_for_a_client_that_does_not_read_and_loses_nothing() {
-    let mut fixture = endless(&[]).await;
+    let mut fixture = fixture_with_many_matches(&[]).await;
     let pid = fixture.server.pid();
     let before = resident_bytes(pid);
     let params = fixture.params(json!({"pattern": "needle"}));
@@ -40,26 +42,26 @@ async fn a_search_waits_for_a_client_that_does_not_read_and_loses_nothing() {
     for _ in 0..50 {
         other.call("environment/status", json!({})).await;
         let grown = resident_bytes(pid).saturating_sub(before);
-        assert!(grown < 64 << 20, "{grown} bytes for a client that does not read");
+        assert!(grown < 64 << 20, "the server uses {grown} more bytes for a client that does not read");
     }
-    stands_still(pid).await;
+    wait_until_idle(pid).await;
     let grown = resident_bytes(pid).saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes for a client that does not read");
+    assert!(grown < 64 << 20, "the server uses {grown} more bytes for a client that does not read");
     let found = fixture.finish(id).await;
     assert!(found.files.values().all(|lines| lines.len() == LINES));
     assert_eq!((found.files.len(), &found.result["stopped"]), (FILES, &json!(false)));
 }
 
 #[tokio::test]
-async fn a_cancelled_search_reports_that_and_its_matches_so_far() {
-    let mut fixture = endless(&[]).await;
+async fn a_cancelled_search_reports_that_it_was_stopped_and_its_matches_so_far() {
+    let mut fixture = fixture_with_many_matches(&[]).await;
     let params = fixture.params(json!({"pattern": "needle"}));
     let id = fixture.client.send("fs/search", params).await;
     let first = fixture.client.take(|message| message["method"] == "fs/found").await;
     assert_eq!(first["params"]["seq"], 1);
     let cancel = fixture.client.send("fs/cancelSearch", json!({"searchId": "s"})).await;
     let (mut found, mut result, mut cancelled) = (0, None, None);
-    // Either answer may come first.
+    // The answer to the search and the answer to the cancel may come in any order.
     while result.is_none() || cancelled.is_none() {
         let message = fixture.client.next().await;
         match &message["id"] {
@@ -76,7 +78,7 @@ async fn a_cancelled_search_reports_that_and_its_matches_so_far() {
 
 #[tokio::test]
 async fn an_id_is_taken_while_its_search_runs() {
-    let mut fixture = endless(&[]).await;
+    let mut fixture = fixture_with_many_matches(&[]).await;
     let params = fixture.params(json!({"pattern": "needle"}));
     let id = fixture.client.send("fs/search", params).await;
     let error = fixture.refusal(json!({"pattern": "x"})).await;
@@ -92,26 +94,26 @@ async fn an_id_is_taken_while_its_search_runs() {
 
 #[tokio::test]
 async fn a_closed_connection_ends_its_search_and_frees_its_threads() {
-    let mut fixture = endless(&["--max-file-operations", "1"]).await;
+    let mut fixture = fixture_with_many_matches(&["--max-file-operations", "1"]).await;
     let pid = fixture.server.pid();
     fixture.search(json!({"pattern": "needle", "maxMatches": 1})).await;
     let before = threads(pid);
     for _ in 0..3 {
         let params = fixture.params(json!({"pattern": "needle"}));
         fixture.client.send("fs/search", params).await;
-        stands_still(pid).await;
+        wait_until_idle(pid).await;
         let session = fixture.client.session.clone();
         fixture.client = fixture.server.raw().await;
-        eventually_async("the session is free", async || {
+        eventually_async("the session can be resumed", async || {
             let params = json!({"clientName": "test", "resumeSessionId": session});
             fixture.client.request("initialize", params).await.get("result").map(|_| ())
         })
         .await;
         fixture.client.notify("initialized", json!({})).await;
         fixture.client.session = session;
-        // The one slot for file operations is free again.
+        // The search no longer uses the only permit for file operations.
         let file = json!({"path": uri(&fixture.tree.path().join("1"))});
         assert_eq!(fixture.client.call("fs/getMetadata", file).await["isFile"], true);
-        eventually("its threads are gone", || (threads(pid) <= before).then_some(())).await;
+        eventually("the threads of the search are gone", || (threads(pid) <= before).then_some(())).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Which matches a search finds.
+//! The matches that a search finds: lines, positions, selected files and limits.
 
 use testkit::{base64, json};
 
@@ -26,7 +26,7 @@ async fn lines_have_their_number_their_offset_and_their_matches() {
 }
 
 #[tokio::test]
-async fn case_words_and_fixed_strings() {
+async fn options_for_case_words_and_fixed_strings_select_the_lines() {
     let mut fixture = SearchFixture::new(&[("song", SONG), ("dots", b"a.c\nabc\n")]).await;
     for (changes, lines) in [
         (json!({"pattern": "FISH", "case": "insensitive"}), vec![1, 2, 3, 5]),
@@ -97,7 +97,7 @@ async fn without_a_pattern_files_are_found_by_name() {
 }
 
 #[tokio::test]
-async fn no_more_matches_than_requested() {
+async fn a_search_returns_no_more_matches_than_requested() {
     let many: Vec<u8> = b"needle\n".repeat(5000);
     let files: Vec<_> = (0..20).map(|number| format!("file{number}")).collect();
     let files: Vec<(&str, &[u8])> = files.iter().map(|name| (name.as_str(), &*many)).collect();
@@ -122,7 +122,7 @@ async fn lines_that_are_not_utf_8_come_as_bytes_too_and_binary_files_are_skipped
     let line = &found.files["latin"][0];
     assert_eq!(line["text"], "caf\u{fffd} needle");
     assert_eq!(line["textBase64"], base64(b"caf\xe9 needle"));
-    // Positions count bytes of the line as it is in the file.
+    // `start` and `end` are positions in the bytes of the line in the file, not in `text`.
     assert_eq!(line["matches"], json!([{"start": 5, "end": 11}]));
 }
 
@@ -136,7 +136,7 @@ async fn long_lines_are_cut() {
 }
 
 #[tokio::test]
-async fn a_file_can_be_searched_and_large_ones_left_out() {
+async fn one_file_can_be_searched_and_large_files_left_out() {
     let mut fixture = SearchFixture::new(&[("song", SONG), ("big", &b"fish\n".repeat(1000))]).await;
     let file = uri(&fixture.tree.path().join("song"));
     assert_eq!(fixture.search(json!({"path": file, "pattern": "blue"})).await.names(), ["song"]);

@@ -1,4 +1,5 @@
-//! Files at the paths where git looks for its configuration, which names files that every repository of a user ignores.
+//! The git configuration of a user, which names files that git ignores in all repositories of the user. A search must not hang
+//! or use much memory if there is something unusual at the path of such a file.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,9 +9,10 @@ use testkit::{TestServer, json};
 
 use crate::support::{SearchFixture, uri};
 
-const EXPLANATION: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
+/// The error of a search that does not use the git configuration.
+const UNUSABLE_FILE: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
 
-/// A server whose user has this home directory, and a repository with two files.
+/// A server whose user has this home directory, and a repository with the files `file` and `excluded`.
 async fn fixture(home: &TempDir) -> SearchFixture {
     let server = TestServer::with(&[], |command| {
         for name in ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
@@ -45,7 +47,7 @@ async fn a_configuration_that_is_not_a_regular_file_is_not_opened() {
         let mut fixture = fixture(&home).await;
         let outcome = fixture.search(json!({"pattern": "needle"})).await;
         assert_eq!(outcome.names(), ["excluded", "file"], "{name}");
-        let expected = json!([{"path": uri(&path), "message": EXPLANATION}]);
+        let expected = json!([{"path": uri(&path), "message": UNUSABLE_FILE}]);
         assert_eq!(outcome.result["errors"], expected, "{name}");
     }
 }

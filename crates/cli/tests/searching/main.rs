@@ -1,4 +1,4 @@
-//! `fs/search`: which matches are found, in which order they are sent, and how a search ends.
+//! The method `fs/search`: which matches a search finds, how it ends, and how much memory searches use.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod ending;

@@ -1,4 +1,4 @@
-//! The memory of all searches together, and how many of them run at once.
+//! Limits for the memory of all searches together and for the number of searches that run at the same time.
 
 use testkit::{Client, TestServer, json};
 use tokio::time::{Duration, timeout};
@@ -28,20 +28,21 @@ async fn long_lines_do_not_fill_the_memory() {
         }
     }
     let grown = testkit::peak_resident_bytes(fixture.server.pid()) - before;
-    assert!(grown < 192 << 20, "{grown} bytes for eight searches");
+    assert!(grown < 192 << 20, "the server uses {grown} more bytes for eight searches");
 }
 
-/// Begins a search with more matches than may wait to be sent, and reads none of them.
-async fn stalled(server: &TestServer, params: testkit::Value) -> Client {
+/// A new client with a search that runs and has more matches than may wait to be sent. The client reads only the first message,
+/// so the search waits and keeps its slot.
+async fn client_with_stalled_search(server: &TestServer, params: testkit::Value) -> Client {
     let mut client = server.client().await;
     client.send("fs/search", params.clone()).await;
-    // Its first matches have come, so it runs.
+    // The first matches prove that the search runs.
     assert_eq!(client.next().await["method"], "fs/found");
     client
 }
 
 #[tokio::test]
-async fn the_number_of_searches_is_limited_and_a_session_may_have_a_quarter() {
+async fn the_number_of_searches_is_limited_and_a_session_may_have_a_quarter_of_them() {
     let lines = format!("{}\n", "needle ".repeat(500)).repeat(20_000);
     let mut fixture =
         SearchFixture::with_args(&["--max-searches", "4"], &[("many", lines.as_bytes()), ("dir/few", b"x\n")]).await;
@@ -49,14 +50,14 @@ async fn the_number_of_searches_is_limited_and_a_session_may_have_a_quarter() {
     let few = json!({"searchId": "few", "path": uri(&fixture.tree.path().join("dir")), "pattern": "x"});
 
     // One session may have one of the four slots.
-    let mut first = stalled(&fixture.server, params.clone()).await;
+    let mut first = client_with_stalled_search(&fixture.server, params.clone()).await;
     let waiting = first.send("fs/search", few.clone()).await;
     assert_eq!(fixture.search(json!({"pattern": "x", "globs": ["few"]})).await.names(), ["dir/few"]);
 
     // A search that waits for a slot can be cancelled, and its id is free again.
     let mut others = Vec::new();
     for _ in 0..3 {
-        others.push(stalled(&fixture.server, params.clone()).await);
+        others.push(client_with_stalled_search(&fixture.server, params.clone()).await);
     }
     let id = fixture.client.send("fs/search", few.clone()).await;
     let early = timeout(Duration::from_millis(100), fixture.client.next()).await;
@@ -64,7 +65,7 @@ async fn the_number_of_searches_is_limited_and_a_session_may_have_a_quarter() {
     fixture.client.call("fs/cancelSearch", json!({"searchId": "few"})).await;
     assert_eq!(fixture.client.answer(id).await["result"]["stopped"], true);
 
-    // When a session ends, its slot is free for others.
+    // When a connection ends, its search ends, and another search gets the slot.
     let id = fixture.client.send("fs/search", few).await;
     drop(others.pop());
     assert_eq!(fixture.client.next().await["method"], "fs/found");

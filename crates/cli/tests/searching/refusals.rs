@@ -1,4 +1,4 @@
-//! Searches that cannot begin.
+//! Searches that the server refuses.
 
 use testkit::json;
 
@@ -47,8 +47,8 @@ async fn a_pattern_that_would_take_too_much_memory_is_refused() {
         assert_eq!(error, json!({"code": -32602, "message": format!("fs/search: {message}")}));
     }
     let grown = testkit::peak_resident_bytes(fixture.server.pid()) - before;
-    assert!(grown < 32 << 20, "{grown} bytes for patterns that were refused");
-    // The largest patterns that are compiled are refused for the size of the result.
+    assert!(grown < 32 << 20, "the server uses {grown} more bytes for patterns that were refused");
+    // This pattern has the largest allowed length. It is refused because the compiled pattern would be too large.
     let error = fixture.refusal(json!({"pattern": r"\w".repeat(4096)})).await;
     assert!(error["message"].as_str().unwrap().starts_with("fs/search: bad pattern: "), "{error}");
     let found = fixture
@@ -56,7 +56,7 @@ async fn a_pattern_that_would_take_too_much_memory_is_refused() {
         .await;
     assert!(found.files.is_empty());
     let grown = testkit::peak_resident_bytes(fixture.server.pid()) - before;
-    assert!(grown < 256 << 20, "{grown} bytes for the largest patterns");
+    assert!(grown < 256 << 20, "the server uses {grown} more bytes for the largest patterns");
     assert_eq!(fixture.search(json!({"pattern": "x"})).await.names(), ["file"]);
 }
 

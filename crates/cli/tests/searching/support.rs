@@ -1,4 +1,4 @@
-//! A tree of files to search, and the matches that a search returns.
+//! A server, a client and a tree of files for tests of `fs/search`, and the collected output of a search.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,6 +27,7 @@ impl SearchOutput {
         lines.iter().map(|line| (line["number"].as_u64().unwrap(), line["text"].as_str().unwrap())).collect()
     }
 
+    /// Paths of all files with matches, sorted and relative to the tree.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.files.keys().map(String::as_str).collect()
     }
@@ -41,6 +42,7 @@ impl SearchFixture {
         Self::of(TestServer::with_args(args).await, files).await
     }
 
+    /// A client of `server` and a new tree with these files.
     pub(crate) async fn of(server: TestServer, files: &[(&str, &[u8])]) -> Self {
         let client = server.client().await;
         let tree = tempfile::tempdir_in(std::fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap();
@@ -52,6 +54,7 @@ impl SearchFixture {
         Self { server, client, tree }
     }
 
+    /// Params of a search in the whole tree with the id `s`, with some members changed.
     pub(crate) fn params(&self, changes: Value) -> Value {
         let mut params = json!({"searchId": "s", "path": uri(self.tree.path())});
         for (name, value) in changes.as_object().unwrap() {
@@ -60,13 +63,14 @@ impl SearchFixture {
         params
     }
 
-    /// Searches to the end. All matches come before the answer, and none after it.
+    /// Sends a search and waits for its answer.
     pub(crate) async fn search(&mut self, changes: Value) -> SearchOutput {
         let params = self.params(changes);
         let id = self.client.send("fs/search", params).await;
         self.finish(id).await
     }
 
+    /// Waits for the answer to the request `id`, and collects the matches, all of which come before the answer.
     pub(crate) async fn finish(&mut self, id: i64) -> SearchOutput {
         let (mut files, mut seq) = (BTreeMap::<String, Vec<Value>>::new(), 0);
         loop {
@@ -88,6 +92,7 @@ impl SearchFixture {
         }
     }
 
+    /// Sends a search that must fail, and returns the error.
     pub(crate) async fn refusal(&mut self, changes: Value) -> Value {
         let params = self.params(changes);
         self.client.call_error("fs/search", params).await

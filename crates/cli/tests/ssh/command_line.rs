@@ -1,4 +1,5 @@
-//! The flags for ssh, and the command that passes stdin and stdout on.
+//! The command `exec-server mcp-stdio` with the flags for ssh: it runs a program on another machine and passes stdin and stdout
+//! on.
 
 use std::process::{Output, Stdio};
 
@@ -15,26 +16,26 @@ async fn run(sshd: &Sshd, args: &[&str]) -> Output {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_corresponding_directory() {
+async fn a_command_runs_in_the_directory_below_the_remote_root() {
     let sshd = Sshd::start().await;
-    let (here, there) = (tempfile::tempdir().unwrap(), sshd.temporary());
-    std::fs::create_dir(there.join("below")).unwrap();
-    let below = here.path().join("below");
-    let roots = ["--local-root", here.path().to_str().unwrap(), "--remote-root", there.to_str().unwrap()];
+    let (local_root, remote_root) = (tempfile::tempdir().unwrap(), sshd.temporary());
+    std::fs::create_dir(remote_root.join("below")).unwrap();
+    let below = local_root.path().join("below");
+    let roots = ["--local-root", local_root.path().to_str().unwrap(), "--remote-root", remote_root.to_str().unwrap()];
     let script = ["--cwd", below.to_str().unwrap(), "--", "sh", "-c", "pwd -P; echo err >&2; exit 5"];
-    let said = run(&sshd, &[&roots[..], &script].concat()).await;
-    let expected = std::fs::canonicalize(there.join("below")).unwrap();
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), format!("{}\n", expected.display()));
-    assert_eq!((said.status.code(), said.stderr.as_slice()), (Some(5), &b"err\n"[..]));
+    let output = run(&sshd, &[&roots[..], &script].concat()).await;
+    let expected = std::fs::canonicalize(remote_root.join("below")).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", expected.display()));
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(5), &b"err\n"[..]));
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_answer_is_our_failure() {
+async fn a_host_that_does_not_answer_gives_exit_code_125() {
     let sshd = Sshd::start().await;
     sshd.expect_another_port();
-    let said = run(&sshd, &["--", "true"]).await;
-    let words = String::from_utf8(said.stderr).unwrap();
-    assert_eq!((said.status.code(), said.stdout.as_slice()), (Some(125), &b""[..]));
-    assert!(words.starts_with("exec-server: ") && words.contains("Connection refused"), "{words}");
-    assert_eq!(words.lines().count(), 1, "{words}");
+    let output = run(&sshd, &["--", "true"]).await;
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));
+    assert!(stderr.starts_with("exec-server: ") && stderr.contains("Connection refused"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! The client library over ssh.
+//! The client library with a server that is started over ssh.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use testkit::{binary, eventually, is_alive};
 
 use crate::sshd::{HOST, Sshd};
 
-/// A person waits for this error.
-const SECONDS: Duration = Duration::from_secs(8);
+/// Limit for the time until an error of ssh is reported. Short, because a person waits for the error.
+const ERROR_LIMIT: Duration = Duration::from_secs(8);
 
 async fn connect_with(sshd: &Sshd, paths: PathMap) -> Result<ExecServerClient, ExecServerError> {
     let program = binary();
@@ -39,18 +39,18 @@ async fn a_command_runs_on_the_other_machine() {
 }
 
 #[tokio::test]
-async fn paths_are_mapped_both_ways() {
+async fn paths_are_mapped_in_requests_and_in_answers() {
     let sshd = Sshd::start().await;
-    let there = sshd.temporary();
-    std::fs::create_dir(there.join("below")).unwrap();
-    let here = std::path::Path::new("/only/here");
-    let client = connect_with(&sshd, PathMap::new(here, &there).unwrap()).await.unwrap();
-    let process = client.start(StartParams::new("p", ["pwd", "-P"], uri(&here.join("below")))).await.unwrap();
+    let remote_root = sshd.temporary();
+    std::fs::create_dir(remote_root.join("below")).unwrap();
+    let local_root = std::path::Path::new("/only/here");
+    let client = connect_with(&sshd, PathMap::new(local_root, &remote_root).unwrap()).await.unwrap();
+    let process = client.start(StartParams::new("p", ["pwd", "-P"], uri(&local_root.join("below")))).await.unwrap();
     let output = process.wait_with_output().await.unwrap();
-    let below = std::fs::canonicalize(there.join("below")).unwrap();
+    let below = std::fs::canonicalize(remote_root.join("below")).unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", below.display()));
     let info = client.environment_info().await.unwrap();
-    assert_eq!(info.temp_dir, Some(uri(here)));
+    assert_eq!(info.temp_dir, Some(uri(local_root)));
     // Paths outside of the roots are not changed.
     let process = client.start(StartParams::new("q", ["pwd", "-P"], uri("/".as_ref()))).await.unwrap();
     assert_eq!(process.wait_with_output().await.unwrap().stdout, b"/\n");
@@ -78,7 +78,7 @@ async fn a_closed_client_leaves_nothing_on_the_other_machine() {
             drop(client);
         }
         for pid in pids {
-            eventually("the server there and all it has started are gone", || (!is_alive(pid)).then_some(())).await;
+            eventually("the remote server and its processes are gone", || (!is_alive(pid)).then_some(())).await;
         }
     }
 }
@@ -93,7 +93,7 @@ async fn errors_of_ssh_are_reported_within_seconds() {
     sshd.expect_another_port();
     let error = connect_with(&sshd, PathMap::default()).await.err().unwrap().to_string();
     assert!(error.contains("Connection refused"), "{error}");
-    assert!(start.elapsed() < SECONDS, "{:?}", start.elapsed());
+    assert!(start.elapsed() < ERROR_LIMIT, "{:?}", start.elapsed());
 }
 
 #[tokio::test]

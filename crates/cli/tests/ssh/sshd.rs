@@ -1,4 +1,4 @@
-//! A real sshd on loopback for the user who runs the tests, with keys made for the test.
+//! Starts a real sshd on loopback. It accepts the user who runs the tests, with a key that is made for the test.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -9,12 +9,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// The host name of the sshd in the configuration file of ssh.
+/// The name of the sshd as a host in the configuration file of ssh.
 pub(crate) const HOST: &str = "elsewhere";
 
-/// How often a free port is tried. Another program may take the port before sshd does.
+/// How often another free port is tried. Another program may take a port before sshd listens on it.
 const ATTEMPTS: usize = 10;
 
+/// A running sshd. Dropping it kills sshd.
 pub(crate) struct Sshd {
     folder: TempDir,
     _child: Child,
@@ -49,7 +50,7 @@ impl Sshd {
         self.folder.path().join("temporary")
     }
 
-    /// From now on the host key is not the expected one.
+    /// From now on ssh expects a host key that sshd does not have.
     pub(crate) fn expect_another_host_key(&self) {
         let known = self.folder.path().join("known_hosts");
         let text = std::fs::read_to_string(&known).unwrap();
@@ -58,11 +59,11 @@ impl Sshd {
         std::fs::write(&known, format!("{host} {other}")).unwrap();
     }
 
-    /// From now on no program listens at the address.
+    /// From now on ssh connects to a port on which no program listens.
     pub(crate) fn expect_another_port(&self) {
         let config = std::fs::read_to_string(self.config()).unwrap();
         let port = config.lines().find_map(|line| line.strip_prefix("  Port ")).unwrap();
-        // A port on which only root can listen.
+        // Only root can listen on port 1, and usually no program does.
         std::fs::write(self.config(), config.replace(&format!("  Port {port}\n"), "  Port 1\n")).unwrap();
     }
 }
@@ -112,7 +113,7 @@ SetEnv TMPDIR={}
     std::fs::write(folder.join("config"), client).unwrap();
 }
 
-/// The whole path of sshd, which must be started with it. It is not on the `PATH` of every user.
+/// The absolute path of sshd. It refuses to start under a relative path, and is not on the `PATH` of every user.
 fn program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
@@ -121,21 +122,22 @@ fn program() -> PathBuf {
 
 /// Starts sshd. `None` if another program has taken the port.
 async fn spawn(folder: &Path) -> Option<Child> {
-    // As root, sshd needs this directory for privilege separation. Other users cannot create it and need not.
+    // If root runs the tests, sshd needs this directory for privilege separation. Other users cannot create the directory and
+    // do not need it.
     let _not_root = std::fs::create_dir_all("/run/sshd");
     let mut command = Command::new(program());
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = String::new();
+    let mut stderr = String::new();
     while let Some(line) = lines.next_line().await.unwrap() {
         if line.starts_with("Server listening") {
             // Later output is read and dropped, so that sshd does not block.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Some(child);
         }
-        said.extend([line.as_str(), "\n"]);
+        stderr.extend([line.as_str(), "\n"]);
     }
-    assert!(said.contains("Address already in use"), "sshd does not start: {said}");
+    assert!(stderr.contains("Address already in use"), "sshd does not start: {stderr}");
     None
 }

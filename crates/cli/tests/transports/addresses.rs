@@ -1,4 +1,4 @@
-//! Addresses for `--listen`, and what the server prints.
+//! The flag `--listen`: which addresses the server accepts, and which URLs it prints.
 
 use std::process::Stdio;
 
@@ -11,24 +11,24 @@ async fn by_default_one_line_names_a_free_loopback_port() {
     let mut command = Command::new(binary());
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut stdout = server.stdout.take().unwrap();
-    let mut said = Vec::new();
-    while !said.ends_with(b"\n") {
-        stdout.read_buf(&mut said).await.unwrap();
+    let mut printed = Vec::new();
+    while !printed.ends_with(b"\n") {
+        stdout.read_buf(&mut printed).await.unwrap();
     }
-    let url = String::from_utf8(said.clone()).unwrap().trim_end().to_owned();
+    let url = String::from_utf8(printed.clone()).unwrap().trim_end().to_owned();
     assert!(url.starts_with("ws://127.0.0.1:") && !url.ends_with(":0"), "{url}");
     let mut client = Client::connect(&url).await;
     client.handshake(None).await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 
     send_signal(server.id().unwrap(), Signal::TERM);
-    stdout.read_to_end(&mut said).await.unwrap();
-    assert_eq!(String::from_utf8(said).unwrap(), format!("{url}\n"), "no other line is printed");
+    stdout.read_to_end(&mut printed).await.unwrap();
+    assert_eq!(String::from_utf8(printed).unwrap(), format!("{url}\n"), "no other line is printed");
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]
-async fn several_addresses_belong_to_one_server() {
+async fn several_addresses_share_the_sessions_of_one_server() {
     let directory = tempfile::tempdir().unwrap();
     let socket = format!("unix://{}/exec.sock", directory.path().display());
     let listen = ["--listen", "ws://127.0.0.1:0", "--listen", &socket, "--listen", "ws://[::1]:0"];
@@ -40,10 +40,11 @@ async fn several_addresses_belong_to_one_server() {
     let mut on_unix = Client::connect(unix).await;
     on_unix.handshake(None).await;
     assert_eq!(on_unix.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
-    // A session that began at one address of TCP is resumed at the next. Neither asks for a token, so both have the same principal.
+    // A session that was opened over one TCP address is resumed over the other. Neither address asks for a token, so clients of
+    // both have the same principal, which is the owner of the session.
     let mut session: Option<String> = None;
     for (n, url) in [v4, v6, v4].into_iter().enumerate() {
-        let mut client = eventually_async("the last connection is gone", async || {
+        let mut client = eventually_async("the session is free", async || {
             let mut client = Client::connect(url).await;
             let params = json!({"clientName": "test", "resumeSessionId": session});
             let answer = client.request("initialize", params).await;
@@ -73,7 +74,7 @@ async fn variables_have_the_same_effect_as_flags() {
 
 #[tokio::test]
 async fn an_invalid_address_is_refused() {
-    for (url, said) in [
+    for (url, expected) in [
         ("ws://localhost:1234", "invalid websocket --listen URL `ws://localhost:1234`; expected `ws://IP:PORT`"),
         ("ws://127.0.0.1", "invalid websocket --listen URL `ws://127.0.0.1`; expected `ws://IP:PORT`"),
         ("wss://localhost:1", "invalid websocket --listen URL `wss://localhost:1`; expected `wss://IP:PORT`"),
@@ -84,7 +85,7 @@ async fn an_invalid_address_is_refused() {
         let output = run_to_end(&["--listen", url]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{url}: {stderr}");
-        assert!(stderr.contains(said), "{url}: {stderr}");
+        assert!(stderr.contains(expected), "{url}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }
@@ -105,8 +106,8 @@ async fn an_address_in_use_and_stdio_twice_are_refused() {
 
 #[tokio::test]
 async fn if_one_address_fails_none_is_served() {
-    let taken = TestServer::start().await;
-    let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", taken.url()]).await;
+    let other = TestServer::start().await;
+    let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", other.url()]).await;
     assert_eq!(output.status.code(), Some(125));
     assert!(output.stdout.is_empty(), "no address is printed");
 }

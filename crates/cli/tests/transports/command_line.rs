@@ -1,4 +1,4 @@
-//! Flags that only print, and flags that are accepted for compatibility.
+//! Flags that make the server print something and end, and flags that the server accepts for compatibility.
 
 use testkit::{TestServer, run_to_end};
 

@@ -1,4 +1,4 @@
-//! Plain HTTP on the port of the WebSocket.
+//! HTTP requests to the port of the WebSocket: pages such as `/healthz`, and the upgrade.
 
 use testkit::{Client, TestServer, UPGRADE, eventually_async, http_exchange, http_get, http_request, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -56,10 +56,10 @@ async fn metrics_count_requests_and_processes() {
         "exec_server_sessions_active 1",
         "exec_server_output_bytes_total 6",
     ];
-    // An answer can arrive a moment before it is counted.
+    // The server counts a request a moment after it has sent the answer.
     eventually_async("all requests are counted", async || {
         let counted = http_get(server.address(), "/metrics", &[]).await.body;
-        expected.iter().all(|line| counted.lines().any(|said| said.starts_with(line))).then_some(())
+        expected.iter().all(|line| counted.lines().any(|shown| shown.starts_with(line))).then_some(())
     })
     .await;
 }
@@ -75,18 +75,18 @@ async fn requests_of_web_pages_are_refused_on_every_path() {
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
 }
 
-/// The host of a web page whose name was made to resolve to this machine.
-const FOREIGN: (&str, &str) = ("Host", "rebound.example:7000");
+/// The header of requests from a web page that attacks by DNS rebinding: the host name of the page resolves to this machine.
+const FOREIGN_HOST: (&str, &str) = ("Host", "rebound.example:7000");
 
 #[tokio::test]
 async fn requests_for_another_host_are_refused_on_every_path() {
     let server = TestServer::start().await;
     for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
-        let answer = http_get(server.address(), path, &[FOREIGN]).await;
+        let answer = http_get(server.address(), path, &[FOREIGN_HOST]).await;
         assert_eq!(answer.status, 403, "{path}");
         assert!(answer.body.contains("--allow-host NAME"), "{}", answer.body);
     }
-    let upgrade = [UPGRADE, &[FOREIGN]].concat();
+    let upgrade = [UPGRADE, &[FOREIGN_HOST]].concat();
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
     for host in ["localhost", "127.0.0.1", "[::1]:80", server.address()] {
         assert_eq!(http_get(server.address(), "/metrics", &[("Host", host)]).await.status, 200, "{host}");
@@ -96,7 +96,7 @@ async fn requests_for_another_host_are_refused_on_every_path() {
 #[tokio::test]
 async fn a_host_that_is_allowed_is_served() {
     let server = TestServer::with_args(&["--allow-host", "Rebound.example", "--allow-host", "192.0.2.1"]).await;
-    for host in [FOREIGN, ("Host", "192.0.2.1:80")] {
+    for host in [FOREIGN_HOST, ("Host", "192.0.2.1:80")] {
         assert_eq!(http_get(server.address(), "/metrics", &[host]).await.status, 200, "{host:?}");
     }
     assert_eq!(http_get(server.address(), "/metrics", &[("Host", "other.example")]).await.status, 403);
@@ -106,8 +106,8 @@ async fn a_host_that_is_allowed_is_served() {
 async fn a_listener_on_all_addresses_accepts_any_host() {
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--insecure-no-auth"]).await;
     let address = format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1);
-    // Hosts as health probes of an orchestrator send them, and as a client that knows a name.
-    for host in [("Host", "192.0.2.1:7000"), FOREIGN] {
+    // A health probe of an orchestrator sends an IP address as host, and other clients send a name.
+    for host in [("Host", "192.0.2.1:7000"), FOREIGN_HOST] {
         assert_eq!(http_get(&address, "/healthz", &[host]).await.status, 200, "{host:?}");
     }
 }
@@ -126,7 +126,7 @@ async fn unknown_paths_are_404_and_a_websocket_path_without_an_upgrade_is_426() 
     for broken in 0..UPGRADE.len() {
         let mut headers = UPGRADE.to_vec();
         headers[broken].1 = "nonsense";
-        // Any key is accepted.
+        // The server accepts any key.
         let expected = if headers[broken].0 == "Sec-WebSocket-Key" { 101 } else { 426 };
         assert_eq!(http_get(server.address(), "/", &headers).await.status, expected, "{headers:?}");
         headers.remove(broken);
@@ -157,9 +157,9 @@ async fn frames_that_come_with_the_upgrade_are_not_lost() {
     let frame = [&[0x82, 0x80 | message.len() as u8, 0, 0, 0, 0], &message[..]].concat();
     let raw = [http_request("/", UPGRADE).as_bytes(), &frame].concat();
     stream.write_all(&raw).await.unwrap();
-    let mut said = Vec::new();
-    while !String::from_utf8_lossy(&said).contains("exec-server stub does not implement `nothing` yet") {
-        assert_ne!(stream.read_buf(&mut said).await.unwrap(), 0, "the connection ended");
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains("exec-server stub does not implement `nothing` yet") {
+        assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "the connection ended");
     }
 }
 

@@ -1,9 +1,10 @@
-//! All transports of the server: addresses, authentication, and how connections and the server end.
+//! The transports of the server (WebSocket, TLS, Unix socket and stdio): addresses, authentication, and the end of connections
+//! and server.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod addresses;
+mod close_reasons;
 mod command_line;
-mod goodbyes;
 mod http;
 mod principals;
 mod shutdown;

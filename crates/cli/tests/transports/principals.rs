@@ -1,5 +1,5 @@
-//! Sessions belong to the principal that made them: the name of a token, or the uid behind a Unix socket. To know the id of a session is
-//! not enough to use it.
+//! A session belongs to the principal that made it: the name of a token, or the uid of a client of the Unix socket. A client
+//! that knows the id of a session but is another principal cannot use the session.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ async fn open(client: &mut Client) -> String {
     opened["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// Every way to ask for a session that exists.
+/// Params of `initialize` for all ways to use a session that exists.
 fn requests_for(session: &str) -> [Value; 4] {
     let request = json!({"clientName": "test", "resumeSessionId": session});
     [
@@ -72,6 +72,7 @@ fn requests_for(session: &str) -> [Value; 4] {
     })
 }
 
+/// The error for a session of another principal.
 fn refusal(session: &str) -> Value {
     json!({"code": -32600, "message": format!("session {session} belongs to another user or token")})
 }

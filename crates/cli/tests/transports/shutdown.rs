@@ -1,23 +1,25 @@
-//! SIGTERM and Ctrl-C: processes may clean up, clients are told, and no process is left.
+//! The shutdown of a server after SIGTERM or Ctrl-C: processes can clean up, clients get a close reason, and no process is
+//! left.
 
 use std::time::{Duration, Instant};
 
 use testkit::{Client, Signal, TestServer, descendants, eventually, eventually_async, http_get, is_alive, json};
 
 /// A script that writes a file when it gets SIGTERM, and then exits.
-fn tidy_script(file: &std::path::Path) -> String {
+fn script_with_cleanup(file: &std::path::Path) -> String {
     format!(
         "trap 'echo cleaned > {}; echo bye; exit 4' TERM; echo ready; while :; do sleep 0.1; done",
         file.display()
     )
 }
 
-async fn ends_in_order(signal: Signal) {
+/// Sends a signal to a server with two clients, and checks all steps of the shutdown.
+async fn assert_ends_in_order(signal: Signal) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("cleaned");
     let mut server = TestServer::start().await;
     let (mut first, mut second) = (server.client().await, server.client().await);
-    first.start("tidy", &["sh", "-c", &tidy_script(&file)]).await;
+    first.start("tidy", &["sh", "-c", &script_with_cleanup(&file)]).await;
     first.event("tidy").await;
     second.start("plain", &["sleep", "1000"]).await;
     let children = descendants(server.pid());
@@ -37,34 +39,34 @@ async fn ends_in_order(signal: Signal) {
 }
 
 #[tokio::test]
-async fn term_ends_in_order() {
-    ends_in_order(Signal::TERM).await;
+async fn sigterm_ends_the_server_in_order() {
+    assert_ends_in_order(Signal::TERM).await;
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_in_order() {
-    ends_in_order(Signal::INT).await;
+async fn ctrl_c_ends_the_server_in_order() {
+    assert_ends_in_order(Signal::INT).await;
 }
 
 #[tokio::test]
 async fn an_idle_server_ends_at_once() {
     let mut server = TestServer::start().await;
     let _idle = server.client().await;
-    let asked = Instant::now();
+    let signalled = Instant::now();
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", asked.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", signalled.elapsed());
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_the_grace() {
+async fn a_second_signal_ends_the_grace_period() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "trap 'echo no' TERM; echo ready; while :; do sleep 0.1; done"]).await;
     client.event("p").await;
     let children = descendants(server.pid());
     server.signal(Signal::TERM);
-    // The process has got the first signal, and goes on.
+    // This output shows that the process has got SIGTERM. It does not exit.
     client.event("p").await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
@@ -86,7 +88,7 @@ async fn no_new_client_is_served_during_the_shutdown() {
     server.signal(Signal::TERM);
     client.event("p").await;
     assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "the server no longer listens");
-    // Connected clients are served to the end.
+    // Clients that are connected are still served.
     assert_eq!(client.processes().await[0]["state"], "running");
     let refused = client.call_error("process/start", Client::start_params("late", &["true"])).await;
     assert_eq!(refused, json!({"code": -32600, "message": "server is shutting down"}));
@@ -96,28 +98,28 @@ async fn no_new_client_is_served_during_the_shutdown() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_does_not_delay_the_end() {
+async fn a_client_that_does_not_read_does_not_delay_the_shutdown() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
-    let mut deaf = server.client().await;
-    deaf.start("p", &["cat", "/dev/zero"]).await;
+    let mut silent = server.client().await;
+    silent.start("p", &["cat", "/dev/zero"]).await;
     let mut other = server.client().await;
     other.run("q", &["true"]).await;
     server.signal(Signal::TERM);
-    let asked = Instant::now();
+    let signalled = Instant::now();
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", asked.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", signalled.elapsed());
 }
 
 #[tokio::test]
-async fn half_open_requests_do_not_delay_the_end() {
+async fn incomplete_http_requests_do_not_delay_the_shutdown() {
     let mut server = TestServer::start().await;
-    let mut half = tokio::net::TcpStream::connect(server.address()).await.unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut half, b"GET / HTT").await.unwrap();
+    let mut incomplete = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut incomplete, b"GET / HTT").await.unwrap();
     assert_eq!(http_get(server.address(), "/readyz", &[]).await.status, 200);
-    let asked = Instant::now();
+    let signalled = Instant::now();
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", asked.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", signalled.elapsed());
 }
 
 #[tokio::test]
@@ -148,16 +150,24 @@ async fn paused_events_are_sent_before_the_close() {
     let outcome = client.outcome("p").await;
     let numbers: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
     assert!(numbers.as_bytes().starts_with(&outcome.stdout));
-    assert!(outcome.stdout.len() > 64 << 10, "output that was in the pipe comes too: {} bytes", outcome.stdout.len());
+    assert!(
+        outcome.stdout.len() > 64 << 10,
+        "output that was in the pipe is missing: {} bytes",
+        outcome.stdout.len()
+    );
     assert_eq!((outcome.exit_code, outcome.seqs[0]), (128 + 15, 1));
-    assert!(outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64), "each number once: {:?}", outcome.seqs);
+    assert!(
+        outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64),
+        "not each number once: {:?}",
+        outcome.seqs
+    );
     assert_eq!(client.drain().await, Vec::<testkit::Value>::new());
     assert_eq!(client.close_reason.unwrap().code, 1001);
     assert_eq!(server.wait().await, Some(0));
 }
 
 #[tokio::test]
-async fn a_paused_process_can_end_in_order_when_the_server_does() {
+async fn a_paused_process_can_clean_up_when_the_server_ends() {
     let mut server = TestServer::with_args(&["--retain-bytes", "64KiB", "--shutdown-grace", "60s"]).await;
     let mut client = server.client().await;
     let script = "trap 'echo bye; exit 7' TERM; seq 1 300000; while :; do sleep 0.01; done";
@@ -179,7 +189,7 @@ async fn a_paused_process_can_end_in_order_when_the_server_does() {
 
 #[tokio::test]
 async fn a_pause_after_the_processes_have_ended_delays_no_events() {
-    // More than the buffers of two sockets hold, so that the rest still waits when the pause comes.
+    // The retained output is larger than the buffers of two sockets, so some of it is not sent yet when the pause comes.
     let mut server = TestServer::with_args(&["--retain-bytes", "16MiB", "--shutdown-grace", "100ms"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["cat", "/dev/zero"]);
@@ -197,7 +207,7 @@ async fn a_pause_after_the_processes_have_ended_delays_no_events() {
     assert_eq!(outcome.exit_code, 128 + 15);
     assert!(
         outcome.seqs.iter().copied().eq(2..2 + outcome.seqs.len() as u64),
-        "each number once: {:?}",
+        "not each number once: {:?}",
         outcome.seqs
     );
     assert!(outcome.stdout.len() > 15 << 20, "{} bytes", outcome.stdout.len());

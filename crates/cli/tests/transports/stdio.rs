@@ -1,4 +1,4 @@
-//! The server on its stdin and stdout, with one client.
+//! A server with `--listen stdio`: its stdin and stdout are the connection to its only client.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use testkit::{Client, Signal, binary, descendants, eventually, is_alive, json, s
 use tokio::process::{Child, Command};
 use transport::{MessageLimits, PeerLabel, lines};
 
-/// The server process, and a client that has both ends.
+/// Starts a server, and returns its process and a client that is connected to its stdin and stdout.
 fn start(args: &[&str]) -> (Child, Client) {
     let mut command = Command::new(binary());
     command.args(["--listen", "stdio"]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -37,16 +37,19 @@ async fn the_end_of_stdin_ends_the_server_and_its_processes() {
     client.start("p", &["sh", "-c", "trap '' TERM HUP; sleep 1000 & echo ready; wait"]).await;
     client.event("p").await;
     let children = descendants(server.id().unwrap());
-    assert!(children.len() >= 3, "the guard, the shell and its child: {children:?}");
-    let left = Instant::now();
+    assert!(
+        children.len() >= 3,
+        "expected the guard (which kills all processes if the server dies), the shell and its child: {children:?}"
+    );
+    let disconnected = Instant::now();
     drop(client);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
-    assert!(left.elapsed() < Duration::from_secs(3), "the end took {:?}", left.elapsed());
+    assert!(disconnected.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", disconnected.elapsed());
     eventually("no process is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn requests_from_before_the_end_are_answered() {
+async fn requests_from_before_the_end_of_stdin_are_answered() {
     let mut command = Command::new(binary());
     command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = command.spawn().unwrap();
@@ -64,7 +67,7 @@ async fn requests_from_before_the_end_are_answered() {
 }
 
 #[tokio::test]
-async fn slow_requests_from_before_the_end_are_answered() {
+async fn slow_requests_from_before_the_end_of_stdin_are_answered() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("zeros");
     std::fs::write(&file, vec![0; 4 << 20]).unwrap();
@@ -84,10 +87,10 @@ async fn slow_requests_from_before_the_end_are_answered() {
     let mut server = command.spawn().unwrap();
     let mut stdin = server.stdin.take().unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stdin, text.as_bytes()).await.unwrap();
-    let asked = Instant::now();
+    let stdin_closed = Instant::now();
     drop(stdin);
     let output = server.wait_with_output().await.unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(20), "the read does not wait for its whole wait time");
+    assert!(stdin_closed.elapsed() < Duration::from_secs(20), "the read waited for its whole `waitMs`");
     let stdout = String::from_utf8(output.stdout).unwrap();
     let messages = stdout.lines().map(|line| serde_json::from_str::<testkit::Value>(line).unwrap());
     let mut answered: Vec<i64> = messages
@@ -113,7 +116,7 @@ async fn a_signal_ends_the_server_in_order() {
 }
 
 #[tokio::test]
-async fn a_session_of_stdio_ends_with_stdin_unless_another_connection_has_it() {
+async fn a_session_of_stdio_ends_with_stdin_unless_another_connection_has_taken_it_over() {
     for taken_over in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", directory.path().join("socket").display());

@@ -1,4 +1,4 @@
-//! `wss://` with a certificate made for the test.
+//! Listeners with TLS (`wss://`), with a certificate that is made for the test.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,6 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, rustls};
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
+/// Paths of the PEM files for the server, and the certificate that the client trusts.
 struct TlsFiles {
     certificate: String,
     key: String,
@@ -64,7 +65,7 @@ async fn processes_run_and_http_is_served_over_tls() {
     let outcome = client.run("p", &["head", "-c", "5000000", "/dev/zero"]).await;
     assert_eq!(outcome.stdout.len(), 5_000_000);
 
-    // The other address has no TLS.
+    // The second address has no TLS.
     let mut client = Client::connect(&server.urls()[1]).await;
     client.handshake(None).await;
 }
@@ -100,12 +101,12 @@ async fn certificate_files_that_cannot_be_used_are_named() {
             format!("{} has no private key in it", files.certificate),
         ),
     ];
-    for ([certificate, key], said) in cases {
+    for ([certificate, key], expected) in cases {
         let output =
             run_to_end(&["--listen", "wss://127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{stderr}");
-        assert!(stderr.starts_with(&format!("exec-server: {said}")), "{stderr}");
+        assert!(stderr.starts_with(&format!("exec-server: {expected}")), "{stderr}");
     }
     let output = run_to_end(&["--listen", "wss://127.0.0.1:0"]).await;
     assert_eq!(output.status.code(), Some(125));

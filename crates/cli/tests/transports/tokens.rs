@@ -8,17 +8,19 @@ use transport::ConnectOptions;
 const FIRST: &str = "first-token-0123456789";
 const SECOND: &str = "second-token-0123456789";
 
-/// The loopback address with the port of the server.
+/// The address of the server on loopback, as `IP:PORT`. The server itself may listen on all addresses.
 fn loopback(server: &TestServer) -> String {
     format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1)
 }
 
+/// Writes a token file and returns its path.
 fn token_file(directory: &Path, tokens: &str) -> String {
     let path = directory.join("tokens");
     std::fs::write(&path, tokens).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
+/// The HTTP status of a WebSocket upgrade with this token.
 async fn upgrade_status(address: &str, token: Option<&str>) -> u16 {
     let value = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
     let mut headers = UPGRADE.to_vec();
@@ -41,7 +43,7 @@ async fn without_tokens_the_server_listens_on_loopback_only() {
         assert!(output.stdout.is_empty());
     }
     let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"]).await;
-    assert_eq!(output.status.code(), Some(125), "one address that is not loopback is enough");
+    assert_eq!(output.status.code(), Some(125), "the server must not start if any address is not loopback");
 }
 
 #[tokio::test]
@@ -120,9 +122,9 @@ async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signa
     std::fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal(Signal::HUP);
-    eventually("the log tells of it", || {
-        let said = std::fs::read_to_string(&log).unwrap();
-        said.contains(&format!("keeping the old tokens: cannot read the token file {file}: ")).then_some(())
+    eventually("the failure is in the log", || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.contains(&format!("keeping the old tokens: cannot read the token file {file}: ")).then_some(())
     })
     .await;
     assert_eq!(upgrade_status(server.address(), Some(FIRST)).await, 101);
@@ -130,7 +132,7 @@ async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signa
     assert_eq!(server.wait().await, Some(0));
 }
 
-/// Far more attempts than the log has lines for.
+/// Number of failed attempts. The server does not log each of so many attempts.
 const FLOOD: usize = 100;
 
 #[tokio::test]
@@ -150,23 +152,23 @@ async fn a_failed_authentication_is_logged_and_counted() {
     assert_eq!(upgrade_status(address, Some(FIRST)).await, 101);
     let reasons =
         ["it sent no token", "its token is not in the token file", "its Authorization header is not `Bearer TOKEN`"];
-    let said = eventually("the thread of the log has written the lines", || {
-        let said = std::fs::read_to_string(&log).unwrap();
-        (said.matches('\n').count() >= reasons.len()).then_some(said)
+    let text = eventually("the log has a line for each reason", || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        (text.matches('\n').count() >= reasons.len()).then_some(text)
     })
     .await;
-    assert_eq!(said.lines().count(), reasons.len(), "{said}");
-    for (line, reason) in said.lines().zip(reasons) {
+    assert_eq!(text.lines().count(), reasons.len(), "{text}");
+    for (line, reason) in text.lines().zip(reasons) {
         assert!(line.contains("WARN") && line.contains("authentication failed: ") && line.contains(reason), "{line}");
         assert!(line.contains("peer=127.0.0.1:"), "{line}");
     }
-    assert!(!said.contains("a-secret-that-is-wrong") && !said.contains("Zmlyc3Q6dG9rZW4="), "{said}");
+    assert!(!text.contains("a-secret-that-is-wrong") && !text.contains("Zmlyc3Q6dG9rZW4="), "{text}");
 
     for _ in 0..FLOOD {
         assert_eq!(upgrade_status(address, None).await, 401);
     }
     let lines = std::fs::read_to_string(&log).unwrap().lines().count();
-    assert!(lines < FLOOD, "{lines} lines of {FLOOD} attempts");
+    assert!(lines < FLOOD, "{lines} lines in the log for {FLOOD} attempts");
     let bearer = format!("Bearer {FIRST}");
     let metrics = http_get(address, "/metrics", &[("Authorization", &bearer)]).await.body;
     for (reason, count) in [("missing", 1 + FLOOD), ("wrong", 1), ("malformed", 1)] {
@@ -194,7 +196,7 @@ async fn without_authentication_every_client_is_served_if_a_flag_allows_it() {
 #[tokio::test]
 async fn a_token_file_without_usable_tokens_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    for (text, said) in [
+    for (text, expected) in [
         ("", "holds no token; write one per line"),
         ("# only words\n", "holds no token"),
         ("short\n", "line 1 of the token file"),
@@ -210,7 +212,7 @@ async fn a_token_file_without_usable_tokens_is_refused() {
         let output = run_to_end(&["--token-file", &file]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{stderr}");
-        assert!(stderr.contains(said) && stderr.contains(&file), "{stderr}");
+        assert!(stderr.contains(expected) && stderr.contains(&file), "{stderr}");
         assert!(!stderr.contains("0123456789"), "an error discloses a token: {stderr}");
     }
     let output = run_to_end(&["--token-file", "/no/such/file"]).await;

@@ -1,4 +1,4 @@
-//! The Unix socket: its file, and the two protocols on it, JSON lines and HTTP with WebSocket.
+//! The Unix socket: its file, which users may connect, and the two protocols on it, JSON lines and HTTP with WebSocket.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
+/// A folder for the socket of a server.
 struct SocketFolder {
     directory: tempfile::TempDir,
 }
@@ -80,8 +81,8 @@ async fn a_socket_of_a_dead_server_is_replaced() {
     server.client().await;
     server.kill().await;
     assert!(folder.path().exists(), "a killed server cannot clean up");
-    let again = folder.server().await;
-    again.client().await;
+    let next_server = folder.server().await;
+    next_server.client().await;
 }
 
 #[tokio::test]
@@ -144,10 +145,10 @@ async fn a_unix_socket_needs_no_token() {
     assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
 }
 
-/// A user id for this test only.
-const STRANGER: u32 = 1_800_000_000;
+/// A user id that is neither the one of the server nor the one of a real user.
+const OTHER_USER: u32 = 1_800_000_000;
 
-/// Far more attempts than the log has lines for.
+/// Number of refused connections. The server does not log each of so many refusals.
 const ATTEMPTS: usize = 100;
 
 #[tokio::test]
@@ -160,16 +161,16 @@ async fn other_users_are_refused_and_counted_and_do_not_fill_the_log() {
     let stderr = std::fs::File::create(&log).unwrap();
     let args = ["--listen", &folder.url(), "--listen", "ws://127.0.0.1:0"];
     let server = TestServer::with(&args, |command| command.stderr(stderr)).await;
-    // As if an administrator had changed the permissions that the server has set.
-    let open_to_all = |path: &std::path::Path, mode| {
+    // An administrator could change the permissions in this way after the server has set them.
+    let set_mode = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    open_to_all(folder.directory.path(), 0o755);
-    open_to_all(&folder.path(), 0o666);
+    set_mode(folder.directory.path(), 0o755);
+    set_mode(&folder.path(), 0o666);
     let script = format!("for (1..{ATTEMPTS}) {{ IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $! }}");
-    let mut stranger = tokio::process::Command::new("perl");
-    stranger.args(["-MIO::Socket::UNIX", "-e", &script]).arg(folder.path()).uid(STRANGER).gid(STRANGER);
-    assert!(stranger.status().await.unwrap().success());
+    let mut other_user = tokio::process::Command::new("perl");
+    other_user.args(["-MIO::Socket::UNIX", "-e", &script]).arg(folder.path()).uid(OTHER_USER).gid(OTHER_USER);
+    assert!(other_user.status().await.unwrap().success());
 
     let address = server.urls()[1].strip_prefix("ws://").unwrap();
     let counted = format!("exec_server_authentication_failures_total{{reason=\"other_user\"}} {ATTEMPTS}\n");
@@ -178,6 +179,6 @@ async fn other_users_are_refused_and_counted_and_do_not_fill_the_log() {
     })
     .await;
     let lines = std::fs::read_to_string(&log).unwrap();
-    let lines = lines.matches(&format!("refused a connection from another user (uid {STRANGER})")).count();
+    let lines = lines.matches(&format!("refused a connection from another user (uid {OTHER_USER})")).count();
     assert!((1..ATTEMPTS / 2).contains(&lines), "{lines} lines in the log");
 }

@@ -1,12 +1,13 @@
-//! How many watches there can be, and how they end.
+//! Limits for watches, and how watches end.
 
 use std::fs;
 
 use testkit::{Client, TestServer, Value, eventually, json, open_fds};
 
-use crate::support::{WatchMessages, go_on, nobody_is_connected, tree, uri, watch};
+use crate::support::{WatchMessages, resume_watch, tree, uri, wait_until_disconnected, watch};
 
-fn refused(message: &str) -> Value {
+/// An error of code -32600.
+fn refusal(message: &str) -> Value {
     json!({"code": -32600, "message": message})
 }
 
@@ -18,9 +19,9 @@ async fn ids_have_at_most_32_bytes_and_are_unique() {
     watch(&mut client, &longest, tree.path()).await;
     let params = |id: &str| json!({"watchId": id, "path": uri(tree.path())});
     let error = client.call_error("fs/watch", params(&longest)).await;
-    assert_eq!(error, refused(&format!("watch `{longest}` already exists")));
+    assert_eq!(error, refusal(&format!("watch `{longest}` already exists")));
     let error = client.call_error("fs/watch", params(&"x".repeat(33))).await;
-    assert_eq!(error, refused("watch ID must not exceed 32 bytes"));
+    assert_eq!(error, refusal("watch ID must not exceed 32 bytes"));
     let mut other = server.client().await;
     watch(&mut other, &longest, tree.path()).await;
 }
@@ -33,8 +34,8 @@ async fn a_missing_path_cannot_be_watched_and_leaves_its_id_free() {
     let error = client.call_error("fs/watch", json!({"watchId": "w", "path": uri(&missing)})).await;
     assert_eq!(error["code"], -32004, "{error}");
     watch(&mut client, "w", tree.path()).await;
-    let known = json!({"watchId": "other", "path": uri(tree.path()), "afterSeq": 3});
-    let error = client.call_error("fs/watch", known).await;
+    let unknown_watch = json!({"watchId": "other", "path": uri(tree.path()), "afterSeq": 3});
+    let error = client.call_error("fs/watch", unknown_watch).await;
     assert_eq!(error, json!({"code": -32004, "message": "unknown watch `other`"}));
     assert_eq!(client.call("fs/unwatch", json!({"watchId": "other"})).await, json!({}));
 }
@@ -48,49 +49,53 @@ async fn the_number_of_watches_of_a_session_is_limited() {
     }
     let third = json!({"watchId": "3", "path": uri(tree.path())});
     let error = client.call_error("fs/watch", third.clone()).await;
-    assert_eq!(error, refused("session has reached its limit of 2 watches (--max-watches)"));
+    assert_eq!(error, refusal("session has reached its limit of 2 watches (--max-watches)"));
     client.call("fs/unwatch", json!({"watchId": "1"})).await;
     client.call("fs/watch", third).await;
     watch(&mut server.client().await, "other session", tree.path()).await;
 }
 
 #[tokio::test]
-async fn sessions_with_many_watches_leave_watches_to_others() {
+async fn sessions_with_many_watches_leave_watches_to_other_sessions() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut sessions = Vec::new();
     for _ in 0..3 {
         let mut client = server.client().await;
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         for number in 0..64 {
-            told.push(watch(&mut client, &number.to_string(), tree.path()).await);
+            received.push(watch(&mut client, &number.to_string(), tree.path()).await);
         }
-        sessions.push((client, told));
+        sessions.push((client, received));
     }
-    assert_eq!(inotify_fds(server.pid()), 1, "the kernel allows a user 128 instances");
+    assert_eq!(
+        inotify_fds(server.pid()),
+        1,
+        "all watches must share one inotify instance, because the kernel allows a user 128 instances"
+    );
     let file = tree.path().join("file");
     fs::write(&file, "").unwrap();
-    for (client, told) in &mut sessions {
-        for told in told {
-            told.until(client, "created", &file).await;
+    for (client, received) in &mut sessions {
+        for received in received {
+            received.until(client, "created", &file).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_root_is_removed_and_frees_its_id_and_its_slot() {
+async fn a_watch_ends_when_its_root_is_removed_and_then_counts_no_longer() {
     let (server, tree) = (TestServer::with_args(&["--max-watches", "1"]).await, tree());
     let mut client = server.client().await;
     let root = tree.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("file"), "").unwrap();
-    let mut told = watch(&mut client, "w", &root).await;
+    let mut received = watch(&mut client, "w", &root).await;
     fs::remove_dir_all(&root).unwrap();
-    while told.next(&mut client).await["ended"] != true {}
-    // A client that missed the end gets it again.
-    let mut again = WatchMessages { id: "w".into(), seq: 0 };
-    go_on(&mut client, &again, &root).await;
-    while again.next(&mut client).await["ended"] != true {}
-    assert_eq!(again.seq, told.seq);
+    while received.next(&mut client).await["ended"] != true {}
+    // A client that resumes the watch gets the message about its end again.
+    let mut repeated = WatchMessages { id: "w".into(), seq: 0 };
+    resume_watch(&mut client, &repeated, &root).await;
+    while repeated.next(&mut client).await["ended"] != true {}
+    assert_eq!(repeated.seq, received.seq);
     fs::create_dir(&root).unwrap();
     watch(&mut client, "w", &root).await;
     fs::remove_dir(&root).unwrap();
@@ -105,13 +110,14 @@ async fn after_unwatch_no_change_is_reported() {
     watch(&mut client, "w", tree.path()).await;
     client.call("fs/unwatch", json!({"watchId": "w"})).await;
     fs::write(tree.path().join("unseen"), "").unwrap();
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     fs::write(tree.path().join("seen"), "").unwrap();
-    let changes = told.until(&mut client, "created", &tree.path().join("seen")).await;
+    let changes = received.until(&mut client, "created", &tree.path().join("seen")).await;
     assert_eq!(changes.len(), 1, "{changes:?}");
 }
 
-async fn watch_many(server: &TestServer, tree: &std::path::Path) -> Client {
+/// A new client with 20 watches.
+async fn client_with_20_watches(server: &TestServer, tree: &std::path::Path) -> Client {
     let mut client = server.client().await;
     for number in 0..20 {
         watch(&mut client, &number.to_string(), tree).await;
@@ -122,35 +128,35 @@ async fn watch_many(server: &TestServer, tree: &std::path::Path) -> Client {
 #[tokio::test]
 async fn watches_leave_neither_descriptors_nor_threads_behind() {
     let (server, tree) = (TestServer::start().await, tree());
-    let mut client = watch_many(&server, tree.path()).await;
-    eventually("each watch has its own thread, and all share one inotify instance", || everything_watches(&server))
-        .await;
+    let mut client = client_with_20_watches(&server, tree.path()).await;
+    eventually("each watch has its own thread, and all share one inotify instance", || has_20_watches(&server)).await;
     for number in 0..20 {
         client.call("fs/unwatch", json!({"watchId": number.to_string()})).await;
     }
-    eventually("unwatch frees everything", || nothing_watches(&server)).await;
+    eventually("unwatch frees the threads and the inotify instance", || has_no_watches(&server)).await;
     let fds = open_fds(server.pid());
     drop(client);
-    nobody_is_connected(&server).await;
+    wait_until_disconnected(&server).await;
     for _ in 0..2 {
-        let mut client = watch_many(&server, tree.path()).await;
-        eventually("each watch has its own thread, and all share one inotify instance", || {
-            everything_watches(&server)
-        })
-        .await;
+        let mut client = client_with_20_watches(&server, tree.path()).await;
+        eventually("each watch has its own thread, and all share one inotify instance", || has_20_watches(&server))
+            .await;
         client.call("session/keep", json!({"keepForMs": 0})).await;
         drop(client);
-        eventually("the end of a session frees everything", || nothing_watches(&server)).await;
-        eventually("and all descriptors", || (open_fds(server.pid()) <= fds).then_some(())).await;
+        eventually("the end of a session frees the threads and the inotify instance", || has_no_watches(&server))
+            .await;
+        eventually("the end of a session frees all descriptors", || (open_fds(server.pid()) <= fds).then_some(()))
+            .await;
     }
 }
 
-/// Waits until every watch has a thread. A thread has its name only when it runs.
-fn everything_watches(server: &TestServer) -> Option<()> {
+/// Whether the server has one inotify instance and 20 threads for watches. A thread gets its name when it begins to run.
+fn has_20_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 1 && watch_threads(server.pid()) == 20).then_some(())
 }
 
-fn nothing_watches(server: &TestServer) -> Option<()> {
+/// Whether the server has neither an inotify instance nor a thread for watches.
+fn has_no_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 0 && watch_threads(server.pid()) == 0).then_some(())
 }
 

@@ -1,4 +1,4 @@
-//! `fs/watch`: changes in a tree are reported in order and once, over as many connections as needed.
+//! The method `fs/watch`: each change in a tree is reported once and in order, even if the client has to reconnect.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod changes;

@@ -1,89 +1,89 @@
-//! A watch outlives its connection.
+//! Watches that outlive their connection.
 
 use std::fs;
 
 use testkit::{Client, CuttingProxy, TestServer, json};
 
-use crate::support::{WatchMessages, go_on, nobody_is_connected, tree, watch};
+use crate::support::{WatchMessages, resume_watch, tree, wait_until_disconnected, watch};
 
 #[tokio::test]
 async fn changes_without_a_connection_are_reported_to_the_next() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let [first, second, third] = ["1", "2", "3"].map(|name| tree.path().join(name));
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     fs::write(&first, "").unwrap();
-    told.until(&mut client, "created", &first).await;
+    received.until(&mut client, "created", &first).await;
     let session = client.session.clone();
     drop(client);
-    nobody_is_connected(&server).await;
+    wait_until_disconnected(&server).await;
     fs::write(&second, "").unwrap();
     let mut client = server.resume(&session).await;
-    go_on(&mut client, &told, tree.path()).await;
-    told.until(&mut client, "created", &second).await;
+    resume_watch(&mut client, &received, tree.path()).await;
+    received.until(&mut client, "created", &second).await;
     fs::write(&third, "").unwrap();
-    told.until(&mut client, "created", &third).await;
+    received.until(&mut client, "created", &third).await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_say_what_it_has_gets_the_changes_all_the_same() {
+async fn a_client_that_does_not_resume_its_watch_gets_the_changes_all_the_same() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     let session = client.session.clone();
     drop(client);
-    nobody_is_connected(&server).await;
+    wait_until_disconnected(&server).await;
     fs::write(tree.path().join("file"), "").unwrap();
     let mut client = server.raw().await;
     let id = client.send("initialize", json!({"clientName": "test", "resumeSessionId": session})).await;
     assert_eq!(client.next().await["id"], id, "no change is reported before the answer to the handshake");
     client.notify("initialized", json!({})).await;
-    told.until(&mut client, "created", &tree.path().join("file")).await;
+    received.until(&mut client, "created", &tree.path().join("file")).await;
 }
 
 #[tokio::test]
 async fn messages_are_sent_again_from_the_number_that_the_client_names() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     let mut messages = Vec::new();
     for name in ["1", "2", "3"] {
         fs::write(tree.path().join(name), "").unwrap();
-        messages.push(told.next(&mut client).await);
+        messages.push(received.next(&mut client).await);
         while !messages.last().unwrap().to_string().contains(&format!("/{name}\"")) {
-            messages.push(told.next(&mut client).await);
+            messages.push(received.next(&mut client).await);
         }
     }
     let session = client.session.clone();
     drop(client);
-    nobody_is_connected(&server).await;
+    wait_until_disconnected(&server).await;
     let mut client = server.resume(&session).await;
-    let mut again = WatchMessages { id: "w".into(), seq: 1 };
-    go_on(&mut client, &again, tree.path()).await;
+    let mut repeated = WatchMessages { id: "w".into(), seq: 1 };
+    resume_watch(&mut client, &repeated, tree.path()).await;
     for message in &messages[1..] {
-        assert_eq!(again.next(&mut client).await, *message);
+        assert_eq!(repeated.next(&mut client).await, *message);
     }
 }
 
 #[tokio::test]
-async fn more_changes_than_are_kept_are_an_overflow_and_later_ones_follow() {
+async fn more_changes_than_are_kept_are_an_overflow_and_later_changes_follow() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     let session = client.session.clone();
     drop(client);
-    nobody_is_connected(&server).await;
-    // More than the kernel queues too, so that there is an overflow however fast the server reads.
+    wait_until_disconnected(&server).await;
+    // There are more changes than the kernel queues, so there is an overflow however fast the server reads.
     for number in 0..30_000 {
         fs::File::create(tree.path().join(number.to_string())).unwrap();
     }
     let mut client = server.resume(&session).await;
-    go_on(&mut client, &told, tree.path()).await;
-    while told.next(&mut client).await["overflow"] != true {}
+    resume_watch(&mut client, &received, tree.path()).await;
+    while received.next(&mut client).await["overflow"] != true {}
     fs::write(tree.path().join("after"), "").unwrap();
     let after = format!("{}/after", tree.path().display());
     loop {
-        let params = told.next(&mut client).await;
+        let params = received.next(&mut client).await;
         let changes = params["changes"].as_array().unwrap();
         if params["overflow"] == true
             || changes.iter().any(|change| change["path"].as_str().unwrap().ends_with(&after))
@@ -100,19 +100,19 @@ async fn cuts_lose_no_change_and_repeat_none() {
     let mut client = Client::connect(&proxy.url()).await;
     client.handshake(None).await;
     let session = client.session.clone();
-    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut received = watch(&mut client, "w", tree.path()).await;
     for round in 0..12 {
         let file = tree.path().join(round.to_string());
         fs::write(&file, "").unwrap();
         if round % 2 == 0 {
-            // The message may be in flight when the connection breaks.
+            // The message about the change may be in flight when the connection is cut.
             proxy.cut();
-            nobody_is_connected(&server).await;
+            wait_until_disconnected(&server).await;
             client = Client::connect(&proxy.url()).await;
             client.handshake(Some(&session)).await;
-            go_on(&mut client, &told, tree.path()).await;
+            resume_watch(&mut client, &received, tree.path()).await;
         }
-        let changes = told.until(&mut client, "created", &file).await;
+        let changes = received.until(&mut client, "created", &file).await;
         assert_eq!(changes.len(), 1, "{changes:?}");
     }
 }

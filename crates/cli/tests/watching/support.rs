@@ -1,40 +1,42 @@
-//! A tree to watch, and the messages of its watch.
+//! Helpers for tests of `fs/watch`: a tree to watch, and the messages of a watch.
 
 use std::path::Path;
 
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually_async, http_get, json};
 
-/// A directory whose path has no links.
+/// An empty directory. No part of its path is a symbolic link.
 pub(crate) fn tree() -> TempDir {
-    let place = std::fs::canonicalize(std::env::temp_dir()).unwrap();
-    tempfile::tempdir_in(place).unwrap()
+    let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
+    tempfile::tempdir_in(folder).unwrap()
 }
 
 pub(crate) fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
+/// Begins a watch.
 pub(crate) async fn watch(client: &mut Client, id: &str, path: &Path) -> WatchMessages {
     let params = json!({"watchId": id, "path": uri(path)});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
     WatchMessages { id: id.to_owned(), seq: 0 }
 }
 
-/// Sends `fs/watch` for a watch that exists, with the number of the last message that the client has.
-pub(crate) async fn go_on(client: &mut Client, told: &WatchMessages, path: &Path) {
-    let params = json!({"watchId": told.id, "path": uri(path), "afterSeq": told.seq});
+/// Sends `fs/watch` for a watch that exists already, with the number of the last message that the client has received.
+pub(crate) async fn resume_watch(client: &mut Client, received: &WatchMessages, path: &Path) {
+    let params = json!({"watchId": received.id, "path": uri(path), "afterSeq": received.seq});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
 }
 
-/// The messages that a client has got of one watch.
+/// Receives the messages of one watch.
 pub(crate) struct WatchMessages {
     pub(crate) id: String,
+    /// Number of the last message that was received.
     pub(crate) seq: u64,
 }
 
 impl WatchMessages {
-    /// The next message. Its number must follow the one before.
+    /// The params of the next message, whose number must follow the number of the last one.
     pub(crate) async fn next(&mut self, client: &mut Client) -> Value {
         let is_ours = |message: &Value| message["method"] == "fs/changed" && message["params"]["watchId"] == self.id;
         let params = client.take(is_ours).await["params"].clone();
@@ -43,7 +45,7 @@ impl WatchMessages {
         params
     }
 
-    /// All changes up to this one.
+    /// Receives messages until one has a change of this kind and path. Returns all their changes.
     pub(crate) async fn until(&mut self, client: &mut Client, kind: &str, path: &Path) -> Vec<Value> {
         let (mut changes, path) = (Vec::new(), uri(path));
         loop {
@@ -57,13 +59,14 @@ impl WatchMessages {
     }
 }
 
+/// A change of a file as it is in a message.
 pub(crate) fn change(kind: &str, path: &Path) -> Value {
     json!({"path": uri(path), "kind": kind, "isDirectory": false})
 }
 
 /// Waits until the server has noticed that no client is connected.
-pub(crate) async fn nobody_is_connected(server: &TestServer) {
-    eventually_async("the server has noticed", async || {
+pub(crate) async fn wait_until_disconnected(server: &TestServer) {
+    eventually_async("the server has noticed that no client is connected", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
     })

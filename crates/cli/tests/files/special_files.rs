@@ -1,4 +1,4 @@
-//! FIFOs, sockets and devices: they are never opened, and no request blocks on them.
+//! FIFOs, sockets and devices: the server never opens them, and no request blocks on them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use testkit::{Client, Value, base64, json};
 use crate::folder::{Folder, ready, uri_of};
 use crate::{not_a_file, refused};
 
-/// One file of each kind, and links to them.
+/// Paths of special files of each kind, and of links to some of them.
 fn specials(folder: &Folder) -> Vec<PathBuf> {
     folder.fifo("fifo");
     folder.socket("socket");
@@ -19,6 +19,7 @@ fn specials(folder: &Folder) -> Vec<PathBuf> {
     paths
 }
 
+/// Requests that would read or write the file at `path`.
 fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
     let (uri, file) = (uri_of(path), folder.file("file", "x"));
     vec![
@@ -31,7 +32,7 @@ fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn every_method_refuses_them_with_the_same_text() {
+async fn every_method_refuses_special_files_with_the_same_text() {
     let (folder, _server, mut client) = ready().await;
     for path in specials(&folder) {
         for (method, params) in requests(&folder, &path) {
@@ -74,13 +75,14 @@ async fn a_write_never_reaches_the_reader_of_a_fifo() {
     let uri = folder.fifo("fifo");
     client.start("reader", &["cat", folder.path("fifo").to_str().unwrap()]).await;
     let write = json!({"path": uri, "dataBase64": base64("x")});
-    let error = write_until_refused(&mut client, write).await;
+    let error = write_repeatedly(&mut client, write).await;
     assert_eq!(error, not_a_file(&folder.path("fifo")));
     std::fs::write(folder.path("fifo"), "from its writer\n").unwrap();
     assert_eq!(client.outcome("reader").await.stdout, b"from its writer\n");
 }
 
-async fn write_until_refused(client: &mut Client, params: Value) -> Value {
+/// Tries to write 21 times, because the reader may open the FIFO at any moment. Returns the last error.
+async fn write_repeatedly(client: &mut Client, params: Value) -> Value {
     for _ in 0..20 {
         client.call_error("fs/writeFile", params.clone()).await;
     }

@@ -1,5 +1,5 @@
-//! Several commands about one session at the same time. One is attached, the others observe. A command that attaches takes the session
-//! over, and the command that had it is told so.
+//! Several commands that use one session at the same time. At most one of them is attached, and the others only observe the
+//! session. When another command attaches, it takes the session over, and the command that was attached ends with an error.
 
 use std::process::Stdio;
 
@@ -8,16 +8,17 @@ use testkit::{Signal, eventually, eventually_async, is_alive, send_signal};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
-use crate::support::{KeptSession, PATIENCE, sh};
+use crate::support::{COMMAND_TIMEOUT, KeptSession, sh};
 
+/// Starts `logs -f` for the process `p`. The tests call this command the follower.
 fn follow(kept: &KeptSession) -> Child {
     kept.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until this text was printed.
-async fn printed(child: &mut Child, so_far: &mut Vec<u8>, what: &str) {
+/// Reads stdout of a command into `so_far` until it contains `text`.
+async fn read_until(child: &mut Child, so_far: &mut Vec<u8>, text: &str) {
     let stdout = child.stdout.as_mut().unwrap();
-    while !String::from_utf8_lossy(so_far).contains(what) {
+    while !String::from_utf8_lossy(so_far).contains(text) {
         assert_ne!(
             stdout.read_buf(so_far).await.unwrap(),
             0,
@@ -37,11 +38,11 @@ async fn a_follower_of_a_quiet_process_does_not_notice_other_commands() {
     .await;
     let mut follower = follow(&kept);
     let mut output = Vec::new();
-    printed(&mut follower, &mut output, "ready\n").await;
+    read_until(&mut follower, &mut output, "ready\n").await;
     for round in 1..=5 {
         assert_eq!(kept.run(&["ps"]).await.code, 0);
         assert_eq!(kept.run(&["kill", "--signal", "user1", "p"]).await.code, 0);
-        printed(&mut follower, &mut output, &format!("ready\n{}", "caught\n".repeat(round))).await;
+        read_until(&mut follower, &mut output, &format!("ready\n{}", "caught\n".repeat(round))).await;
         assert_eq!(kept.run(&["logs", "p"]).await.code, 0);
     }
     assert_eq!(kept.run(&["kill", "--signal", "user2", "p"]).await.code, 0);
@@ -53,11 +54,11 @@ async fn a_follower_of_a_quiet_process_does_not_notice_other_commands() {
 
 #[tokio::test]
 async fn a_follower_of_much_output_misses_nothing_while_other_commands_observe() {
-    // Little output is retained, so that output which is dropped because of another client would be missed.
+    // The server retains little output. If another command made the server drop output, the follower would miss it.
     let kept = KeptSession::with_args(&["--retain-bytes", "256KiB"]).await;
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");
-    // The process does not wait for readers, so it continues only when its output was printed.
+    // The process does not wait for readers. So the test lets it continue only when the follower has printed its output.
     let script = format!(
         "i=0; while [ $i -lt 30 ]; do seq $i 20000; i=$((i + 1)); until [ -e {}$i ]; do sleep 0.01; done; done; exit 6",
         gate.display()
@@ -76,8 +77,8 @@ async fn a_follower_of_much_output_misses_nothing_while_other_commands_observe()
         }
         if round % 5 == 0 {
             let args = [&["ps"][..], &["logs", "p"], &["logs", "--json", "p"]][round / 5 % 3];
-            let said = kept.run(args).await;
-            assert_eq!(said.code, 0, "{}", said.stderr);
+            let observed = kept.run(args).await;
+            assert_eq!(observed.code, 0, "{}", observed.stderr);
         }
         std::fs::write(format!("{}{}", gate.display(), round + 1), "").unwrap();
     }
@@ -92,37 +93,40 @@ async fn a_follower_that_leaves_changes_nothing() {
     let kept = KeptSession::start().await;
     kept.process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = follow(&kept);
-    printed(&mut follower, &mut Vec::new(), "ready\n").await;
+    read_until(&mut follower, &mut Vec::new(), "ready\n").await;
     let id = follower.id().unwrap();
     send_signal(id, Signal::INT);
-    eventually("Ctrl-C ends it", || follower.try_wait().unwrap()).await;
+    eventually("Ctrl-C ends the follower", || follower.try_wait().unwrap()).await;
     let process = eventually_async("the session is free", async || Some(kept.only_process().await)).await;
     assert!(process.state == ProcessState::Running && is_alive(process.pid.unwrap()));
     assert_eq!(kept.run(&["logs", "p"]).await.stdout, "ready\n");
 }
 
 #[tokio::test]
-async fn a_client_that_is_taken_over_says_so_and_leaves_the_process_running() {
-    is_told_of_a_takeover(KeptSession::start().await).await;
+async fn a_command_that_is_taken_over_reports_it_and_leaves_the_process_running() {
+    assert_takeover_is_reported(KeptSession::start().await).await;
 }
 
 #[tokio::test]
-async fn a_client_that_is_taken_over_on_a_unix_socket_says_so() {
-    is_told_of_a_takeover(KeptSession::on_a_unix_socket().await).await;
+async fn a_command_that_is_taken_over_on_a_unix_socket_reports_it() {
+    assert_takeover_is_reported(KeptSession::on_a_unix_socket().await).await;
 }
 
-async fn is_told_of_a_takeover(kept: KeptSession) {
+/// Attaches two commands to one process, and checks the error of the first.
+async fn assert_takeover_is_reported(kept: KeptSession) {
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
     let attach = || kept.command(&["attach", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = attach();
-    printed(&mut first, &mut Vec::new(), "ready\n").await;
+    read_until(&mut first, &mut Vec::new(), "ready\n").await;
     let mut second = attach();
-    printed(&mut second, &mut Vec::new(), "ready\n").await;
-    let end =
-        tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("the command does not end").unwrap();
-    let words = String::from_utf8(end.stderr).unwrap();
+    read_until(&mut second, &mut Vec::new(), "ready\n").await;
+    let end = tokio::time::timeout(COMMAND_TIMEOUT, first.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
+    let stderr = String::from_utf8(end.stderr).unwrap();
     let expected = "exec-server: another client attached to this session\n";
-    assert_eq!((end.status.code(), words.as_str()), (Some(125), expected));
+    assert_eq!((end.status.code(), stderr.as_str()), (Some(125), expected));
     send_signal(second.id().unwrap(), Signal::TERM);
     second.wait().await.unwrap();
     let process = kept.only_process().await;
@@ -135,13 +139,15 @@ async fn a_follower_continues_when_another_command_attaches() {
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
     let mut follower = follow(&kept);
     let mut output = Vec::new();
-    printed(&mut follower, &mut output, "ready\n").await;
+    read_until(&mut follower, &mut output, "ready\n").await;
     let mut command = kept.command(&["attach", "p"]);
     let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    printed(&mut attached, &mut Vec::new(), "ready\n").await;
+    read_until(&mut attached, &mut Vec::new(), "ready\n").await;
     attached.stdin.take().unwrap().write_all(b"a line\n").await.unwrap();
-    let rest =
-        tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("the command does not end").unwrap();
+    let rest = tokio::time::timeout(COMMAND_TIMEOUT, follower.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
     output.extend(rest.stdout);
     assert_eq!(String::from_utf8(output).unwrap(), "ready\ngot a line\n");
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(3), String::new()));
@@ -150,7 +156,7 @@ async fn a_follower_continues_when_another_command_attaches() {
 
 #[tokio::test]
 async fn a_process_does_not_wait_for_a_follower_that_does_not_read() {
-    // The hold for lost clients is longer than this test.
+    // `--detached-hold` is how long a process waits for a client that was lost. The time is longer than this test.
     let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
     let folder = tempfile::tempdir().unwrap();
     let (go, done) = (folder.path().join("go"), folder.path().join("done"));
@@ -161,10 +167,10 @@ async fn a_process_does_not_wait_for_a_follower_that_does_not_read() {
     );
     kept.process(sh("p", &script)).await;
     let mut follower = follow(&kept);
-    printed(&mut follower, &mut Vec::new(), "ready\n").await;
+    read_until(&mut follower, &mut Vec::new(), "ready\n").await;
     std::fs::write(&go, "").unwrap();
-    // From here on the output of the follower is not read.
-    eventually("the job is done", || done.exists().then_some(())).await;
+    // From here on the test does not read the output of the follower.
+    eventually("the process has written all its output", || done.exists().then_some(())).await;
 }
 
 #[tokio::test]
@@ -172,16 +178,18 @@ async fn a_second_command_in_a_session_does_not_take_the_session_over() {
     let kept = KeptSession::start().await;
     let mut command = kept.command(&["run", "-s", "default", "--", "sh", "-c", "echo ready; read line; exit 5"]);
     let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    printed(&mut first, &mut Vec::new(), "ready\n").await;
+    read_until(&mut first, &mut Vec::new(), "ready\n").await;
     let second = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
-    let words = "exec-server: another command is attached to the session `default`; give another --session, or start yours in the \
+    let stderr = "exec-server: another command is attached to the session `default`; give another --session, or start yours in the \
                  background with `exec-server run -d` and read its output with `exec-server logs -f`\n";
-    assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (125, "", words));
+    assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (125, "", stderr));
     first.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
-    let end =
-        tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("the command does not end").unwrap();
+    let end = tokio::time::timeout(COMMAND_TIMEOUT, first.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
     assert_eq!((end.status.code(), String::from_utf8(end.stderr).unwrap()), (Some(5), String::new()));
-    // No command is attached any more, and observers are not in the way.
+    // Now no command is attached, and a follower only observes, so another command can attach.
     kept.process(sh("p", "exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).spawn().unwrap();
     let third = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
@@ -198,47 +206,51 @@ async fn observers_and_detached_starts_do_not_disturb_the_attached_command() {
     let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = attached.stdin.take().unwrap();
     let mut output = Vec::new();
-    printed(&mut attached, &mut output, "ready\n").await;
+    read_until(&mut attached, &mut output, "ready\n").await;
     for round in 0..3 {
         assert_eq!(kept.run(&["ps"]).await.code, 0);
         assert_eq!(kept.run(&["logs", "p"]).await.code, 0);
-        let said = kept.run(&["run", "-d", "--", "sh", "-c", "echo from the job; exec sleep 1000"]).await;
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-        let job = said.stdout.trim().to_owned();
-        let logs = eventually_async("the job has said something", async || {
+        let started = kept.run(&["run", "-d", "--", "sh", "-c", "echo from the job; exec sleep 1000"]).await;
+        assert_eq!((started.code, started.stderr.as_str()), (0, ""));
+        let job = started.stdout.trim().to_owned();
+        let logs = eventually_async("the job has printed something", async || {
             Some(kept.run(&["logs", &job]).await.stdout).filter(|text| !text.is_empty())
         })
         .await;
         assert_eq!(logs, "from the job\n");
         assert_eq!(kept.run(&["kill", &job]).await.code, 0);
         stdin.write_all(format!("{round}\n").as_bytes()).await.unwrap();
-        printed(&mut attached, &mut output, &format!("got {round}\n")).await;
+        read_until(&mut attached, &mut output, &format!("got {round}\n")).await;
     }
-    // The attached command and another follower get the output.
+    // A follower gets the same output as the attached command.
     let mut follower = follow(&kept);
-    printed(&mut follower, &mut Vec::new(), "got 2\n").await;
+    read_until(&mut follower, &mut Vec::new(), "got 2\n").await;
     drop(stdin);
-    let rest =
-        tokio::time::timeout(PATIENCE, attached.wait_with_output()).await.expect("the command does not end").unwrap();
+    let rest = tokio::time::timeout(COMMAND_TIMEOUT, attached.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
     output.extend(rest.stdout);
     assert_eq!(String::from_utf8(output).unwrap(), "ready\ngot 0\ngot 1\ngot 2\n");
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(4), String::new()));
-    let rest =
-        tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("the command does not end").unwrap();
+    let rest = tokio::time::timeout(COMMAND_TIMEOUT, follower.wait_with_output())
+        .await
+        .expect("the command does not end")
+        .unwrap();
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(4), String::new()));
 }
 
 #[tokio::test]
 async fn a_detached_process_never_waits_for_a_reader_however_often_it_is_observed() {
-    // The hold for lost clients is longer than this test.
+    // `--detached-hold` is how long a process waits for a client that was lost. The time is longer than this test.
     let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
     let folder = tempfile::tempdir().unwrap();
-    for (number, who) in ["in a session that nobody is attached to", "the same again"].into_iter().enumerate() {
+    for number in 0..2 {
         let done = folder.path().join(number.to_string());
         let script = format!("head -c 3000000 /dev/zero; : > {}; exec sleep 1000", done.display());
-        let said = kept.run(&["run", "-d", "--", "sh", "-c", &script]).await;
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-        eventually_async(who, async || {
+        let output = kept.run(&["run", "-d", "--", "sh", "-c", &script]).await;
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+        eventually_async("the process has written all its output", async || {
             assert_eq!(kept.run(&["ps"]).await.code, 0);
             done.exists().then_some(())
         })
@@ -247,7 +259,7 @@ async fn a_detached_process_never_waits_for_a_reader_however_often_it_is_observe
 }
 
 #[tokio::test]
-async fn processes_that_are_started_detached_at_once_get_different_numbers() {
+async fn processes_that_are_started_at_the_same_time_get_different_ids() {
     let kept = KeptSession::start().await;
     let jobs: Vec<Child> = (0..6)
         .map(|_| {
@@ -256,10 +268,12 @@ async fn processes_that_are_started_detached_at_once_get_different_numbers() {
         .collect();
     let mut ids = Vec::new();
     for job in jobs {
-        let said =
-            tokio::time::timeout(PATIENCE, job.wait_with_output()).await.expect("the command does not end").unwrap();
-        assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
-        ids.push(String::from_utf8(said.stdout).unwrap().trim().parse::<u32>().unwrap());
+        let output = tokio::time::timeout(COMMAND_TIMEOUT, job.wait_with_output())
+            .await
+            .expect("the command does not end")
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        ids.push(String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap());
     }
     ids.sort_unstable();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6]);

@@ -1,14 +1,18 @@
-//! The close message of a connection arrives, however much is in flight when the connection ends.
+//! The last message of a connection, which has the reason why the server closes it, reaches the client, even if much output is
+//! in flight.
 
 use std::time::Duration;
 
 use testkit::{Client, Signal, SlowReader, TestServer, Value, eventually_async, json};
 
-/// A pause after each 64 KiB: slow enough that megabytes are in flight, and that pongs come after the close message was sent.
+/// Pause of a client after each 64 KiB. The client is so slow that megabytes are in flight, and that its pongs come after the
+/// server has sent the close message.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Ids of processes that write without end.
 const LOUD: [&str; 4] = ["loud-0", "loud-1", "loud-2", "loud-3"];
 
+/// A slow client with one quiet process and the processes of [`LOUD`], all of which have written something.
 async fn loud_client(server: &TestServer) -> Client {
     let mut client = SlowReader::client(server, PAUSE).await;
     client.start("quiet", &["sleep", "1000"]).await;
@@ -21,6 +25,7 @@ async fn loud_client(server: &TestServer) -> Client {
     client
 }
 
+/// Sorted ids of the processes that have closed.
 fn closed_processes(events: &[Value]) -> Vec<&str> {
     let closed = events.iter().filter(|event| event["method"] == "process/closed");
     let mut names: Vec<&str> = closed.map(|event| event["params"]["processId"].as_str().unwrap()).collect();
@@ -35,7 +40,7 @@ async fn a_shutdown_under_load_delivers_all_events_and_the_close_reason() {
     server.signal(Signal::TERM);
     let events = client.drain().await;
     assert_eq!(closed_processes(&events), [LOUD.as_slice(), &["quiet"]].concat());
-    let reason = client.close_reason.expect("the connection ended without a goodbye");
+    let reason = client.close_reason.expect("the connection ended without a close message");
     assert_eq!((reason.code, reason.reason.as_str()), (1001, "server is shutting down"));
     assert_eq!(server.wait().await, Some(0));
 }
@@ -48,7 +53,7 @@ async fn a_connection_that_is_taken_over_under_load_gets_the_close_reason() {
     let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
     second.call("initialize", params).await;
     first.drain().await;
-    let reason = first.close_reason.expect("the connection ended without a goodbye");
+    let reason = first.close_reason.expect("the connection ended without a close message");
     assert_eq!((reason.code, reason.reason.as_str()), (4010, "session has been taken over by another connection"));
 }
 
@@ -56,14 +61,14 @@ async fn a_connection_that_is_taken_over_under_load_gets_the_close_reason() {
 async fn a_peer_that_breaks_the_protocol_under_load_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut client = loud_client(&server).await;
-    // A frame with reserved bits, and bytes after it that are never decoded.
+    // A frame with reserved bits, and further bytes that the server does not decode.
     client.send_bytes(&[0xff; 1000]).await.unwrap();
     client.drain().await;
-    let reason = client.close_reason.expect("the connection ended without a goodbye");
+    let reason = client.close_reason.expect("the connection ended without a close message");
     assert_eq!((reason.code, reason.reason.as_str()), (1002, "protocol error"));
 }
 
-/// A pause after each 64 KiB: about 0.8 MB a second.
+/// Pause of a very slow client after each read of at most 64 KiB, so the client reads at most 1.3 MB a second.
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 
 #[tokio::test]
@@ -73,8 +78,8 @@ async fn a_slow_reader_gets_the_close_reason_after_all_events() {
     let limits = ["--shutdown-grace", "100ms", "--retain-bytes", "2MiB"];
     let mut server = TestServer::with_args(&limits).await;
     let mut client = SlowReader::client(&server, LONG_PAUSE).await;
-    // Their output is sent only at the end, and then all of it: 11 MB in base64, for which this client needs
-    // more than 10 s.
+    // The processes are paused, so all their output is sent at the shutdown: 11 MB in base64, for which this client needs
+    // more than 8 s.
     for process in FULL {
         let mut params = Client::start_params(process, &["head", "-c", &RETAINED.to_string(), "/dev/zero"]);
         params["paused"] = true.into();
@@ -88,7 +93,7 @@ async fn a_slow_reader_gets_the_close_reason_after_all_events() {
     server.signal(Signal::TERM);
     let events = client.drain().await;
     assert_eq!(closed_processes(&events), FULL);
-    assert_eq!(client.close_reason.expect("the connection ended without a goodbye").code, 1001);
+    assert_eq!(client.close_reason.expect("the connection ended without a close message").code, 1001);
     assert_eq!(server.wait().await, Some(0));
 }
 
@@ -99,11 +104,12 @@ async fn a_stalled_client_that_is_taken_over_gets_the_close_reason() {
     let mut second = server.raw().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": stalled.session, "takeover": true});
     second.call("initialize", params).await;
-    // sleep: the first client reads nothing for this long, as if it were stopped or its machine busy
+    // sleep: the first client reads nothing for this long, like a stopped process or one on a busy machine
     tokio::time::sleep(Duration::from_secs(4)).await;
-    // Messages that it sends now must not reset the connection before it has read the close message.
+    // A message that the client sends now must not make the kernel reset the connection before the client has read the close
+    // message.
     stalled.send("environment/status", json!({})).await;
     stalled.drain().await;
-    let reason = stalled.close_reason.expect("the connection ended without a goodbye");
+    let reason = stalled.close_reason.expect("the connection ended without a close message");
     assert_eq!(reason.code, 4010);
 }

@@ -1,4 +1,4 @@
-//! The record of a session: its address, and how long it is kept.
+//! Records of kept sessions: files with the id of a session, by the URL of its server and the name that the user gave it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,52 +8,53 @@ use testkit::{TestServer, eventually_async, is_alive};
 use crate::support::{KeptSession, command, folder_of, run};
 
 #[tokio::test]
-async fn asking_another_server_at_the_same_address_removes_no_record() {
+async fn commands_to_another_server_at_the_same_address_remove_no_record() {
     let state = tempfile::tempdir().unwrap();
     let url_of = |name: &str| format!("unix://{}", state.path().join(name).display());
     let _first = TestServer::with_args(&["--listen", &url_of("first")]).await;
     let _second = TestServer::with_args(&["--listen", &url_of("second")]).await;
     let url = url_of("address");
-    let lead_to = |name: &str| {
+    let link_address_to = |name: &str| {
         let link = state.path().join("link");
         std::os::unix::fs::symlink(state.path().join(name), &link).unwrap();
         std::fs::rename(&link, state.path().join("address")).unwrap();
     };
-    lead_to("first");
-    let said = async |args: &[&str]| {
+    link_address_to("first");
+    let run_command = async |args: &[&str]| {
         run(command(state.path()).arg(args[0]).args(["--connect", &url]).args(&args[1..])).await
     };
-    assert_eq!(said(&["run", "-d", "--id", "job", "--", "sleep", "1000"]).await.code, 0);
-    lead_to("second");
+    assert_eq!(run_command(&["run", "-d", "--id", "job", "--", "sleep", "1000"]).await.code, 0);
+    link_address_to("second");
     for args in [&["ps"][..], &["logs", "job"], &["kill", "job"]] {
-        let lost = said(args).await;
+        let lost = run_command(args).await;
         let expected =
             format!("exec-server: the server at {url} does not have the session `default`, or not any more: ");
         assert!(lost.code == 1 && lost.stderr.starts_with(&expected), "{lost:?}");
     }
-    // A new session takes over the name, and the record of the old one is kept beside it.
-    let begun = said(&["run", "-d", "--", "true"]).await;
+    // The new session gets the name, and the record of the old session is kept under another name.
+    let begun = run_command(&["run", "-d", "--", "true"]).await;
     let expected = format!(
         "exec-server: the server at {url} does not have the session `default`, so a new one was started; if the \
          server that has the old one comes back, use --session default.former\n"
     );
     assert_eq!((begun.code, begun.stderr), (0, expected));
-    lead_to("first");
-    let found = said(&["kill", "-s", "default.former", "job"]).await;
+    link_address_to("first");
+    let found = run_command(&["kill", "-s", "default.former", "job"]).await;
     assert_eq!((found.code, found.stdout.as_str()), (0, "job: was running, ended\n"), "{}", found.stderr);
 }
 
 #[tokio::test]
-async fn all_sessions_that_had_the_name_stay_recorded() {
+async fn all_sessions_that_ever_had_a_name_stay_recorded() {
     let state = tempfile::tempdir().unwrap();
     let url = format!("unix://{}", state.path().join("address").display());
     let name = "x".repeat(60);
     let mut records = Vec::new();
     for expected in [None, Some(format!("{}.former", "x".repeat(57))), Some(format!("{}.former-2", "x".repeat(55)))] {
         let server = TestServer::with_args(&["--listen", &url]).await;
-        let said = run(command(state.path()).args(["run", "-d", "-s", &name, "--connect", &url, "--", "true"])).await;
-        let former = said.stderr.trim().rsplit_once(" --session ").map(|(_, former)| former.to_owned());
-        assert_eq!((said.code, former), (0, expected), "{}", said.stderr);
+        let output =
+            run(command(state.path()).args(["run", "-d", "-s", &name, "--connect", &url, "--", "true"])).await;
+        let former = output.stderr.trim().rsplit_once(" --session ").map(|(_, former)| former.to_owned());
+        assert_eq!((output.code, former), (0, expected), "{}", output.stderr);
         let sessions = state.path().join("exec-server/sessions").join(folder_of(&url));
         let known: BTreeSet<String> = std::fs::read_dir(sessions)
             .unwrap()
@@ -67,7 +68,7 @@ async fn all_sessions_that_had_the_name_stay_recorded() {
 }
 
 #[tokio::test]
-async fn the_longer_lifetime_counts_unless_another_one_is_requested() {
+async fn a_session_keeps_the_longer_lifetime_unless_another_one_is_requested() {
     let kept = KeptSession::with_args(&["--session-ttl", "1ms"]).await;
     let start = async |args: &[&str]| {
         let all = [&["run", "-s", "other", "-d"], args, &["--", "sleep", "1000"]].concat();
@@ -77,15 +78,15 @@ async fn the_longer_lifetime_counts_unless_another_one_is_requested() {
     let keep = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
     start(&["--keep", "1ms"]).await;
     assert_eq!(keep(), Some(Duration::from_millis(1)));
-    // The old session has ended, so this is a new one with the default lifetime.
+    // The old session has ended. So this command makes a new session with the default lifetime.
     start(&[]).await;
     assert_eq!(keep(), Some(Duration::from_secs(24 * 3600)));
     start(&["--keep", "100h"]).await;
     start(&[]).await;
     assert_eq!(keep(), Some(Duration::from_secs(100 * 3600)));
-    let said = kept.run(&["ps", "-s", "other", "--json"]).await;
-    let processes: Vec<client::ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!(processes.len(), 3, "{}", said.stderr);
+    let output = kept.run(&["ps", "-s", "other", "--json"]).await;
+    let processes: Vec<client::ProcessSummary> = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(processes.len(), 3, "{}", output.stderr);
     start(&["--keep", "1ms"]).await;
     let pid = processes[0].pid.unwrap();
     eventually_async("the requested lifetime is used", async || (!is_alive(pid)).then_some(())).await;

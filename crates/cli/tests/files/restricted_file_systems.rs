@@ -1,4 +1,5 @@
-//! File systems with restrictions: a full disk, a read-only one, mount points, and files of another user.
+//! File systems with restrictions: full disks, read-only file systems, mount points, and files without permissions. Also a very
+//! large file.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +11,7 @@ use crate::{INTERNAL, os_error};
 
 const NOBODY: u32 = 65534;
 
-/// A server with mounts of its own. `script` makes them; `$0` is the folder.
+/// A server in a mount namespace of its own. `script` makes the mounts, and `$0` in it is the folder.
 pub(crate) async fn server_with_mounts(folder: &Folder, script: &str) -> TestServer {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("set -e; {script}; exec \"$@\"")]);
@@ -18,9 +19,9 @@ pub(crate) async fn server_with_mounts(folder: &Folder, script: &str) -> TestSer
     TestServer::launch(command, &[]).await
 }
 
-/// A server without the rights of root, so that permissions apply to it.
+/// A server that does not run as root, so that permissions of files apply to it.
 async fn server_of_nobody(folder: &Folder) -> TestServer {
-    // Only root may be able to reach the build directory.
+    // The server runs from a copy, because other users may not be able to read the build directory.
     let program = folder.path("server");
     std::fs::copy(binary(), &program).unwrap();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -31,7 +32,8 @@ async fn server_of_nobody(folder: &Folder) -> TestServer {
     TestServer::launch(command, &[]).await
 }
 
-fn make_theirs(folder: &Folder, name: &str, mode: u32) {
+/// Gives a file to the user of [`server_of_nobody`], with this mode.
+fn give_to_nobody(folder: &Folder, name: &str, mode: u32) {
     let path = folder.path(name);
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -39,6 +41,7 @@ fn make_theirs(folder: &Folder, name: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// The sorted names in a directory of the server, whose mounts the test cannot see.
 async fn names(client: &mut Client, uri: &str) -> Vec<String> {
     let listed = client.call("fs/readDirectory", json!({"path": uri})).await;
     let mut names: Vec<String> =
@@ -68,7 +71,7 @@ async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
     client.call("fs/writeBlock", chunk("u", 0, vec![2; 500_000])).await;
     let full = client.call_error("fs/writeBlock", chunk("u", 500_000, vec![2; 1 << 20])).await;
     assert_eq!(full, os_error(28, &file));
-    // The upload has failed, and can only be closed.
+    // After a failed block, the upload can only be closed.
     client.call_error("fs/writeBlock", chunk("u", 0, vec![3; 100])).await;
     client.call_error("fs/commit", json!({"handleId": "u"})).await;
     client.call("fs/close", json!({"handleId": "u"})).await;
@@ -78,7 +81,7 @@ async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
     client.call("fs/create", json!({"handleId": "u", "path": file})).await;
     client.call("fs/writeBlock", chunk("u", 0, vec![4; 900_000])).await;
     client.call("fs/commit", json!({"handleId": "u", "sync": true})).await;
-    assert_eq!(read_file(&mut client, &file).await, vec![4; 900_000], "a closed upload takes no space");
+    assert_eq!(read_file(&mut client, &file).await, vec![4; 900_000], "a closed upload must free its space");
 }
 
 #[tokio::test]
@@ -131,8 +134,8 @@ async fn operations_without_permission_are_refused() {
     let folder = Folder::new();
     let (secret, closed) = (folder.file("secret", "secret"), folder.directory("closed"));
     let inside = folder.file("closed/inside", "inside");
-    make_theirs(&folder, "secret", 0o000);
-    make_theirs(&folder, "closed", 0o000);
+    give_to_nobody(&folder, "secret", 0o000);
+    give_to_nobody(&folder, "closed", 0o000);
     folder.directory("ours");
     std::fs::set_permissions(folder.path("ours"), std::fs::Permissions::from_mode(0o555)).unwrap();
     let server = server_of_nobody(&folder).await;
@@ -175,9 +178,9 @@ async fn operations_without_permission_are_refused() {
 async fn directories_with_only_execute_permission_can_be_passed() {
     let folder = Folder::new();
     let file = folder.file("passage/inner/file", "through");
-    make_theirs(&folder, "passage/inner/file", 0o600);
-    make_theirs(&folder, "passage/inner", 0o300);
-    make_theirs(&folder, "passage", 0o300);
+    give_to_nobody(&folder, "passage/inner/file", 0o600);
+    give_to_nobody(&folder, "passage/inner", 0o300);
+    give_to_nobody(&folder, "passage", 0o300);
     let server = server_of_nobody(&folder).await;
     let mut client = server.client().await;
     for follow in [true, false] {

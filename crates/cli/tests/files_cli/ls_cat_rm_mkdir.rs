@@ -1,4 +1,4 @@
-//! `ls`, `cat`, `rm` and `mkdir`.
+//! The commands `ls`, `cat`, `rm` and `mkdir`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{CopyFixture, finished, noise, told};
+use crate::support::{CopyFixture, noise, text_and_code, wait_for_output};
 
 #[tokio::test]
 async fn names_are_listed_in_sorted_order() {
@@ -18,13 +18,13 @@ async fn names_are_listed_in_sorted_order() {
         fs::write(fixture.path("d").join(name), "").unwrap();
     }
     let listed = |out: &str| (out.to_owned(), String::new(), Some(0));
-    assert_eq!(fixture.run(&["ls", &fixture.there("d")]).await, listed("a\nb\nsub\n"));
+    assert_eq!(fixture.run(&["ls", &fixture.remote("d")]).await, listed("a\nb\nsub\n"));
     assert_eq!(fixture.run(&["ls", "-a", ":d"]).await, listed(".hidden\na\nb\nsub\n"));
     assert_eq!(fixture.run(&["ls"]).await, listed("d\n"));
     assert_eq!(fixture.run(&["ls", ":d/a", ":d"]).await, listed(":d/a:\n:d/a\n\n:d:\na\nb\nsub\n"));
-    let (out, complaint, code) = fixture.run(&["ls", ":none", ":d/sub"]).await;
+    let (out, stderr, code) = fixture.run(&["ls", ":none", ":d/sub"]).await;
     let expected = "exec-server: cannot read :none: No such file or directory\n";
-    assert_eq!((out.as_str(), complaint.as_str(), code), ("\n:d/sub:\n", expected, Some(1)));
+    assert_eq!((out.as_str(), stderr.as_str(), code), ("\n:d/sub:\n", expected, Some(1)));
 }
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn the_long_form_shows_type_mode_size_and_time() {
         .args([fixture.path("d/file"), fixture.path("d/sub")])
         .status();
     assert!(touched.unwrap().success());
-    let (out, complaint, code) = fixture.run(&["ls", "-l", ":d"]).await;
-    assert_eq!((complaint.as_str(), code), ("", Some(0)));
+    let (out, stderr, code) = fixture.run(&["ls", "-l", ":d"]).await;
+    assert_eq!((stderr.as_str(), code), ("", Some(0)));
     let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["-rw-r-----", "5", "2001-02-03", "04:05:06", "file"]);
     assert_eq!(lines[1].last(), Some(&"file"));
@@ -56,11 +56,11 @@ async fn broken_links_are_listed() {
     fs::write(fixture.path("d/file"), "").unwrap();
     symlink("nowhere", fixture.path("d/dangling")).unwrap();
     symlink("circle", fixture.path("d/circle")).unwrap();
-    for directory in [fixture.there("d"), fixture.here("d")] {
+    for directory in [fixture.remote("d"), fixture.local("d")] {
         let listed = ("circle\ndangling\nfile\n".to_owned(), String::new(), Some(0));
         assert_eq!(fixture.run(&["ls", &directory]).await, listed);
-        let (out, complaint, code) = fixture.run(&["ls", "-l", &directory]).await;
-        assert_eq!((complaint.as_str(), code), ("", Some(0)));
+        let (out, stderr, code) = fixture.run(&["ls", "-l", &directory]).await;
+        assert_eq!((stderr.as_str(), code), ("", Some(0)));
         let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
         for (line, end) in [(0, ["circle", "->", "circle"]), (1, ["dangling", "->", "nowhere"])] {
             assert_eq!((lines[line][0], &lines[line][lines[line].len() - 3..]), ("lrwxrwxrwx", &end[..]), "{out}");
@@ -73,13 +73,14 @@ async fn files_are_printed_one_after_the_other() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "one\n").unwrap();
     fs::write(fixture.path("b"), noise(3_000_000, 1)).unwrap();
-    let all = finished(fixture.command(&["cat", ":a", ":none", ":b", &fixture.here("a")]).spawn().unwrap()).await;
-    assert!(all.stdout == [b"one\n", &noise(3_000_000, 1)[..], b"one\n"].concat());
-    let (_, complaint, code) = told(&all);
-    assert_eq!(complaint, "exec-server: cannot read :none: No such file or directory\n");
+    let output =
+        wait_for_output(fixture.command(&["cat", ":a", ":none", ":b", &fixture.local("a")]).spawn().unwrap()).await;
+    assert!(output.stdout == [b"one\n", &noise(3_000_000, 1)[..], b"one\n"].concat());
+    let (_, stderr, code) = text_and_code(&output);
+    assert_eq!(stderr, "exec-server: cannot read :none: No such file or directory\n");
     assert_eq!(code, Some(1));
-    let (out, complaint, code) = fixture.run(&["cat", ":."]).await;
-    assert!(out.is_empty() && complaint.contains("is not a file") && code == Some(1), "{complaint}");
+    let (out, stderr, code) = fixture.run(&["cat", ":."]).await;
+    assert!(out.is_empty() && stderr.contains("is not a file") && code == Some(1), "{stderr}");
 }
 
 #[tokio::test]
@@ -91,37 +92,37 @@ async fn a_closed_output_pipe_ends_the_command() {
     let mut first = [0; 100];
     stdout.read_exact(&mut first).await.unwrap();
     drop(stdout);
-    assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(141)));
+    assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(141)));
 }
 
 #[tokio::test]
-async fn directories_are_removed_only_if_asked_to() {
+async fn directories_are_removed_only_with_the_flag_r() {
     let fixture = CopyFixture::new().await;
     fs::create_dir_all(fixture.path("d/sub")).unwrap();
     fs::write(fixture.path("d/sub/file"), "").unwrap();
     fs::write(fixture.path("file"), "").unwrap();
     symlink("d", fixture.path("link")).unwrap();
-    let (_, complaint, code) = fixture.run(&["rm", ":d", ":file", ":link", ":none"]).await;
+    let (_, stderr, code) = fixture.run(&["rm", ":d", ":file", ":link", ":none"]).await;
     assert_eq!(
-        complaint,
+        stderr,
         "exec-server: :d is a directory; remove it with -r\n\
          exec-server: cannot remove :none: No such file or directory\n"
     );
     assert_eq!(code, Some(1));
     assert!(fixture.path("d/sub/file").exists() && !fixture.path("file").exists() && !fixture.path("link").exists());
-    fixture.quietly(&["rm", "-rf", ":d", ":none"]).await;
+    fixture.run_quietly(&["rm", "-rf", ":d", ":none"]).await;
     assert!(!fixture.path("d").exists());
 }
 
 #[tokio::test]
 async fn directories_are_created() {
     let fixture = CopyFixture::new().await;
-    fixture.quietly(&["mkdir", ":a", &fixture.here("b")]).await;
-    fixture.quietly(&["mkdir", "-p", ":a", ":c/d/e"]).await;
+    fixture.run_quietly(&["mkdir", ":a", &fixture.local("b")]).await;
+    fixture.run_quietly(&["mkdir", "-p", ":a", ":c/d/e"]).await;
     assert!(fixture.path("a").is_dir() && fixture.path("b").is_dir() && fixture.path("c/d/e").is_dir());
-    let (_, complaint, code) = fixture.run(&["mkdir", ":a", ":none/x"]).await;
+    let (_, stderr, code) = fixture.run(&["mkdir", ":a", ":none/x"]).await;
     assert_eq!(
-        complaint,
+        stderr,
         "exec-server: cannot make the directory :a: File exists\n\
          exec-server: cannot make the directory :none/x: No such file or directory\n"
     );
@@ -134,6 +135,6 @@ async fn a_name_that_is_printed_to_a_pipe_is_not_escaped() {
     let name = OsStr::from_bytes(b"a\n\xff");
     fs::write(fixture.path("").join(name), "").unwrap();
     let arguments = [OsStr::new("ls"), &OsString::from_vec([b":", name.as_bytes()].concat())];
-    let listed = finished(fixture.command(&arguments).spawn().unwrap()).await;
+    let listed = wait_for_output(fixture.command(&arguments).spawn().unwrap()).await;
     assert_eq!(listed.stdout, b":a\n\xff\n", "{}", String::from_utf8_lossy(&listed.stderr));
 }

@@ -1,19 +1,21 @@
-//! Which machine a path is on: by the flags, by the name before the colon, and which commands are refused before any file is changed.
+//! On which machine a path is: a flag or the name before the colon decides. An invalid choice is an error before any file is
+//! changed.
 
 use std::fs;
 use std::path::Path;
 
 use tokio::process::Command;
 
-use crate::support::{CopyFixture, bare_command, finished, told};
+use crate::support::{CopyFixture, bare_command, text_and_code, wait_for_output};
 
-/// The binary in a folder that has files of the same names as the folder of the server.
-fn beside(fixture: &CopyFixture, args: &[&str]) -> Command {
+/// A command that runs in the folder `here`, with `--connect` for the server, whose folder is the parent of `here`.
+fn command_in_folder(fixture: &CopyFixture, args: &[&str]) -> Command {
     let mut command = fixture.command(args);
     command.current_dir(fixture.path("here"));
     command
 }
 
+/// A file `victim` in the folder of the server, and another one in the folder `here`.
 async fn two_victims() -> CopyFixture {
     let fixture = CopyFixture::new().await;
     fs::create_dir(fixture.path("here")).unwrap();
@@ -24,18 +26,18 @@ async fn two_victims() -> CopyFixture {
 }
 
 async fn run(mut command: Command) -> (String, String, Option<i32>) {
-    told(&finished(command.spawn().unwrap()).await)
+    text_and_code(&wait_for_output(command.spawn().unwrap()).await)
 }
 
 #[tokio::test]
 async fn a_path_without_colon_is_in_the_environment_that_a_flag_chooses() {
     let fixture = two_victims().await;
     let quiet = (String::new(), String::new(), Some(0));
-    assert_eq!(run(beside(&fixture, &["cat", "victim"])).await, ("in ".into(), String::new(), Some(0)));
-    assert_eq!(run(beside(&fixture, &["ls", "here"])).await, ("victim\n".into(), String::new(), Some(0)));
-    assert_eq!(run(beside(&fixture, &["mkdir", "made"])).await, quiet);
+    assert_eq!(run(command_in_folder(&fixture, &["cat", "victim"])).await, ("in ".into(), String::new(), Some(0)));
+    assert_eq!(run(command_in_folder(&fixture, &["ls", "here"])).await, ("victim\n".into(), String::new(), Some(0)));
+    assert_eq!(run(command_in_folder(&fixture, &["mkdir", "made"])).await, quiet);
     assert!(fixture.path("made").is_dir() && !fixture.path("here/made").exists());
-    assert_eq!(run(beside(&fixture, &["rm", "victim"])).await, quiet);
+    assert_eq!(run(command_in_folder(&fixture, &["rm", "victim"])).await, quiet);
     assert!(fixture.path("here/victim").exists() && !fixture.path("victim").exists());
 }
 
@@ -51,18 +53,18 @@ async fn without_a_flag_a_path_without_colon_is_local() {
 #[tokio::test]
 async fn a_copy_that_does_not_involve_the_chosen_environment_is_refused() {
     let fixture = two_victims().await;
-    let (_, complaint, code) = run(beside(&fixture, &["cp", "victim", "copy"])).await;
+    let (_, stderr, code) = run(command_in_folder(&fixture, &["cp", "victim", "copy"])).await;
     assert_eq!(code, Some(1));
     let expected =
         "exec-server: no path is in the environment that --connect chooses; write :PATH for a path over there\n";
-    assert_eq!(complaint, expected);
+    assert_eq!(stderr, expected);
     assert!(!fixture.path("here/copy").exists() && !fixture.path("copy").exists());
 }
 
 #[tokio::test]
 async fn an_unknown_environment_is_an_error_before_any_file_is_changed() {
     let fixture = two_victims().await;
-    let nothing_configured = |args: &[&str]| {
+    let command_without_configuration = |args: &[&str]| {
         let mut command = bare_command();
         command.args(args).current_dir(fixture.path("here"));
         command
@@ -82,9 +84,9 @@ async fn an_unknown_environment_is_an_error_before_any_file_is_changed() {
         &["cp", "-e", "nosuch", "victim", "copy"],
         &["cp", "nosuch:/x", "victim", "."],
     ] {
-        let (out, complaint, code) = run(nothing_configured(args)).await;
-        assert_eq!((out.as_str(), code), ("", Some(1)), "{args:?}: {complaint}");
-        assert!(complaint.ends_with(unknown) && complaint.lines().count() == 1, "{args:?}: {complaint}");
+        let (out, stderr, code) = run(command_without_configuration(args)).await;
+        assert_eq!((out.as_str(), code), ("", Some(1)), "{args:?}: {stderr}");
+        assert!(stderr.ends_with(unknown) && stderr.lines().count() == 1, "{args:?}: {stderr}");
     }
     let names =
         |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();

@@ -1,12 +1,13 @@
-//! Text of a server is escaped before it is printed on the terminal.
+//! Text that comes from a server is escaped before it is printed, so that a hostile server cannot control the terminal.
 
 use std::fs;
 use std::path::Path;
 
-use crate::support::{bare_command, finished, told};
+use crate::support::{bare_command, text_and_code, wait_for_output};
 
-/// Answers all but the first requests with an error that contains terminal escape sequences.
-const HOSTILE: &str = r#"
+/// A Python server. It answers `initialize` and `environment/info`, and all other requests with an error that contains terminal escape
+/// sequences.
+const HOSTILE_SERVER: &str = r#"
 import json, sys
 info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True, "fsSetMetadata": True, "fsLinks": True}}
 answers = {"initialize": {}, "environment/info": info}
@@ -23,8 +24,9 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
+/// Configures an environment `hostile` with this server.
 fn configure(home: &Path) {
-    fs::write(home.join("server.py"), HOSTILE).unwrap();
+    fs::write(home.join("server.py"), HOSTILE_SERVER).unwrap();
     let toml = "[[environments]]\nid = \"hostile\"\nprogram = \"python3\"\nargs = [\"server.py\"]\ncwd = \".\"\n";
     fs::write(home.join("environments.toml"), toml).unwrap();
 }
@@ -33,7 +35,7 @@ fn configure(home: &Path) {
 async fn error_texts_of_a_server_cannot_control_the_terminal() {
     let home = tempfile::tempdir().unwrap();
     configure(home.path());
-    let shown = "no\\u{1b}]0;owned\\u{7}\\r\\nexec-server: all is well\\u{9b}2J";
+    let escaped = "no\\u{1b}]0;owned\\u{7}\\r\\nexec-server: all is well\\u{9b}2J";
     for args in [
         &["cat", "hostile:/x"][..],
         &["ls", "hostile:/x"],
@@ -47,8 +49,8 @@ async fn error_texts_of_a_server_cannot_control_the_terminal() {
     ] {
         let mut command = bare_command();
         command.args(args).env("EXEC_SERVER_HOME", home.path()).current_dir(home.path());
-        let (out, complaint, _) = told(&finished(command.spawn().unwrap()).await);
-        assert_eq!((out.as_str(), complaint.lines().count()), ("", 1), "{args:?}: {complaint:?}");
-        assert!(complaint.ends_with(&format!("{shown}\n")), "{args:?}: {complaint:?}");
+        let (out, stderr, _) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
+        assert_eq!((out.as_str(), stderr.lines().count()), ("", 1), "{args:?}: {stderr:?}");
+        assert!(stderr.ends_with(&format!("{escaped}\n")), "{args:?}: {stderr:?}");
     }
 }
