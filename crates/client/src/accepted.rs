@@ -1,5 +1,5 @@
 //! Clients over sockets that the environment has opened. Such a client cannot connect by itself: after a lost connection it waits until the
-//! program that accepts sockets hands it the next one.
+//! program that accepts sockets hands over the next socket.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ struct AcceptedConnector {
     offers: Mutex<mpsc::Receiver<SocketOffer>>,
 }
 
-/// Makes a client over a socket that the environment has opened. The second value replaces that socket by the next one.
+/// Makes a client over a socket that the environment has opened. The second value of the result hands later sockets to the client.
 pub async fn accepted(
     stream: MessageStream,
     options: ExecServerClientConnectOptions,

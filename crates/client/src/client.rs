@@ -29,10 +29,10 @@ const INFO_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the answer to `environment/status` may take.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client of one server. After a lost connection it reconnects and goes on; clones share one client.
+/// A client of one server. After a lost connection it reconnects and continues. Clones share one client.
 ///
 /// When the last clone and the last handle (to a process, a file, a watch ...) are gone, the client kills the processes that were not
-/// detached and closes the connection. It does that in its own tasks, after the drop has returned. [`close`](Self::close) does the same
+/// detached and closes the connection. The tasks of the client do this after the drop has returned. [`close`](Self::close) does the same
 /// and returns when all tasks of the client have ended.
 #[derive(Clone)]
 pub struct ExecServerClient {
@@ -46,7 +46,7 @@ impl ExecServerClient {
         Self::connect(connector, options).await
     }
 
-    /// Connects with any connector and opens a session, or resumes the one that the options name.
+    /// Connects with any connector and opens a session, or resumes the session that the options name.
     pub async fn connect(
         connector: impl ServerConnector,
         options: ExecServerClientConnectOptions,
@@ -146,7 +146,7 @@ impl ExecServerClient {
         self.handle.core.state.subscribe()
     }
 
-    /// Ends the current connection. The client recovers over the next one.
+    /// Ends the current connection. The client recovers over the next connection.
     pub(crate) fn close_connection(&self, reason: &str) {
         self.handle.core.link.lock().rpc.close(reason);
     }

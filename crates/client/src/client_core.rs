@@ -41,10 +41,10 @@ pub enum ConnectionState {
     Failed(String),
 }
 
-/// Held by everything through which a user can use the client. Dropping the last one closes the client.
+/// Every value through which a user can use the client holds this handle. Dropping the last handle closes the client.
 ///
 /// A `drop` cannot wait. The tasks of the client then end on their own: unfinished background jobs get two seconds, and the goodbye to the
-/// server gets two more. `ExecServerClient::close` waits for them.
+/// server gets two more. `ExecServerClient::close` waits for the tasks.
 pub(crate) struct ClientHandle {
     pub(crate) core: Arc<ClientCore>,
 }

@@ -24,7 +24,7 @@ const LOCAL: &str = "local";
 /// The id of the environment whose URL is in a variable.
 const REMOTE: &str = "remote";
 
-/// Written instead of an id or a URL, means no environment.
+/// This word instead of an id or a URL means no environment.
 const NONE: &str = "none";
 
 /// Default of the limits for connecting and for the handshake. Long enough for a slow handshake over a long distance, short enough that

@@ -140,8 +140,8 @@ async fn fill_hole(core: &ClientCore, record: &Arc<ProcessRecord>) {
 async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
     match core.capabilities().await {
         Ok(capabilities) if capabilities.process_flow => {}
-        // The server cannot pause a process, so a subscriber that is too slow misses events and gets an error. The record is not told that
-        // this job ends, so it never asks for another one.
+        // The server cannot pause a process, so a subscriber that is too slow misses events and gets an error. The record still counts this
+        // job as running, so it starts no other.
         Ok(_) => return,
         Err(_) => return record.flow_failed(),
     }

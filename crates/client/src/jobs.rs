@@ -27,7 +27,7 @@ pub(crate) enum BackgroundJob {
     SendFlow(Arc<ProcessRecord>),
     /// Ask the server to pause or resume a streamed HTTP body.
     SendBodyFlow(Arc<Backlog>),
-    /// Ask the server to end something else that no handle uses any more.
+    /// Ask the server to end an HTTP request, a watch or a search that no handle uses any more.
     Forget(Forgotten),
     /// Close the file, or cancel the upload, with this handle id.
     CloseFile(String),

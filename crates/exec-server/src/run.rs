@@ -40,8 +40,8 @@ pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntime
 }
 
 /// Serves until SIGTERM or SIGINT, until the server was idle for the time in the config, or, if it serves only stdio, until stdin ends.
-/// Prints one line on stdout for each address, unless it serves stdio. After SIGHUP the server reads the file of tokens again. From then on
-/// these three signals are handled for the whole process.
+/// Prints one line on stdout for each address, unless it serves stdio. After SIGHUP the server reads the file of tokens again. The three
+/// signals are caught for the whole process, and stay so after the return.
 pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
     // The signals are caught before the server listens, so that an early signal does not kill the program without a cleanup.
     let mut terminate = signal(SignalKind::terminate())?;

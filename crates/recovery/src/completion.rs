@@ -68,7 +68,7 @@ impl Completion {
         CompletionStep::Take
     }
 
-    /// Pushed events were lost before this value saw them.
+    /// Pushed events were lost before they were passed to [`handle_event`](Self::handle_event).
     pub fn handle_lag(&self) -> CompletionStep {
         CompletionStep::Read { after: self.last }
     }

@@ -41,7 +41,7 @@ pub struct EventOrder {
     limits: OrderLimits,
     /// Sequence number of the last event that was handed out.
     pub(crate) last: u64,
-    /// Events that have come and were not handed out: those behind a hole, and those that the next calls of `poll_event` return.
+    /// Events that have come and were not handed out: events behind a hole, and events that the next calls of `poll_event` return.
     pub(crate) waiting: BTreeMap<u64, Event>,
     waiting_bytes: usize,
     /// The exit has come, whether or not it was handed out.

@@ -161,7 +161,7 @@ impl Attachment {
         matches!(self.phase, AttachmentPhase::Attached(_))
     }
 
-    /// Whether the session goes on and no connection is attached to it.
+    /// Whether the session has not ended and no connection is attached to it.
     pub fn is_detached(&self) -> bool {
         matches!(self.phase, AttachmentPhase::Detached { .. })
     }

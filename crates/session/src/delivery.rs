@@ -1,8 +1,8 @@
 //! For each reader of a process: which events were sent to it, and which events it has acknowledged.
 //!
-//! A [`Delivery`] owns the event log of one process. The server adds events by `append`, `exit` and `close`, and takes them out by
-//! [`poll`](Delivery::poll) for each reader at the speed of that reader. A reader is identified by its connection. One reader is the client
-//! of the session, which outlives its connections. While the client follows the process, a full log makes the process wait for the client
+//! A [`Delivery`] owns the event log of one process. The server adds events by `append`, `exit` and `close`, and each reader is sent them
+//! by [`poll`](Delivery::poll) at its own speed. A reader is identified by its connection. One reader is the client of the session, which
+//! outlives its connections. While the client follows the process, a full log makes the process wait for the client
 //! ([`room`](Delivery::room)). Readers that only watch never make the process wait. The value knows no sockets, no messages and no clock.
 
 mod reader;
@@ -173,7 +173,7 @@ impl Delivery {
         }
     }
 
-    /// The reader wants events, whether it had paused them or never asked for them.
+    /// The reader wants events from now on: it had paused them, or had never asked for them.
     pub fn resume(&mut self, connection: ConnectionNumber) {
         if let Some(reader) = self.reader(connection) {
             reader.resume();

@@ -1,8 +1,8 @@
 //! The event log of one process: output, exit and close with common sequence numbers. The amount of output that it retains is limited.
 //!
 //! Small writes are merged into the last chunk until a reader has seen that chunk, so a slow reader gets few large chunks, however small
-//! the writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
-//! the concern of [`Delivery`](crate::Delivery), which owns the log.
+//! the writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: [`Delivery`](crate::Delivery),
+//! which owns the log, knows how far each reader has got.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ use protocol::Stream;
 pub struct LogLimits {
     /// Bytes of output that are retained.
     pub retain_bytes: usize,
-    /// Chunks that are retained, so that a read of all of them does not exceed the number of JSON values that a message may have.
+    /// The most chunks that are retained, see [`MAX_RETAINED_CHUNKS`].
     pub retain_chunks: usize,
     /// Bytes in the largest chunk. More output than this is split, and output that no reader has seen is merged up to this size.
     pub max_chunk_bytes: usize,
 }
 
-/// Chunks that are retained, so that a read of all of them does not exceed the number of JSON values that a message may have.
+/// The most chunks that a log retains by default. A read of all of them stays below the number of JSON values that a message may have.
 pub const MAX_RETAINED_CHUNKS: usize = 50_000;
 
 impl Default for LogLimits {
@@ -171,8 +171,8 @@ impl EventLog {
         }
     }
 
-    /// The process wrote something. Drops the oldest output beyond the limits, even if no reader has seen it. A caller that must not
-    /// lose output asks for [`room`](Self::room) first.
+    /// The process wrote `bytes` to a stream. Drops the oldest output beyond the limits, even if no reader has seen it. A caller that must
+    /// not lose output asks for [`room`](Self::room) first.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
         bytes.chunks(self.limits.max_chunk_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
     }

@@ -36,7 +36,7 @@ enum StdinQueueState {
 pub enum OfferResult {
     /// The write waits in the queue.
     Accepted,
-    /// A write with this id was accepted before, so this one is ignored.
+    /// A write with this id was accepted before, so this write is ignored.
     Repeated,
     /// The queue is full. The caller must offer the write again when the queue has room.
     Full,

@@ -18,7 +18,7 @@ pub struct ChildConnector {
     pub program: OsString,
     /// The arguments of the program. They must make the server listen on its stdin and stdout.
     pub args: Vec<OsString>,
-    /// Variables that the child gets in addition to those of this process.
+    /// Variables that the child gets in addition to the variables of this process.
     pub env: Vec<(OsString, OsString)>,
     /// Variables of this process that the child does not get.
     pub env_remove: Vec<OsString>,

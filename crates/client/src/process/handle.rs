@@ -86,8 +86,8 @@ impl ExecProcess {
         self.lost_bytes
     }
 
-    /// The number of the last event that had happened when the client attached to the process: events up to this one are old. 0 for a
-    /// process that this client has started.
+    /// Sequence number of the last event that had happened when the client attached to the process: events up to this number are old. 0 for
+    /// a process that this client has started.
     pub fn taken_up_after(&self) -> u64 {
         self.taken_up_after
     }

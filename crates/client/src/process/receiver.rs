@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 use crate::client_core::ClientHandle;
 use crate::records::{ExecProcessEvent, Feed, ProcessRecord, Received};
 
-/// Events were dropped before the subscriber received them. Read the output that the server retains, or use
-/// [`ProcessEvents`](super::ProcessEvents), which does that.
+/// Events were dropped before the subscriber received them. Read the missed events from the output that the server retains, or use
+/// [`ProcessEvents`](super::ProcessEvents), which reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver was too slow and has missed events")]
 pub struct EventsLagged;
 
-/// The events of a process, in order. Each subscriber gets all of them. A subscriber that is far behind makes the client pause the process.
+/// The events of a process, in order. Each subscriber gets every event. A subscriber that is far behind makes the client pause the process.
 pub struct ExecProcessEventReceiver {
     handle: Arc<ClientHandle>,
     record: Arc<ProcessRecord>,

@@ -12,7 +12,7 @@ pub(crate) struct BegunChunk {
 }
 
 impl BegunChunk {
-    /// Which part of a chunk has come. A read sends it to get the rest of the chunk.
+    /// Which part of a chunk has come. A read sends this to get the rest of the chunk.
     pub(crate) fn part(&self) -> ChunkPart {
         let part = |chunk: &OutputChunk| ChunkPart { seq: chunk.seq, offset: chunk.chunk.0.len() as u64 };
         self.chunk.as_ref().map(part).unwrap_or_default()

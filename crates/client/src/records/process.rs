@@ -148,7 +148,7 @@ impl ProcessRecord {
         state.received += bytes;
     }
 
-    /// Which part of the next chunk has come. A read sends it to get the rest.
+    /// Which part of the next chunk has come. A read sends this to get the rest of the chunk.
     pub(crate) fn begun_part(&self) -> ChunkPart {
         self.state.lock().begun.part()
     }

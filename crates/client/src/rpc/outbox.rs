@@ -75,7 +75,7 @@ impl Outbox {
         });
     }
 
-    /// Whether so many bytes are queued that the server cannot be reading.
+    /// Whether more than [`OVERFULL_BYTES`] are queued, which shows that the server does not read.
     pub(super) fn is_overfull(&self) -> bool {
         self.queue.lock().bytes.len() > OVERFULL_BYTES
     }

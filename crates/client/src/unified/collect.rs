@@ -12,7 +12,7 @@ use crate::process::ProcessEvents;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandCompletion {
-    /// The session of the command. One more call with it returns the rest of the output.
+    /// The session of the command. One more call for this session returns the rest of the output.
     pub session: ExecSessionId,
     /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
     pub exit_code: Option<i32>,

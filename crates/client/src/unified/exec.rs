@@ -67,7 +67,7 @@ impl UnifiedExec {
 
     /// Runs a command. Returns when the command has ended and its streams are closed, or after the yield time with the output so far.
     ///
-    /// If the sandbox denied something to the command within that time, this asks the [decider](UnifiedExecOptions::approval). If the
+    /// If the sandbox denied something to the command within that time, the call asks the [decider](UnifiedExecOptions::approval). If the
     /// decider approves, the command runs once more without the sandbox. Dropping the future kills the command.
     pub async fn exec_command(&self, request: ExecCommandRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();

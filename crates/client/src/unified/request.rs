@@ -128,8 +128,10 @@ pub(super) enum Confinement {
 /// use std::time::Duration;
 /// use client::{ExecSessionId, WriteStdinRequest};
 ///
-/// let session = ExecSessionId(1); let poll = WriteStdinRequest::poll(session); let interrupt = WriteStdinRequest { yield_time:
-/// Duration::from_secs(1), ..WriteStdinRequest::new(session, "\u{3}") }; assert!(poll.chars.is_empty() && interrupt.settle.is_none());
+/// let session = ExecSessionId(1);
+/// let poll = WriteStdinRequest::poll(session);
+/// let interrupt = WriteStdinRequest { yield_time: Duration::from_secs(1), ..WriteStdinRequest::new(session, "\u{3}") };
+/// assert!(poll.chars.is_empty() && interrupt.settle.is_none());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteStdinRequest {
@@ -141,8 +143,8 @@ pub struct WriteStdinRequest {
     pub yield_time: Duration,
     /// If set, the call returns earlier, when the command has written something and then nothing for this long.
     ///
-    /// `None` by default: a command may pause in the middle of its answer, and an early return costs an AI harness another request to its
-    /// model, which costs far more than the rest of the yield time. A program that answers prompts sets this.
+    /// `None` by default: a command may pause in the middle of its answer, and an early return makes an AI harness ask its model once more,
+    /// which costs far more than the rest of the yield time. A program that answers prompts sets this.
     pub settle: Option<Duration>,
     /// Bytes of output that the call returns at most.
     pub max_output_bytes: usize,

@@ -40,7 +40,7 @@ async fn links_are_refused_at_the_end_and_in_the_middle_of_a_path(tested: &Teste
     assert!(!tested.path("real/new").exists());
 }
 
-/// The path is resolved without listing its directories. The test shows this only for users other than root, who can list every directory.
+/// The path is resolved without listing its directories. Root can list every directory, so the test shows this only for other users.
 async fn directories_that_cannot_be_listed_can_be_passed(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("shut/in")).unwrap();
     fs::write(tested.path("shut/in/file"), "text").unwrap();

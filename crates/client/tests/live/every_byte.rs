@@ -1,4 +1,4 @@
-//! Runs the same session again and again; each run cuts the connection after another byte.
+//! Runs the same session again and again; each run cuts the connection after a different byte.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

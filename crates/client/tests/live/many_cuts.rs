@@ -38,7 +38,7 @@ async fn expect_numbers(process: ExecProcess, last: u64) {
     assert_eq!((expected.next(), exit), (None, Some(0)));
 }
 
-/// Starts processes that each print so many numbers, over connections that are cut at random after at most `longest` bytes.
+/// Starts processes that each print the numbers from 1 to `numbers`. The connections are cut at random, each after at most `longest` bytes.
 async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;

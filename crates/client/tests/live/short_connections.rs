@@ -12,7 +12,7 @@ use crate::support::{connect_to, sh_with_stdin};
 /// Timeout of each wait. Longer than any wait takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So many bytes of the lines 0, 1, 2 and so on.
+/// The first `bytes` bytes of the lines 0, 1, 2 and so on.
 fn numbers(bytes: usize) -> Vec<u8> {
     (0_u64..).flat_map(|number| format!("{number}\n").into_bytes()).take(bytes).collect()
 }

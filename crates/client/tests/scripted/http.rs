@@ -161,7 +161,7 @@ async fn a_slow_reader_pauses_and_resumes_the_body() {
     }
     let paused = server.wait_for("http/flow", 1).await.params;
     assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
-    // More than an old server, which cannot pause, may send unread.
+    // Together these pieces exceed the limit for old servers, which cannot pause a body.
     for seq in 7..=30 {
         delta(&server, seq, &block, false);
     }

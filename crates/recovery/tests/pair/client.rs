@@ -33,7 +33,7 @@ impl SimulatedClient {
         self.order.last()
     }
 
-    /// Whether an event waits for an earlier one that did not come.
+    /// Whether an event waits for an earlier event that did not come.
     pub(crate) fn has_hole(&self) -> bool {
         !self.has_failed() && self.order.has_hole()
     }

@@ -182,7 +182,7 @@ impl SimulatedServer {
 
     pub(crate) fn reclaim(&mut self, reclaim: Reclaim, now: Instant) {
         let reclaimed = self.delivery.reclaim(reclaim.step, reclaim.share, reclaim.pressure, now);
-        // Dropping acknowledged output loses nothing. The other steps may drop output that is still on its way.
+        // Dropping acknowledged output loses nothing. The other steps may drop output that is still in flight.
         self.may_lose_output |= reclaimed.bytes > 0 && reclaim.step != ReclaimStep::Acknowledged;
     }
 
