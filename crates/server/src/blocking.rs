@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::survive::survive_call;
-pub(crate) use work_queue::{Growth, JobOwner};
+pub(crate) use work_queue::{JobOwner, PoolGrowth};
 use work_queue::{StartedJob, WorkQueue};
 
 /// How long a thread waits for work before it ends, unless it is one of those that a pool always keeps.
@@ -49,7 +49,7 @@ impl BlockingThreads {
         name: &'static str,
         kept_threads: usize,
         most_threads: usize,
-        growth: Growth,
+        growth: PoolGrowth,
     ) -> io::Result<Self> {
         let shared_queue =
             Mutex::new(SharedQueue { jobs: WorkQueue::new(kept_threads, most_threads, growth), is_closed: false });
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     const KEPT_THREADS: usize = 2;
-    const GROWTH: Growth = Growth {
+    const GROWTH: PoolGrowth = PoolGrowth {
         eager_threads: KEPT_THREADS,
         hang_timeout: Duration::from_millis(10),
         most_per_owner: KEPT_THREADS + 1,

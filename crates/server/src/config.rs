@@ -20,8 +20,8 @@ adjustable_limits! {
     /// After this time its processes are killed, and a request to resume the session is refused with -32600.
     session_ttl: Duration = Duration::from_secs(30), Milliseconds;
 
-    /// Output kept per process until its client is back.
-    /// While a client follows the process, the process waits until the client has received the oldest output.
+    /// Output kept per process, for a client that reads it later or reconnects.
+    /// While a client is sent the output of the process, the process waits until the client has received the oldest output.
     /// Otherwise the oldest output is dropped.
     retain_bytes: usize = 1 << 20, Bytes, Minimum::Refused {
         below: 1,
@@ -73,17 +73,17 @@ adjustable_limits! {
     /// A longer process id or write id is refused with -32602, a longer request id with -32600 under the id -1.
     max_id_bytes: usize = 1 << 10, Bytes;
 
-    /// Bytes that wait for a process to read its stdin.
+    /// Bytes of input that wait until a process reads its stdin.
     /// A further write is answered when the process has read enough. All waiting writes of a connection together may have four times this
     /// size; a write beyond that is refused with -32600 and `inputCrowded`.
     max_queued_stdin: usize = 1 << 20, Bytes;
 
-    /// Bytes that wait for all processes together to read their stdin.
+    /// Bytes of input that wait until processes read their stdin, of all processes together.
     /// A further write is refused with -32600 and `inputCrowded`, unless it has at most 64 KiB and nothing else waits for its process.
     max_queued_stdin_total: usize = 64 << 20, Bytes;
 
     /// Open files and uploads per session.
-    /// Opening a further one is refused with -32600.
+    /// Opening a further file is refused with -32600.
     max_file_handles: usize = 128, Count;
 
     /// File operations per session that run at once.
@@ -109,7 +109,7 @@ adjustable_limits! {
     max_watches: usize = 64, Count;
 
     /// Changes per watch that wait to be sent, and changes that are kept for a client that reconnects.
-    /// If more changes wait, all of them are dropped and the client is sent `overflow`. The oldest kept change is dropped.
+    /// If more changes wait, all of them are dropped and the client is sent `overflow`. If more changes are kept, the oldest is dropped.
     max_watch_changes: usize = 10_000, Count;
 
     /// HTTP requests under way per connection, streamed bodies included.
@@ -128,7 +128,7 @@ adjustable_limits! {
     /// After this time the process is forgotten, unless its client has asked to keep it.
     process_retention: Duration = Duration::from_secs(30), Milliseconds;
 
-    /// The longest a client may ask its session to be kept.
+    /// The longest time for which a client may ask to keep its session.
     /// A longer `keepForMs` counts as this time.
     max_session_ttl: Duration = Duration::from_secs(7 * 24 * 3600), Milliseconds;
 

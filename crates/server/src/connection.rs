@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     /// Permits for answers to `process/read` that wait to be sent.
     pub(crate) read_answers: Arc<Semaphore>,
     /// One permit, so that large answers about files are made one at a time.
-    large_answer_turn: Arc<Semaphore>,
+    large_answer_permit: Arc<Semaphore>,
     /// Requests for metadata of files that are to be answered together.
     pub(crate) metadata_requests: Mutex<Vec<MetadataRequest>>,
     /// Searches by the ids that the client chose.
@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     pub(crate) peer: PeerLabel,
     /// The user or token of the client. It decides which sessions the connection may use.
     pub(crate) principal: Principal,
-    phase: Mutex<Phase>,
+    phase: Mutex<HandshakePhase>,
     /// The peer has closed the connection with code 1000, so it will not reconnect.
     said_goodbye: AtomicBool,
     /// [`Self::detach`] was called.
@@ -63,23 +63,23 @@ pub(crate) struct Connection {
     /// Cancelled when the peer sends nothing more and waits for its last answers.
     input_ended: CancellationToken,
     /// Cancelled when the connection has ended; stops the handlers.
-    gone: CancellationToken,
+    ended: CancellationToken,
 }
 
 /// How far the handshake has come.
 #[derive(Clone)]
-pub(crate) enum Phase {
+pub(crate) enum HandshakePhase {
     /// `initialize` was not answered yet.
     Fresh,
     /// `initialize` was answered.
-    Greeted(Arc<Session>, Role),
+    Greeted(Arc<Session>, ConnectionRole),
     /// `initialized` was received.
-    Ready(Arc<Session>, Role),
+    Ready(Arc<Session>, ConnectionRole),
 }
 
 /// The role of a connection in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ConnectionRole {
     /// The connection is sent the events of the session. A session has at most one such connection.
     Attached,
     /// The connection reads from the session while another one is attached. It is sent no events, and no process waits for it.
@@ -100,7 +100,7 @@ impl Connection {
         Self {
             requests: Arc::new(Semaphore::new(config.max_requests)),
             read_answers: Arc::new(Semaphore::new(MAX_UNSENT_READS)),
-            large_answer_turn: Arc::new(Semaphore::new(1)),
+            large_answer_permit: Arc::new(Semaphore::new(1)),
             metadata_requests: Mutex::default(),
             searches: Mutex::default(),
             http: Mutex::default(),
@@ -110,13 +110,13 @@ impl Connection {
             transport,
             peer,
             principal,
-            phase: Mutex::new(Phase::Fresh),
+            phase: Mutex::new(HandshakePhase::Fresh),
             said_goodbye: AtomicBool::new(false),
             has_detached: AtomicBool::new(false),
             handlers: TaskTracker::new(),
             calls: TaskTracker::new(),
             input_ended: CancellationToken::new(),
-            gone: CancellationToken::new(),
+            ended: CancellationToken::new(),
             shared: Arc::clone(shared),
         }
     }
@@ -131,15 +131,15 @@ impl Connection {
         self.outbound.number
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> HandshakePhase {
         self.phase.lock().clone()
     }
 
     /// The role of this connection in its session. None before `initialize` was answered.
-    pub(crate) fn role(&self) -> Option<Role> {
+    pub(crate) fn role(&self) -> Option<ConnectionRole> {
         match &*self.phase.lock() {
-            Phase::Fresh => None,
-            Phase::Greeted(_, role) | Phase::Ready(_, role) => Some(*role),
+            HandshakePhase::Fresh => None,
+            HandshakePhase::Greeted(_, role) | HandshakePhase::Ready(_, role) => Some(*role),
         }
     }
 
@@ -147,7 +147,8 @@ impl Connection {
     /// the session.
     pub(crate) fn own_session(&self) -> Option<Arc<Session>> {
         match self.phase() {
-            Phase::Greeted(session, Role::Attached) | Phase::Ready(session, Role::Attached) => {
+            HandshakePhase::Greeted(session, ConnectionRole::Attached)
+            | HandshakePhase::Ready(session, ConnectionRole::Attached) => {
                 Some(session).filter(|session| session.is_attached_to(self.number()))
             }
             _ => None,
@@ -158,16 +159,16 @@ impl Connection {
     pub(crate) fn note_initialized(&self) -> bool {
         let mut phase = self.phase.lock();
         match &*phase {
-            Phase::Fresh => return false,
-            Phase::Greeted(session, role) => {
+            HandshakePhase::Fresh => return false,
+            HandshakePhase::Greeted(session, role) => {
                 let (session, role) = (Arc::clone(session), *role);
                 self.outbound.note_initialized();
-                if role == Role::Attached {
+                if role == ConnectionRole::Attached {
                     self.shared.janitor.push_without_read_later(&session, self.number());
                 }
-                *phase = Phase::Ready(session, role);
+                *phase = HandshakePhase::Ready(session, role);
             }
-            Phase::Ready(..) => {}
+            HandshakePhase::Ready(..) => {}
         }
         true
     }
@@ -178,8 +179,8 @@ impl Connection {
     }
 
     /// `initialize` is about to be answered.
-    pub(crate) fn note_greeted(&self, session: Arc<Session>, role: Role) {
-        *self.phase.lock() = Phase::Greeted(session, role);
+    pub(crate) fn note_greeted(&self, session: Arc<Session>, role: ConnectionRole) {
+        *self.phase.lock() = HandshakePhase::Greeted(session, role);
     }
 
     /// Waits for shared memory permits if an answer of `bytes` bytes is large. `Some(None)`: the answer is not large. None: a semaphore was
@@ -188,7 +189,7 @@ impl Connection {
         if bytes <= LARGE_ANSWER_BYTES {
             return Some(None);
         }
-        self.shared.large_answers.room(&self.large_answer_turn, bytes).await.map(Some)
+        self.shared.large_answers.room(&self.large_answer_permit, bytes).await.map(Some)
     }
 
     /// Memory permits for an answer of `bytes` bytes. None if they are not available at once.
@@ -196,16 +197,16 @@ impl Connection {
         let large = if bytes <= LARGE_ANSWER_BYTES {
             None
         } else {
-            Some(self.shared.large_answers.room_now(&self.large_answer_turn, bytes)?)
+            Some(self.shared.large_answers.room_now(&self.large_answer_permit, bytes)?)
         };
         Some(self.outbound.room_for_reply_now(bytes)?.with_large(large))
     }
 
     /// Runs a handler that waits for something, until it is done or the connection ends.
     pub(crate) fn spawn(self: &Arc<Self>, handler: impl Future<Output = ()> + Send + 'static) {
-        let gone = self.gone.clone();
+        let ended = self.ended.clone();
         self.handlers.spawn(async move {
-            gone.run_until_cancelled(handler).await;
+            ended.run_until_cancelled(handler).await;
         });
     }
 
@@ -222,13 +223,13 @@ impl Connection {
     }
 
     /// Whether the connection has ended, so that no answer can be sent.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.is_cancelled() || self.outbound.has_ended()
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled() || self.outbound.has_ended()
     }
 
     /// Stops the handlers that wait for something, and waits for the end of their tasks.
     pub(crate) async fn end_handlers(&self) {
-        self.gone.cancel();
+        self.ended.cancel();
         self.handlers.close();
         self.handlers.wait().await;
     }
@@ -239,10 +240,10 @@ impl Connection {
             return;
         }
         let (session, role) = match self.phase() {
-            Phase::Fresh => return,
-            Phase::Greeted(session, role) | Phase::Ready(session, role) => (session, role),
+            HandshakePhase::Fresh => return,
+            HandshakePhase::Greeted(session, role) | HandshakePhase::Ready(session, role) => (session, role),
         };
-        if let Role::Observing(observer) = role {
+        if let ConnectionRole::Observing(observer) = role {
             session.observer_left(observer, Instant::now());
             return self.shared.janitor.watch_expiry(&session);
         }

@@ -44,7 +44,8 @@ const TAKEN_OVER: u16 = 4010;
 enum ConnectionEnd {
     /// The peer has closed the connection, or has broken the protocol. It can still read a goodbye.
     Orderly(&'static str),
-    /// The peer sends nothing more, but may still read the answers to its last requests: the end of a stream of lines.
+    /// The peer sends nothing more, but may still read the answers to its last requests. Only a stream of lines, which has no close frames,
+    /// ends in this way.
     InputEnded(&'static str),
     /// The writer has already sent the goodbye, because the server shuts down.
     GoodbyeSent(&'static str),

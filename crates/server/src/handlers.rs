@@ -34,7 +34,7 @@ pub(crate) use refused_blocks::note_refused_message;
 
 use waiting::WaitingBytes;
 
-use crate::connection::{Call, Connection, Phase, Role, resumed_elsewhere};
+use crate::connection::{Call, Connection, ConnectionRole, HandshakePhase, resumed_elsewhere};
 use crate::environment::environment_info;
 use crate::process::Process;
 use crate::session::{DeferredRequest, Lookup, Session, StartOutcome};
@@ -285,17 +285,19 @@ names_process!(
 fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
     let family = method.family().name_in_errors();
     match connection.phase() {
-        Phase::Fresh => {
+        HandshakePhase::Fresh => {
             Err(WireError::invalid_request(format!("client must call initialize before using {family} methods")))
         }
-        Phase::Greeted(..) => {
+        HandshakePhase::Greeted(..) => {
             Err(WireError::invalid_request(format!("client must send initialized before using {family} methods")))
         }
-        Phase::Ready(_, Role::Observing(_)) if !may_observe(method) => Err(WireError::invalid_request(format!(
-            "a connection that only observes cannot use {}; resume the session without observe",
-            method.name()
-        ))),
-        Phase::Ready(session, _) => {
+        HandshakePhase::Ready(_, ConnectionRole::Observing(_)) if !may_observe(method) => {
+            Err(WireError::invalid_request(format!(
+                "a connection that only observes cannot use {}; resume the session without observe",
+                method.name()
+            )))
+        }
+        HandshakePhase::Ready(session, _) => {
             check_access(connection, &session)?;
             Ok(session)
         }
@@ -322,8 +324,8 @@ fn may_observe(method: Method) -> bool {
 /// Checks that a connection may still use its session: the session has not ended, and no other connection has resumed it.
 fn check_access(connection: &Connection, session: &Session) -> Result<(), WireError> {
     match connection.role() {
-        Some(Role::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
-        Some(Role::Observing(_)) => Ok(()),
+        Some(ConnectionRole::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
+        Some(ConnectionRole::Observing(_)) => Ok(()),
         _ if session.is_attached_to(connection.number()) => Ok(()),
         // The client has closed its sending side and waits for the answers to its last requests.
         _ if session.is_detached() && !connection.outbound.is_displaced() => Ok(()),

@@ -184,7 +184,8 @@ async fn accept(
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _present = present;
-            let surface = Arc::new(Surface { shared: Arc::clone(&shared), policy, peer: socket.peer.clone() });
+            let surface =
+                Arc::new(ConnectionSurface { shared: Arc::clone(&shared), policy, peer: socket.peer.clone() });
             let closing = shared.closing.clone();
             // A peer that is still in its handshake at shutdown is not waited for. Handshake and connection are boxed separately, because
             // the handshake needs much more memory, which is freed before the connection begins.
@@ -283,20 +284,20 @@ impl AccessPolicy {
             None => {}
             Some(0) => tracing::warn!(%url, "{trouble}"),
             Some(unlogged) => {
-                tracing::warn!(%url, "{trouble}; {unlogged} earlier warnings of this kind were not logged")
+                tracing::warn!(%url, "{trouble}; {unlogged} earlier warnings of this kind were not logged");
             }
         }
     }
 }
 
 /// Answers the HTTP requests of one connection: checks the token, and makes the page `/metrics`.
-struct Surface {
+struct ConnectionSurface {
     shared: Arc<ServerState>,
     policy: Arc<AccessPolicy>,
     peer: PeerLabel,
 }
 
-impl Surface {
+impl ConnectionSurface {
     /// Logs and counts a refused request.
     fn note_refusal(&self, refusal: TokenRefusal) {
         self.shared.metrics.authentication_failed(match refusal {
@@ -315,7 +316,7 @@ impl Surface {
     }
 }
 
-impl HttpSurface for Surface {
+impl HttpSurface for ConnectionSurface {
     fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
         let Some(tokens) = &self.policy.tokens else { return Some(Principal::Anybody) };
         tokens.check(headers).map(Principal::Token).map_err(|refusal| self.note_refusal(refusal)).ok()

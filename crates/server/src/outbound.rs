@@ -52,7 +52,7 @@ pub(crate) struct QueuedAnswer {
     pub(crate) message: Vec<u8>,
     /// Events that the answer contains, so that they are not sent as notifications.
     covers: Option<CoveredEvents>,
-    /// Freed when the answer has been sent.
+    /// Memory permits of the answer, returned when it has been sent.
     pub(crate) room: Option<ReplyRoom>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) enum Outgoing {
     Close(u16, &'static str),
 }
 
-/// The permits for an answer of this size, at most all of them.
+/// The number of permits for an answer of this size; at most all permits of the connection.
 fn reply_units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(REPLY_UNIT_BYTES).min(REPLY_UNITS)).unwrap_or(u32::MAX)
 }
@@ -287,7 +287,7 @@ impl Outbound {
         self.goodbye_queued.cancelled().await;
     }
 
-    /// Ends the connection at once. Tasks that wait for room for their answers give up.
+    /// Ends the connection at once. Tasks that wait for memory permits for their answers give up.
     pub(crate) fn end_now(&self) {
         self.ended.cancel();
         self.reply_room.close();

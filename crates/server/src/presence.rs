@@ -25,7 +25,7 @@ impl Presence {
     }
 
     /// Waits until the number has been 0 for the whole time `patience`.
-    pub(crate) async fn deserted_for(&self, patience: Duration) {
+    pub(crate) async fn wait_unused_for(&self, patience: Duration) {
         let mut count = self.0.subscribe();
         loop {
             // The sender lives in `self`, so neither wait can fail.
@@ -57,18 +57,18 @@ mod tests {
         let (one, two) = (presence.enter(), presence.enter());
         let leaving = async {
             drop(one);
-            // sleep: one connection is left for longer than PATIENCE, so `deserted_for` must not return
+            // sleep: one connection is left for longer than PATIENCE, so `wait_unused_for` must not return
             tokio::time::sleep(PATIENCE * 2).await;
             drop(two);
         };
-        tokio::join!(presence.deserted_for(PATIENCE), leaving);
+        tokio::join!(presence.wait_unused_for(PATIENCE), leaving);
         assert!(start.elapsed() >= PATIENCE * 3, "{:?}", start.elapsed());
     }
 
     #[tokio::test]
     async fn a_short_visit_starts_the_time_again() {
         let presence = Presence::new();
-        let deserted = presence.deserted_for(PATIENCE);
+        let deserted = presence.wait_unused_for(PATIENCE);
         tokio::pin!(deserted);
         let early = tokio::time::timeout(PATIENCE / 4, &mut deserted).await;
         let visit = Instant::now();

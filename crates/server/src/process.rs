@@ -97,30 +97,30 @@ pub(crate) struct ProcessParts {
 }
 
 impl Process {
-    pub(crate) fn new(birth: ProcessParts) -> Arc<Self> {
+    pub(crate) fn new(parts: ProcessParts) -> Arc<Self> {
         Arc::new(Self {
-            id_json: ProcessIdJson::from(&birth.id),
-            id: birth.id,
-            dialect: birth.dialect,
-            argv: birth.argv,
-            pid: birth.child.pid(),
-            tag: birth.tag,
+            id_json: ProcessIdJson::from(&parts.id),
+            id: parts.id,
+            dialect: parts.dialect,
+            argv: parts.argv,
+            pid: parts.child.pid(),
+            tag: parts.tag,
             started: Instant::now(),
             started_at_ms: now_ms(),
-            delivery: Mutex::new(birth.delivery),
+            delivery: Mutex::new(parts.delivery),
             legacy_sent: Default::default(),
             changed: Notify::new(),
-            stdin: Mutex::new(birth.stdin),
+            stdin: Mutex::new(parts.stdin),
             stdin_lane: Arc::default(),
             stdin_room: Notify::new(),
             wakes_task: Notify::new(),
             stop: Mutex::new(StopRequest::None),
             terminated: AtomicBool::new(false),
             queued_at: QueuedAt::default(),
-            child: Mutex::new(Some(birth.child)),
+            child: Mutex::new(Some(parts.child)),
             reaped: watch::Sender::new(false),
-            has_terminal: birth.terminal.is_some(),
-            terminal: Mutex::new(birth.terminal),
+            has_terminal: parts.terminal.is_some(),
+            terminal: Mutex::new(parts.terminal),
         })
     }
 

@@ -140,7 +140,7 @@ impl ProcessTask {
         self.shared.kill_in_background(Arc::clone(&self.process), self.session.upgrade());
     }
 
-    /// An event was added: wakes the reads that wait for it, and queues the process at the attached connection.
+    /// Called after an event was added to the log: wakes requests that wait for events, and queues the process at the attached connection.
     fn announce(&self) {
         self.process.changed.notify_waiters();
         if let Some(session) = self.session.upgrade() {
@@ -246,7 +246,7 @@ impl ProcessTask {
     }
 
     /// Reads available output, as much as the event log has room for, and appends it to the log.
-    fn read_output(&self, pump: &mut OutputPump, read: Read) {
+    fn read_output(&self, pump: &mut OutputPump, read: ReadFunction) {
         let (process, shared) = (&self.process, &self.shared);
         let mut got = 0;
         pump.paused_until = None;
@@ -321,4 +321,4 @@ async fn writable(input: Option<&ChildInput>) {
 }
 
 /// [`ChildOutput::try_read`] or [`ChildOutput::read_now`].
-type Read = fn(&ChildOutput, &mut [u8]) -> std::io::Result<ReadOutcome>;
+type ReadFunction = fn(&ChildOutput, &mut [u8]) -> std::io::Result<ReadOutcome>;

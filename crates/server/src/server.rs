@@ -96,7 +96,7 @@ impl Server {
     /// Waits until there was no connection and no session for the time `--exit-when-idle`. Never returns if that is not set.
     pub async fn idle(&self) {
         match self.shared.config.exit_when_idle {
-            Some(patience) => self.shared.presence.deserted_for(patience).await,
+            Some(patience) => self.shared.presence.wait_unused_for(patience).await,
             None => std::future::pending().await,
         }
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::{PeerLabel, Principal};
 
-use crate::blocking::{BlockingThreads, Growth};
+use crate::blocking::{BlockingThreads, PoolGrowth};
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
@@ -222,6 +222,6 @@ fn file_threads(most: usize) -> io::Result<BlockingThreads> {
         KEPT_THREADS,
         most,
         // Permits limit the file operations of a session, so the pool need not limit them.
-        Growth { eager_threads, hang_timeout: LONGEST_FILE_OPERATION, most_per_owner: most },
+        PoolGrowth { eager_threads, hang_timeout: LONGEST_FILE_OPERATION, most_per_owner: most },
     )
 }

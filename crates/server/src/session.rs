@@ -20,7 +20,7 @@ use spawn::SessionTags;
 use transport::Principal;
 
 pub(crate) use registry::{SessionRefusal, Sessions, TooManySessions};
-pub(crate) use table::{DeferredRequest, Lookup, ReserveRefusal, StartOutcome, StartReservation, Table};
+pub(crate) use table::{DeferredRequest, Lookup, ProcessTable, ReserveRefusal, StartOutcome, StartReservation};
 
 use crate::blocking::JobOwner;
 use crate::budget::Budget;
@@ -31,7 +31,7 @@ use crate::presence::PresenceGuard;
 use crate::process::{Process, StopRequest};
 use crate::snapshot::Snapshots;
 
-/// A session may use this fraction of `--max-buffered-http`, so that a client that does not read leaves room to other sessions.
+/// A session may use a quarter of `--max-buffered-http`, so that a client that does not read leaves memory to other sessions.
 const HTTP_BUDGET_DIVISOR: usize = 4;
 
 /// The processes, files and settings of a client. They outlive its connections.
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) owner: Principal,
     /// Issues the tags of processes. A tag is a number that all descendants of a process inherit, and by which they are found and killed.
     pub(crate) tags: SessionTags,
-    pub(crate) table: Table,
+    pub(crate) table: ProcessTable,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
     /// Limits the host names that are looked up at once for HTTP requests. It belongs to the session because a look-up goes on after the
@@ -83,7 +83,7 @@ impl Session {
             id,
             owner,
             tags,
-            table: Table::default(),
+            table: ProcessTable::default(),
             files,
             snapshots: Snapshots::default(),
             lookups: fetch::LookupAllowance::default(),
@@ -130,7 +130,7 @@ impl Session {
             Some(outbound) if outbound.number == starter || !delivery.is_requested() => {
                 delivery.connect(outbound.number);
             }
-            // While the process was being started, the client has reconnected or another client has taken the session.
+            // While the process was being started, the client has reconnected, or another connection has taken over the session.
             Some(outbound) => {
                 delivery.connect(starter);
                 delivery.attach(outbound.number);
@@ -354,7 +354,7 @@ impl Session {
     }
 
     fn contents(&self) -> SessionContents {
-        match self.table.is_at_work() {
+        match self.table.has_open_process() {
             Some(true) => SessionContents::Work,
             Some(false) => SessionContents::Leftovers,
             None if self.files.is_empty() => SessionContents::Nothing,

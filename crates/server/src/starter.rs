@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use spawn::{SpawnCommand, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
-use crate::blocking::{BlockingThreads, Growth, JobOwner};
+use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
 use crate::start_cancel::StartCancel;
 
@@ -33,8 +33,11 @@ pub(crate) struct Starter {
 impl Starter {
     /// Must be called inside the tokio runtime that is to watch the descriptors of the processes.
     pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
-        let growth =
-            Growth { eager_threads: 1, hang_timeout: LONGEST_START, most_per_owner: MAX_HANGING_STARTS_PER_SESSION };
+        let growth = PoolGrowth {
+            eager_threads: 1,
+            hang_timeout: LONGEST_START,
+            most_per_owner: MAX_HANGING_STARTS_PER_SESSION,
+        };
         let threads = BlockingThreads::start("starter", 1, MAX_HANGING_STARTS, growth)?;
         let guard_thread = BlockingThreads::start("guard-starter", 1, 1, growth)?;
         Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })

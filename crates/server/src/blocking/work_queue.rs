@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// When a pool gets more threads than those that it always keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Growth {
+pub(crate) struct PoolGrowth {
     /// While there are fewer threads than this, a thread is added as soon as no thread is free for a job. The number should follow the
     /// number of processors: with more threads, jobs that compute are no faster, and the rest of the server waits for a processor, or for
     /// a lock of the allocator whose holder waits for a processor.
@@ -37,7 +37,7 @@ pub(super) struct WorkQueue<J> {
     /// Number of threads that were requested and do not run yet. The request can fail.
     starting: usize,
     most_threads: usize,
-    growth: Growth,
+    growth: PoolGrowth,
     /// Number of threads that wait for a job.
     pub(super) idle: usize,
     /// When a job was last begun, or a thread was last added.
@@ -67,7 +67,7 @@ pub(super) struct RunningJob {
 }
 
 impl<J> WorkQueue<J> {
-    pub(super) fn new(threads: usize, most_threads: usize, growth: Growth) -> Self {
+    pub(super) fn new(threads: usize, most_threads: usize, growth: PoolGrowth) -> Self {
         Self { owners: HashMap::new(), threads, starting: 0, most_threads, growth, idle: 0, last_progress: None }
     }
 
@@ -125,7 +125,7 @@ impl<J> WorkQueue<J> {
         is_wanted
     }
 
-    /// A thread that was starting runs now. Only from now on it counts as a reason for another thread to end.
+    /// A requested thread runs now. It is not counted in `threads` before, so that no other thread ends before the new one runs.
     pub(super) fn note_thread_started(&mut self) {
         self.starting -= 1;
         self.threads += 1;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn capped_queue(threads: usize, eager_threads: usize, most_per_owner: usize) -> WorkQueue<&'static str> {
-        WorkQueue::new(threads, MOST_THREADS, Growth { eager_threads, hang_timeout: PATIENCE, most_per_owner })
+        WorkQueue::new(threads, MOST_THREADS, PoolGrowth { eager_threads, hang_timeout: PATIENCE, most_per_owner })
     }
 
     /// How many threads are added when a thousand callers ask for a thread at the same time.

@@ -138,7 +138,7 @@ impl Drop for Call {
         if self.outcome == RequestOutcome::disconnected {
             let reason = if self.connection.outbound.is_displaced() {
                 Some(resumed_elsewhere())
-            } else if !self.connection.is_gone() {
+            } else if !self.connection.has_ended() {
                 Some(WireError::internal("the server has failed to carry out this request; its log says why"))
             } else {
                 None

@@ -111,7 +111,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::blocking::Growth;
+    use crate::blocking::PoolGrowth;
 
     /// Starts an operation that hangs, as on a dead network mount, until a value is sent over the returned channel.
     fn hang(operations: &Arc<FileOperations>) -> (tokio::task::JoinHandle<Option<()>>, mpsc::Sender<()>) {
@@ -123,7 +123,8 @@ mod tests {
 
     fn session(permits: usize, for_all: &Arc<Semaphore>) -> Arc<FileOperations> {
         let threads = for_all.available_permits();
-        let growth = Growth { eager_threads: threads, hang_timeout: Duration::from_secs(1), most_per_owner: threads };
+        let growth =
+            PoolGrowth { eager_threads: threads, hang_timeout: Duration::from_secs(1), most_per_owner: threads };
         let threads = Arc::new(BlockingThreads::start("test", 1, threads, growth).unwrap());
         Arc::new(FileOperations::new(permits, Arc::clone(for_all), threads))
     }

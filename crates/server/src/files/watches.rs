@@ -29,7 +29,7 @@ pub(crate) struct SessionWatch {
     /// Cancelled when the watch ends; stops the sending task.
     ended: CancellationToken,
     /// The connection that changes are sent to. After a reconnection this is the old connection, and nothing is sent, until the client has
-    /// said which changes it knows or a short time has passed without it.
+    /// said which changes it knows, or has not said so for a short time.
     listener: Mutex<ConnectionNumber>,
     /// Detects the changes. None before [`Self::start`] and after the end.
     path_watch: Mutex<Option<PathWatch>>,

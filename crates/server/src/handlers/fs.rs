@@ -21,7 +21,7 @@ use crate::limits::SMALL_ANSWER_BYTES;
 use crate::session::Session;
 
 /// The result of an attempt to make an answer.
-enum Attempt {
+enum AnswerAttempt {
     /// The answer, encoded.
     Answer(Vec<u8>),
     /// The answer would have about this many bytes, which is more than the attempt was allowed.
@@ -47,8 +47,8 @@ async fn answer<R: Serialize + Send + 'static>(
 ) {
     let id = call.id().clone();
     let attempt = move |_| match operation() {
-        Ok(result) => Attempt::Answer(encode_response(&id, &result)),
-        Err(error) => Attempt::Failed(error),
+        Ok(result) => AnswerAttempt::Answer(encode_response(&id, &result)),
+        Err(error) => AnswerAttempt::Failed(error),
     };
     answer_in_room(call, session, attempt).await;
 }
@@ -63,14 +63,14 @@ async fn answer<R: Serialize + Send + 'static>(
 async fn answer_in_room(
     call: Call,
     session: Arc<Session>,
-    attempt: impl Fn(usize) -> Attempt + Send + Sync + 'static,
+    attempt: impl Fn(usize) -> AnswerAttempt + Send + Sync + 'static,
 ) {
     let connection = Arc::clone(&call.connection);
     let attempt = Arc::new(attempt);
     let first = Arc::clone(&attempt);
     let tried = session.files.operations.run_for_reply(MemoryNeed::Ordinary, move || first(SMALL_ANSWER_BYTES)).await;
     let mut bytes = match tried {
-        Some((Attempt::Answer(message), permit)) => {
+        Some((AnswerAttempt::Answer(message), permit)) => {
             let room = if message.len() <= SMALL_ANSWER_BYTES {
                 let Some(room) = connection.outbound.room_for_reply(message.len()).await else { return };
                 Some(room)
@@ -83,8 +83,8 @@ async fn answer_in_room(
             }
             message.len()
         }
-        Some((Attempt::NeedsRoom(bytes), _)) => bytes,
-        Some((Attempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
+        Some((AnswerAttempt::NeedsRoom(bytes), _)) => bytes,
+        Some((AnswerAttempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
         None => return,
     };
     loop {
@@ -93,10 +93,12 @@ async fn answer_in_room(
         let Some(room) = connection.outbound.room_for_reply(bytes).await else { return };
         let again = Arc::clone(&attempt);
         match session.files.operations.run_with_session_permit(permit, move || again(bytes)).await {
-            Some((Attempt::Answer(message), _)) => return call.finish_encoded(message, Some(room.with_large(large))),
+            Some((AnswerAttempt::Answer(message), _)) => {
+                return call.finish_encoded(message, Some(room.with_large(large)));
+            }
             // The file or directory has grown meanwhile.
-            Some((Attempt::NeedsRoom(more), _)) => bytes = more.max(bytes.saturating_mul(2)),
-            Some((Attempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
+            Some((AnswerAttempt::NeedsRoom(more), _)) => bytes = more.max(bytes.saturating_mul(2)),
+            Some((AnswerAttempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
             None => return,
         }
     }

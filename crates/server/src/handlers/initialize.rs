@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
 use session::Departure;
 
-use crate::connection::{Call, Phase, Role};
+use crate::connection::{Call, ConnectionRole, HandshakePhase};
 use crate::session::{Session, SessionRefusal, TooManySessions};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
     let connection = Arc::clone(&call.connection);
     let result = async {
         let params = params?;
-        if !matches!(connection.phase(), Phase::Fresh) {
+        if !matches!(connection.phase(), HandshakePhase::Fresh) {
             return Err(WireError::invalid_request("initialize may only be sent once per connection"));
         }
         let longest = connection.shared.config.max_session_ttl;
@@ -25,9 +25,9 @@ pub(super) async fn initialize(call: Call, params: Result<InitializeParams, Wire
                     "observe needs resumeSessionId and cannot be combined with takeover",
                 ));
             }
-            Some(id) if params.takeover => (take_over(&call, id, keep)?, Role::Attached),
-            Some(id) => (resume(&call, id, keep).await?, Role::Attached),
-            None => (open(&call, keep)?, Role::Attached),
+            Some(id) if params.takeover => (take_over(&call, id, keep)?, ConnectionRole::Attached),
+            Some(id) => (resume(&call, id, keep).await?, ConnectionRole::Attached),
+            None => (open(&call, keep)?, ConnectionRole::Attached),
         };
         tracing::debug!(client = params.client_name, ?role, "session opened or resumed");
         connection.note_greeted(Arc::clone(&session), role);
@@ -110,11 +110,11 @@ fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<S
 }
 
 /// Makes this connection an observer: it reads from the session while another connection may be attached.
-fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, Role), WireError> {
+fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, ConnectionRole), WireError> {
     let session = find(call, id)?;
     let observer = session.observe(keep, Instant::now());
     let session = finish_resume(call, session, observer.is_some())?;
-    observer.map(|observer| (session, Role::Observing(observer))).ok_or_else(|| unknown(id))
+    observer.map(|observer| (session, ConnectionRole::Observing(observer))).ok_or_else(|| unknown(id))
 }
 
 /// Returns the session if this connection could use it. Otherwise the session has ended.

@@ -14,7 +14,7 @@ pub(super) fn note_refused_block(session: &Session, handle_id: &str, reason: &st
     }
 }
 
-/// A message was refused; `message` is the whole message or its beginning. If it was a block, its upload fails. If it cannot be told whether
+/// A message was refused; `message` is the whole message or its beginning. If it was a block, its upload fails. If it is unclear whether
 /// it was a block, all uploads of the session fail. Messages of a connection that is not attached to the session have no effect.
 pub(crate) fn note_refused_message(connection: &Connection, message: &[u8], reason: &str) {
     let Some(session) = connection.own_session().filter(|session| !session.files.handles.is_empty()) else { return };

@@ -15,7 +15,7 @@ use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, Termin
 
 use super::capture_shell::SessionShell;
 use crate::config::Config;
-use crate::connection::{Call, Role};
+use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
@@ -49,7 +49,7 @@ pub(super) struct StartSpec {
 
 /// `process/start`.
 pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
-    let observes = matches!(call.connection.role(), Some(Role::Observing(_)));
+    let observes = matches!(call.connection.role(), Some(ConnectionRole::Observing(_)));
     match to_spec(&call.connection.shared, params, observes) {
         Ok(spec) => begin(call, spec, session, |call, process_id| {
             call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));

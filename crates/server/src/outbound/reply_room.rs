@@ -22,7 +22,7 @@ pub(crate) struct LargeAnswers {
 /// Held by a large answer until it has been sent: its part of the shared room, and the permit that makes the large answers of a connection
 /// wait for each other.
 pub(crate) struct LargeAnswerRoom {
-    _turn: OwnedSemaphorePermit,
+    _connection_permit: OwnedSemaphorePermit,
     _units: OwnedSemaphorePermit,
 }
 
@@ -33,19 +33,19 @@ impl LargeAnswers {
         Self { units: Arc::new(Semaphore::new(units)), most_units }
     }
 
-    /// Waits for `turn`, the permit that only one large answer of a connection can have at a time, and then for shared room. An answer that
+    /// Waits for `connection_permit`, the permit that only one large answer of a connection can have at a time, and then for shared room. An answer that
     /// is larger than a quarter of the room takes a quarter. None if a semaphore was closed.
-    pub(crate) async fn room(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
-        let turn = Arc::clone(turn).acquire_owned().await.ok()?;
+    pub(crate) async fn room(&self, connection_permit: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
+        let connection_permit = Arc::clone(connection_permit).acquire_owned().await.ok()?;
         let units = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok()?;
-        Some(LargeAnswerRoom { _turn: turn, _units: units })
+        Some(LargeAnswerRoom { _connection_permit: connection_permit, _units: units })
     }
 
     /// As [`Self::room`], but does not wait: None if there is not enough room now.
-    pub(crate) fn room_now(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
-        let turn = Arc::clone(turn).try_acquire_owned().ok()?;
+    pub(crate) fn room_now(&self, connection_permit: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
+        let connection_permit = Arc::clone(connection_permit).try_acquire_owned().ok()?;
         let units = Arc::clone(&self.units).try_acquire_many_owned(self.units_for(bytes)).ok()?;
-        Some(LargeAnswerRoom { _turn: turn, _units: units })
+        Some(LargeAnswerRoom { _connection_permit: connection_permit, _units: units })
     }
 
     fn units_for(&self, bytes: usize) -> u32 {
@@ -88,14 +88,15 @@ mod tests {
 
     use super::*;
 
-    fn turn() -> Arc<Semaphore> {
+    /// The semaphore of a connection: one large answer at a time.
+    fn connection_permit() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(1))
     }
 
     #[tokio::test]
     async fn a_connection_leaves_room_to_others() {
         let all = LargeAnswers::new(64 << 20);
-        let (one, other) = (turn(), turn());
+        let (one, other) = (connection_permit(), connection_permit());
         let first = all.room(&one, 500 << 20).await.unwrap();
         assert!(all.room_now(&one, 1).is_none(), "another large answer of this connection is unsent");
         assert!(
@@ -103,10 +104,10 @@ mod tests {
             "another large answer of this connection is unsent"
         );
         let mut held: Vec<LargeAnswerRoom> = Vec::new();
-        for connection in [&other, &turn(), &turn()] {
+        for connection in [&other, &connection_permit(), &connection_permit()] {
             held.push(all.room_now(connection, 16 << 20).unwrap());
         }
-        let fifth = turn();
+        let fifth = connection_permit();
         assert!(all.room_now(&fifth, 1).is_none(), "all of the room is taken");
         let mut waiting = Box::pin(all.room(&fifth, 16 << 20));
         assert!(timeout(Duration::ZERO, &mut waiting).await.is_err());
@@ -118,9 +119,12 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_dropped_while_it_waits_takes_no_room() {
         let all = LargeAnswers::new(4 << 10);
-        let held: Vec<_> = [turn(), turn(), turn(), turn()].iter().map(|turn| all.room_now(turn, 1 << 10)).collect();
+        let held: Vec<_> = [connection_permit(), connection_permit(), connection_permit(), connection_permit()]
+            .iter()
+            .map(|connection_permit| all.room_now(connection_permit, 1 << 10))
+            .collect();
         assert!(held.iter().all(Option::is_some));
-        let leaving = turn();
+        let leaving = connection_permit();
         let waiting = timeout(Duration::ZERO, all.room(&leaving, 1 << 10)).await;
         assert!(waiting.is_err());
         drop(held);

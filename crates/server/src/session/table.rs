@@ -1,7 +1,7 @@
 //! The processes of a session by id, and the requests that wait for a start to finish.
 //!
-//! A process id goes through three steps: [`Table::reserve`] before the start, [`Table::claim`] when the process exists, and
-//! [`Table::settle`] when all requests that waited for the start are handled.
+//! A process id goes through three steps: [`ProcessTable::reserve`] before the start, [`ProcessTable::claim`] when the process exists, and
+//! [`ProcessTable::settle`] when all requests that waited for the start are handled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -126,12 +126,12 @@ pub(crate) enum ReserveRefusal {
 
 /// The processes and unfinished starts of a session.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct ProcessTable {
     entries: Mutex<HashMap<ProcessId, TableEntry>>,
     last_number: AtomicU64,
 }
 
-impl Table {
+impl ProcessTable {
     /// Reserves an id for a start.
     pub(crate) fn reserve(
         &self,
@@ -252,7 +252,7 @@ impl Table {
     }
 
     /// Whether a process is being started or is not closed. None: the table is empty.
-    pub(crate) fn is_at_work(&self) -> Option<bool> {
+    pub(crate) fn has_open_process(&self) -> Option<bool> {
         let entries = self.entries.lock();
         let is_closed = |entry: &TableEntry| {
             entry.process().is_some_and(|process| process.delivery(|delivery| delivery.log().is_closed()))
@@ -282,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_start_does_not_affect_a_later_start_with_the_same_id() {
-        let table = Table::default();
+        let table = ProcessTable::default();
         let id = ProcessId::from("p");
         let tag = spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next();
         let first = table.reserve(&id, vec![], tag, 1).unwrap();

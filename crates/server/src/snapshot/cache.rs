@@ -13,13 +13,13 @@ use crate::limits::MAX_SNAPSHOTS;
 use crate::start_cancel::StartCancel;
 
 /// A capture that is under way or done. A failed capture is kept as None, because it would probably fail again and take as long.
-type Entry = Arc<OnceCell<Option<Arc<Snapshot>>>>;
+type SnapshotEntry = Arc<OnceCell<Option<Arc<Snapshot>>>>;
 
 /// All snapshots of a session.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     /// The most recently used snapshot is the last.
-    entries: Mutex<VecDeque<(SnapshotKey, Entry)>>,
+    entries: Mutex<VecDeque<(SnapshotKey, SnapshotEntry)>>,
     /// Cancels the starts of shells for captures.
     pub(super) cancel: StartCancel,
 }
@@ -41,10 +41,10 @@ impl Snapshots {
         self.cancel.cancel();
     }
 
-    fn entry(&self, key: &SnapshotKey) -> Entry {
+    fn entry(&self, key: &SnapshotKey) -> SnapshotEntry {
         let mut entries = self.entries.lock();
         let known = entries.iter().position(|(known, _)| known == key).and_then(|index| entries.remove(index));
-        let (key, entry) = known.unwrap_or_else(|| (key.clone(), Entry::default()));
+        let (key, entry) = known.unwrap_or_else(|| (key.clone(), SnapshotEntry::default()));
         if entries.len() == MAX_SNAPSHOTS {
             entries.pop_front();
         }

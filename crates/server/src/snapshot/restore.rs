@@ -1,5 +1,6 @@
 //! Composes the script that brings a fresh shell into a captured state (a shell snapshot, see `snapshot.rs`). The state comes from the items
-//! that the scripts in `report/` list. The quoting is done by this module, because a profile may have redefined what a shell needs for it.
+//! that the scripts in `report/` list. This module does the quoting, because a profile may have redefined the commands that a shell would need
+//! to quote its state.
 //!
 //! Functions are restored late, because they may redefine the commands that restore other items. A function called `builtin`, and options
 //! that trace commands or end the shell, are restored directly before the command of the client, when everything else is done.
@@ -117,8 +118,8 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
         .filter(|name| !is_zsh_option(name, FIXED_ZSH_OPTIONS))
         .collect();
     let (late, early): (Vec<_>, Vec<_>) = options.into_iter().partition(|name| is_zsh_option(name, LATE_ZSH_OPTIONS));
-    // Zsh parses the whole text before it runs any of it, and aliases and options change how text is parsed. So parts have an `eval` of their
-    // own.
+    // Zsh parses the whole text before it runs the first command, and aliases and options change how text is parsed. So parts have an `eval`
+    // of their own.
     let mut state = Vec::new();
     line(&mut state, &[b"builtin unalias -a; builtin umask ", umask]);
     line(&mut state, &[b"fpath=( ", fpath, b" )"]);

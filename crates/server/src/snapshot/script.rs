@@ -5,7 +5,7 @@
 //! reporting scripts use only what a profile cannot change:
 //!
 //! - Command words are quoted, which switches aliases off, and no reserved word is used.
-//! - In bash, special builtins come before functions while `POSIXLY_CORRECT` is set. In zsh, an assignment to `dis_functions` disables a
+//! - In bash, special builtins take precedence over functions while `POSIXLY_CORRECT` is set. In zsh, an assignment to `dis_functions` disables a
 //!   function. In other shells a special builtin cannot be a function.
 //! - Everything happens in subshells, whose failure `||` catches, so that neither `errexit` nor a trap on errors ends the shell.
 //! - Reports go to a descriptor that no profile knows.
@@ -21,7 +21,7 @@ use super::state::Markers;
 /// Prefix of the environment variables that carry a state to the shell that restores it.
 pub(super) const STATE_VARIABLE: &str = "__CODEX_SHELL_SNAPSHOT_STATE_";
 
-/// The descriptor to which the shell writes its reports. The number is one that others do not use: profiles use single digits, 200 and 255,
+/// The descriptor to which the shell writes its reports. Profiles and shells do not use this number: profiles use single digits, 200 and 255,
 /// and shells count up from 10.
 pub(super) const REPORT_DESCRIPTOR: i32 = 93;
 
@@ -59,8 +59,8 @@ impl Shell {
 /// The script that reports the state, reads the startup file of interactive shells, and reports again.
 pub(super) fn capture_script(shell: Shell, markers: &Markers) -> String {
     let (report, rc, end) = match shell {
-        // A subshell with a trap outlives a file without a newline at its end: bash 5.2 otherwise replaces the subshell by the last
-        // command of such a file.
+        // The trap keeps the subshell alive. Without a trap, bash 5.2 replaces the subshell by the last command of a file that does not end
+        // with a newline, and the second report would be missing.
         Shell::Bash => (
             include_str!("report/report.bash"),
             r#"\trap : USR2; __codex_r=${BASH_ENV:+/dev/null}; \. "${__codex_r:-${HOME-}/.bashrc}""#,

@@ -83,7 +83,7 @@ fn begin<P: Send + 'static>(
 ) {
     match prepared {
         Ok(prepared) => {
-            spawn_change(call, session, move || operation(prepared).map(|()| NoResult {}).map_err(failed))
+            spawn_change(call, session, move || operation(prepared).map(|()| NoResult {}).map_err(failed));
         }
         Err(error) => call.finish::<()>(Err(error)),
     }

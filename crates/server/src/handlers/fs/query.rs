@@ -12,7 +12,7 @@ use protocol::fs::{
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
-use super::{Attempt, answer, answer_in_room, failed, follow, native, spawn_query, uri, wire_error};
+use super::{AnswerAttempt, answer, answer_in_room, failed, follow, native, spawn_query, uri, wire_error};
 use crate::connection::{Call, Connection, MetadataRequest};
 use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
@@ -52,15 +52,15 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let attempt = move |answer_bytes: usize| {
         let limit = (answer_bytes.saturating_sub(around) as u64 / 4 * 3).min(most);
         match files::read_file(&path, follow, limit) {
-            Ok(data) => Attempt::Answer(encode_file(&id, &data)),
+            Ok(data) => AnswerAttempt::Answer(encode_file(&id, &data)),
             Err(error) if error.size_limit().is_some() && limit < most => {
                 let size = files::metadata(&path, follow).map_or(0, |found| found.size);
                 // Files in `/proc` report the size 0, so the size is doubled until the file fits.
                 let size = if size > limit { size } else { limit * 2 };
                 let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
-                Attempt::NeedsRoom(encoded_len(expected) + around)
+                AnswerAttempt::NeedsRoom(encoded_len(expected) + around)
             }
-            Err(error) => Attempt::Failed(too_large(&error, message_limit)),
+            Err(error) => AnswerAttempt::Failed(too_large(&error, message_limit)),
         }
     };
     connection.spawn(answer_in_room(call, session, attempt));
@@ -182,9 +182,9 @@ pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParam
             needed <= answer_bytes
         });
         match listed {
-            Ok(Some(result)) => Attempt::Answer(encode_response(&id, &result)),
-            Ok(None) => Attempt::NeedsRoom(needed),
-            Err(error) => Attempt::Failed(error),
+            Ok(Some(result)) => AnswerAttempt::Answer(encode_response(&id, &result)),
+            Ok(None) => AnswerAttempt::NeedsRoom(needed),
+            Err(error) => AnswerAttempt::Failed(error),
         }
     };
     connection.spawn(answer_in_room(call, session, attempt));

@@ -1,4 +1,4 @@
-//! `fs/watch` and `fs/unwatch`.
+//! `fs/watch` and `fs/unwatch`. The watches themselves are in `files/watches.rs`.
 
 use std::sync::Arc;
 
