@@ -10,7 +10,7 @@ use hyper::body::{Body as _, Incoming};
 
 use crate::deadline::Deadline;
 use crate::error::{FailureKind, FetchError, RequestFailure};
-use crate::pool::{ConnectionLease, LeasedConnection};
+use crate::pool::ConnectionLease;
 
 /// The largest piece that [`Body::next`] returns.
 const MAX_PIECE_BYTES: usize = 1024 * 1024;
@@ -86,13 +86,10 @@ impl Body {
     }
 
     /// Reads up to 1 MiB that has already arrived, so that the connection can be used again if the body ends there. Does not wait for more:
-    /// a new connection costs less than waiting for a body that is not needed. With HTTP/2 the connection can be used in any case.
+    /// a new connection costs less than waiting for a body that is not needed, and a stream of HTTP/2 can be reset.
     pub(crate) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         while let Some(lease) = &mut self.lease {
-            if let LeasedConnection::Http2(_) = lease.connection {
-                return;
-            }
             match lease.poll_data(&mut self.incoming, &mut cx) {
                 Poll::Ready(Some(Ok(data))) if self.received < MAX_PIECE_BYTES as u64 => {
                     self.received += data.len() as u64;

@@ -1,5 +1,7 @@
-//! The few cookies that are kept: those by which Cloudflare recognises a visitor it has checked, for the hosts of ChatGPT. Without them
-//! every request to these hosts could be challenged again. All other cookies are neither kept nor sent. Rules only: the time is passed in.
+//! The cookies that are kept: those by which Cloudflare recognises a visitor that it has checked, for the hosts of ChatGPT. Without them,
+//! Cloudflare could challenge every request to these hosts. All other cookies are neither kept nor sent. Names and hosts are part of the
+//! protocol. The cookie jars of other crates keep any number of cookies, and this one has a limit. The time is passed in. Start with
+//! [`CookieJar`].
 
 mod date;
 
@@ -11,7 +13,7 @@ use url::Url;
 
 /// Hosts whose cookies are kept, by their whole names.
 const HOSTS: &[&str] = &["chatgpt.com", "chat.openai.com", "chatgpt-staging.com"];
-/// Hosts below these are meant too.
+/// The cookies of all hosts below these domains are kept too.
 const DOMAINS: &[&str] = &[".chatgpt.com", ".chatgpt-staging.com"];
 /// Names of cookies that are kept.
 const NAMES: &[&str] = &[
@@ -25,35 +27,37 @@ const NAMES: &[&str] = &[
     "cf_ob_info",
     "cf_use_ob",
 ];
-/// Names of cookies that are kept begin so.
+/// Cookies whose names begin with this are kept too.
 const NAME_PREFIX: &str = "cf_chl_";
-/// The oldest cookie makes room for another one. There are ten names for a handful of hosts.
+/// When there are more, the oldest one is dropped. Ten names for a handful of hosts need far fewer.
 const MAX_COOKIES: usize = 128;
-/// A longer cookie is not kept. Browsers have the same bound.
+/// A longer cookie is not kept. Browsers have the same limit.
 const MAX_COOKIE_BYTES: usize = 4096;
 
-/// The cookies of all requests of a process.
+/// The cookies that all requests of a fetcher share.
 #[derive(Default)]
 pub(crate) struct CookieJar {
     /// Oldest first.
     cookies: Vec<Cookie>,
 }
 
+/// A cookie with the rules for sending it.
 #[derive(Clone)]
 struct Cookie {
     name: String,
     value: String,
-    /// The host that set it, or the domain that the host named.
+    /// Value of the `Domain` attribute, or the host that set the cookie.
     domain: String,
-    /// No `Domain` was named: only for exactly this host.
+    /// There was no `Domain` attribute: the cookie is for this host only, and not for hosts below it.
     is_host_only: bool,
+    /// The cookie is sent for this path and those below it.
     path: String,
-    /// None: for as long as this process runs.
+    /// None: the cookie is kept until the process ends.
     expires: Option<SystemTime>,
 }
 
 impl CookieJar {
-    /// Takes what an answer to a request for `url` sets.
+    /// Keeps, replaces or deletes cookies as the response to a request for `url` says.
     pub(crate) fn store(&mut self, url: &Url, headers: &HeaderMap, now: SystemTime) {
         let Some(host) = kept_host(url) else { return };
         for value in headers.get_all(SET_COOKIE) {
@@ -70,12 +74,12 @@ impl CookieJar {
         }
     }
 
-    /// The value of the `cookie` header of a request for `url`, if there is something to send.
+    /// The value of the `cookie` header of a request for `url`. `None` if no cookie is to be sent.
     pub(crate) fn header(&mut self, url: &Url, now: SystemTime) -> Option<HeaderValue> {
         let host = kept_host(url)?;
         self.cookies.retain(|cookie| cookie.expires.is_none_or(|expires| expires > now));
         let mut sent: Vec<&Cookie> = self.cookies.iter().filter(|cookie| cookie.is_for(host, url.path())).collect();
-        // The more special path first, and the older cookie.
+        // The longer path first, and of equal ones the older cookie.
         sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         let pairs: Vec<String> = sent.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect();
         let mut value = HeaderValue::try_from(pairs.join("; ")).ok().filter(|value| !value.is_empty())?;
@@ -85,7 +89,7 @@ impl CookieJar {
 }
 
 impl Cookie {
-    /// A cookie that is kept, from the text of a `set-cookie` header.
+    /// Reads the value of a `set-cookie` header. `None` if the cookie is not to be kept.
     fn parse(text: &str, host: &str, path: &str, now: SystemTime) -> Option<Self> {
         let mut parts = text.split(';');
         let (name, value) = parts.next()?.split_once('=')?;
@@ -109,7 +113,7 @@ impl Cookie {
             match name.trim().to_ascii_lowercase().as_str() {
                 "domain" if !value.is_empty() => {
                     let domain = value.strip_prefix('.').unwrap_or(value).to_ascii_lowercase();
-                    // A domain above the hosts of ChatGPT would be a cookie for other people's hosts.
+                    // A cookie for a domain above the hosts of ChatGPT would be sent to other hosts.
                     if !is_kept_host(&domain) || !is_within(host, &domain) {
                         return None;
                     }
@@ -123,7 +127,7 @@ impl Cookie {
         }
         if let Some(seconds) = max_age {
             let age = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-            // More than can be counted is for ever.
+            // An age that is too long for the clock is no limit.
             cookie.expires = now.checked_add(age);
         }
         Some(cookie)
@@ -140,7 +144,7 @@ impl Cookie {
     }
 }
 
-/// The host of a URL whose cookies are kept.
+/// The host of a URL, if cookies of the URL are kept.
 fn kept_host(url: &Url) -> Option<&str> {
     let host = url.host_str()?;
     (url.scheme() == "https" && is_kept_host(host)).then_some(host)
@@ -158,7 +162,7 @@ fn is_path_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// The directory of a path, which a cookie without a `Path` is for.
+/// The directory of a path. It stands for a missing `Path` attribute.
 fn default_path(path: &str) -> &str {
     match path.rfind('/') {
         Some(end) if end > 0 => &path[..end],
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_cloudflare_and_hosts_of_chatgpt_count() {
+    fn only_cookies_of_cloudflare_for_hosts_of_chatgpt_are_kept() {
         let mut jar =
             jar_with("https://chatgpt.com/a", &["__cf_bm=1", "session=2", "cf_chl_rc=3; Path=/", "cf_clearance=4"]);
         assert_eq!(sent(&mut jar, "https://chatgpt.com/a").unwrap(), "__cf_bm=1; cf_chl_rc=3; cf_clearance=4");
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_for_the_hosts_below_it_and_never_above_chatgpt() {
+    fn a_domain_covers_hosts_below_it_and_is_never_above_chatgpt() {
         let mut jar = jar_with(
             "https://ab.chatgpt.com/",
             &["__cf_bm=1; Domain=.ChatGPT.com; Path=/; Secure; HttpOnly; SameSite=None"],
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_decide_where_to_and_in_which_order() {
+    fn paths_decide_whether_and_in_which_order_cookies_are_sent() {
         let cookies = ["__cf_bm=dir", "__cflb=root; Path=/", "_cfuvid=deep; Path=/a/b/c", "__cfseq=bad; Path=x"];
         let mut jar = jar_with("https://chatgpt.com/a/b", &cookies);
         assert_eq!(
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_ends_when_it_says_and_is_replaced_by_its_successor() {
+    fn a_cookie_expires_and_is_replaced_by_a_newer_one() {
         let mut jar = jar_with(
             "https://chatgpt.com/",
             &["__cf_bm=1; Max-Age=60", "_cfuvid=2; expires=Thu, 01-Jan-70 00:00:01 GMT"],
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn number_and_length_of_cookies_are_limited() {
         let mut jar = CookieJar::default();
         for number in 0..=MAX_COOKIES {
             store(&mut jar, "https://chatgpt.com/", &[&format!("cf_chl_{number}=x")]);

@@ -1,4 +1,4 @@
-//! The one deadline of a request: whatever is waited for, it ends then.
+//! The deadline of a request. It applies to everything the request waits for.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::RequestFailure;
 
-/// When a request must be over, if ever.
+/// The time at which a request fails if its response is not complete. None: never.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A time that no clock reaches is none.
+    /// A timeout that is too long for the clock is none.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
+    /// Waits for a future until the deadline.
     pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Result<T, RequestFailure> {
         let Some(deadline) = self.0 else { return Ok(future.await) };
-        // Looked at first, because a future that is ready at once never lets the timer be asked.
+        // Checked first, because `timeout_at` does not look at the clock if the future is ready at once.
         if deadline <= Instant::now() {
             return Err(RequestFailure::timeout());
         }

@@ -151,7 +151,7 @@ impl From<&h2::Error> for RequestFailure {
     }
 }
 
-/// What h2 says about a failure, if the request went over HTTP/2 and the connection was not lost.
+/// The error of h2 in an error of hyper, if the request went over HTTP/2.
 pub(crate) fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }

@@ -4,6 +4,7 @@
 use std::time::SystemTime;
 
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 
 use crate::connect::{AlpnOffer, NegotiatedStream, RouteOpener};
 use crate::error::{RequestFailure, http2_error};
@@ -11,7 +12,7 @@ use crate::fetcher::FetcherState;
 use crate::http1::MAX_HEADERS;
 use crate::lookup::LookupAllowance;
 use crate::message::RequestMessage;
-use crate::pool::{ConnectionLease, LeasedConnection};
+use crate::pool::{ConnectionAge, ConnectionLease, LeasedConnection};
 use crate::proxy::Route;
 use crate::validate::Hop;
 
@@ -43,12 +44,11 @@ impl FetcherState {
         loop {
             // Other connections of the pool may be as old as one that failed.
             let pooled = if attempts == 1 { self.pool.lease(&route) } else { None };
-            let is_reused = pooled.is_some();
             let lease = match pooled {
                 Some(lease) => lease,
                 None => self.open(&route, offer, allowance).await?,
             };
-            match attempt(&message, lease, is_reused).await {
+            match attempt(&message, lease).await {
                 Ok((response, _)) if response.headers().len() > MAX_HEADERS => {
                     return Err(RequestFailure::too_many_headers());
                 }
@@ -78,19 +78,14 @@ impl FetcherState {
     }
 }
 
-async fn attempt(
-    message: &RequestMessage<'_>,
-    mut lease: ConnectionLease,
-    is_reused: bool,
-) -> Result<HopResponse, AttemptFailure> {
+async fn attempt(message: &RequestMessage<'_>, mut lease: ConnectionLease) -> Result<HopResponse, AttemptFailure> {
     let refused = |failure| AttemptFailure { failure, retry: None };
     let sent = match &mut lease.connection {
         LeasedConnection::Http1(connection) => connection.exchange(message.http1().map_err(refused)?).await,
         LeasedConnection::Http2(slot) => slot.exchange(message.http2().map_err(refused)?).await,
     };
     sent.map_err(|error| {
-        let is_unsent = error.message().is_some();
-        let retry = retry(message.hop, &lease.connection, is_reused, is_unsent, error.error());
+        let retry = retry(message.hop, &lease, &error);
         if let (LeasedConnection::Http2(slot), Some(_)) = (&lease.connection, retry) {
             slot.connection().retire();
         }
@@ -100,24 +95,20 @@ async fn attempt(
 }
 
 /// How a request that failed may be sent again over a new connection.
-fn retry(
-    hop: &Hop,
-    connection: &LeasedConnection,
-    is_reused: bool,
-    is_unsent: bool,
-    error: &hyper::Error,
-) -> Option<AlpnOffer> {
-    let is_http2 = matches!(connection, LeasedConnection::Http2(_));
-    if let Some(cause) = http2_error(error).filter(|cause| cause.get_io().is_none()) {
-        let is_refused = cause.is_go_away() || cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+fn retry<T>(hop: &Hop, lease: &ConnectionLease, error: &TrySendError<T>) -> Option<AlpnOffer> {
+    let (is_unsent, error) = (error.message().is_some(), error.error());
+    if let Some(cause) = http2_error(error).filter(|cause| cause.is_remote()) {
         return match cause.reason() {
-            Some(h2::Reason::HTTP_1_1_REQUIRED) if cause.is_remote() => Some(AlpnOffer::Http1),
-            // A GOAWAY fails only streams on which the server has not acted.
-            _ if cause.is_remote() && is_refused => Some(AlpnOffer::Http2AndHttp1),
-            _ => None,
+            Some(h2::Reason::HTTP_1_1_REQUIRED) => Some(AlpnOffer::Http1),
+            Some(h2::Reason::REFUSED_STREAM) => Some(AlpnOffer::Http2AndHttp1),
+            // A GOAWAY fails only the streams on which the server has not acted.
+            _ => cause.is_go_away().then_some(AlpnOffer::Http2AndHttp1),
         };
     }
+    let is_reused = lease.age == ConnectionAge::Reused;
+    let is_http2 = matches!(lease.connection, LeasedConnection::Http2(_));
+    let is_invalid = error.is_parse() || error.is_user() || http2_error(error).is_some_and(|cause| !cause.is_io());
     // The server may have closed a connection of the pool at this moment.
-    let is_lost = is_reused && hop.method.is_safe() && !error.is_parse() && !error.is_user();
-    ((is_unsent && (is_reused || is_http2)) || is_lost).then_some(AlpnOffer::Http2AndHttp1)
+    let is_safe = is_reused && hop.method.is_safe() && !is_invalid;
+    ((is_unsent && (is_reused || is_http2)) || is_safe).then_some(AlpnOffer::Http2AndHttp1)
 }

@@ -1,5 +1,5 @@
 //! `NO_PROXY`: the hosts to which requests go without a proxy. The matcher of hyper-util decides about a host. This module translates
-//! the entries that people write and the matcher does not know: ports, `*.example.com`, `[::1]`, and `*` for addresses too.
+//! the entries that the matcher does not know and other programs do: ports, `*.example.com`, `[::1]`, and `*` for addresses too.
 
 /// The entries of a `NO_PROXY` list.
 pub(crate) struct NoProxyList(Vec<NoProxyEntry>);

@@ -90,7 +90,7 @@ impl ConnectionPool {
                     continue;
                 };
                 if connection.is_usable() {
-                    return Some(self.lease_new(route, LeasedConnection::Http1(connection)));
+                    return Some(self.make_lease(route, LeasedConnection::Http1(connection), ConnectionAge::Reused));
                 }
             }
         })
@@ -104,7 +104,7 @@ impl ConnectionPool {
             PooledKind::Http2(connection) if pooled.route == *route => connection.reserve(),
             _ => None,
         })?;
-        Some(self.lease_new(route, LeasedConnection::Http2(slot)))
+        Some(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::Reused))
     }
 
     /// A new HTTP/1.1 connection. Comes into the pool when the lease is finished.
@@ -114,7 +114,7 @@ impl ConnectionPool {
         stream: Box<dyn ByteStream>,
     ) -> Result<ConnectionLease, RequestFailure> {
         let connection = Box::new(Http1Connection::new(stream).await?);
-        Ok(self.lease_new(route, LeasedConnection::Http1(connection)))
+        Ok(self.make_lease(route, LeasedConnection::Http1(connection), ConnectionAge::New))
     }
 
     /// A stream of a new HTTP/2 connection, whose other streams are for other requests from now on.
@@ -127,7 +127,7 @@ impl ConnectionPool {
         // The server cannot have said yet that it allows no stream at all.
         let slot = connection.reserve().ok_or_else(RequestFailure::incomplete)?;
         self.add(PooledConnection { route: route.clone(), kind: PooledKind::Http2(connection) });
-        Ok(self.lease_new(route, LeasedConnection::Http2(slot)))
+        Ok(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::New))
     }
 
     /// Closes all connections, also those in use, and waits until their tasks have ended.
@@ -138,8 +138,13 @@ impl ConnectionPool {
         self.tasks.wait().await;
     }
 
-    fn lease_new(self: &Arc<Self>, route: &Route, connection: LeasedConnection) -> ConnectionLease {
-        ConnectionLease { route: route.clone(), connection, pool: Arc::clone(self) }
+    fn make_lease(
+        self: &Arc<Self>,
+        route: &Route,
+        connection: LeasedConnection,
+        age: ConnectionAge,
+    ) -> ConnectionLease {
+        ConnectionLease { route: route.clone(), connection, age, pool: Arc::clone(self) }
     }
 
     fn add(self: &Arc<Self>, mut pooled: PooledConnection) {
@@ -203,7 +208,15 @@ async fn sweep(pool: Weak<ConnectionPool>) {
 pub(crate) struct ConnectionLease {
     route: Route,
     pub(crate) connection: LeasedConnection,
+    pub(crate) age: ConnectionAge,
     pool: Arc<ConnectionPool>,
+}
+
+/// Whether a connection was used before. The server may close such a connection at any moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionAge {
+    New,
+    Reused,
 }
 
 pub(crate) enum LeasedConnection {

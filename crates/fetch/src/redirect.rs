@@ -1,5 +1,6 @@
-//! The rules of redirects: which request follows from a response, and which method, body and headers it keeps. Nothing is sent from here.
-//! Start with [`next_hop`].
+//! The rules of redirects: which request follows from a response, and which method, body and headers it keeps. They are part of the protocol,
+//! and stricter than those of HTTP libraries: values from the environment of this machine stay with their origin. Sends nothing. Start with
+//! [`next_hop`].
 
 use bytes::Bytes;
 use http::header::{

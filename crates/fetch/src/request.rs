@@ -1,46 +1,48 @@
-//! What is asked for. None of it can be printed for debugging: headers, bodies and URLs hold secrets.
+//! The request of a caller, before it is checked. Its types do not implement `Debug`, because headers, bodies and URLs hold secrets.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// A request.
+/// A request of a caller. [`crate::Fetcher::send`] checks it before anything is sent.
 #[derive(Clone)]
 pub struct FetchRequest {
-    /// Any token.
+    /// Any token of RFC 9110, for example `GET`. Sent as it is written.
     pub method: String,
-    /// Absolute, http or https. A user, a password and a fragment in it are not sent.
+    /// An absolute URL with the scheme http or https. User, password and fragment are not sent.
     pub url: String,
-    /// Sent in this order, repeated names together, before `accept: */*` and `host`, which are added unless they are here. `Content-Length` and `Transfer-Encoding` are made from the body whatever
-    /// is said here, so that nobody can hide a second request in the first.
+    /// Sent in this order, repeated names together. `accept: */*` and `host` are added behind them unless they are given. `Content-Length` and
+    /// `Transfer-Encoding` are ignored, because a wrong length could hide a second request in this one.
     pub headers: Vec<Header>,
-    /// Sent again when a redirect asks for it.
+    /// Sent again after a redirect with status 307 or 308.
     pub body: Option<Bytes>,
-    /// One deadline for everything: the address, connections, redirects, headers, and the body, however slowly it is taken.
+    /// The time for everything together: look-ups, connections, redirects, headers, and the body, however slowly the caller takes it. None: no
+    /// limit.
     pub timeout: Option<Duration>,
-    /// Whether redirects are followed.
+    /// By default, redirects are followed.
     pub redirects: Redirects,
-    /// A larger body is an error.
+    /// A larger body of the response is an error. None: no limit.
     pub max_body_bytes: Option<u64>,
 }
 
 /// One header of a request.
 #[derive(Clone)]
 pub struct Header {
-    /// Its name.
+    /// In upper or lower case. Sent in lower case.
     pub name: String,
-    /// Its value, or what stands before the value from the environment.
+    /// The whole value, or the part before the value of the variable, for example `Bearer `.
     pub value: String,
-    /// A variable of this machine's environment whose value is appended. Such a header is not sent to another origin after a redirect.
+    /// A variable of the fetcher's environment whose value is appended to `value`. Such a header is not sent to another origin after a
+    /// redirect.
     pub value_env_var: Option<String>,
 }
 
-/// Whether redirects are followed.
+/// What is done with a response that is a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
-    /// At most ten; credentials and values from the environment do not leave their origin.
+    /// Ten redirects are followed at most. Credentials and values from the environment are not sent to another origin.
     #[default]
     Follow,
-    /// The redirect itself is the answer.
+    /// The redirect itself is returned.
     Stop,
 }

@@ -1,4 +1,4 @@
-//! What was answered.
+//! The response to a request, as the caller gets it. Start with [`FetchResponse`].
 
 use std::fmt;
 
@@ -6,23 +6,24 @@ use http::HeaderMap;
 
 use crate::body::Body;
 
-/// What was answered. A status of 400 and above is an answer like any other.
+/// The response to a request. A status of 400 and above is not an error.
 pub struct FetchResponse {
-    /// The HTTP status.
+    /// Status code, from 100 to 999.
     pub status: u16,
-    /// Names in lower case, repeated ones together. Values that are not visible ASCII are left out.
+    /// Names and values. Names are in lower case, and repeated ones stand together. Values that are not visible ASCII are left out.
     pub headers: Vec<(String, String)>,
-    /// As it was sent: nothing is decompressed.
+    /// The bytes that the server sent. They are not decompressed.
     pub body: Body,
 }
 
-/// Without the headers, which hold secrets.
+/// Shows no headers, because they hold secrets.
 impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
+/// The headers that a caller gets.
 pub(crate) fn visible(headers: &HeaderMap) -> Vec<(String, String)> {
     let visible = headers.iter().filter_map(|(name, value)| Some((name, value.to_str().ok()?)));
     visible.map(|(name, value)| (name.as_str().to_owned(), value.to_owned())).collect()

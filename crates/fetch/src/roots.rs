@@ -1,4 +1,5 @@
-//! Whom TLS trusts: the roots of the system, and those in a file that the environment names.
+//! The root certificates that TLS trusts: those of the system, and those in a file that the environment names. Start with
+//! [`Roots::client_config`].
 
 use std::fs;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use crate::environment::Environment;
 use crate::error::{FailureKind, FetchError, RequestFailure};
 use crate::own_thread::on_own_thread;
 
-/// The first that is set names the file.
+/// The variables that can name a file with certificates. The first one that is set is used.
 const VARIABLES: [&str; 2] = ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"];
 
-/// Whom we trust. The system is asked when the first connection needs it: it has hundreds of files.
+/// The root certificates that are trusted. Those of the system are read when the first connection needs them, because they are hundreds of
+/// files.
 pub(crate) struct Roots {
+    /// From the file that the environment names.
     own: RootCertStore,
     config: OnceCell<Arc<ClientConfig>>,
 }
@@ -35,9 +38,9 @@ impl Roots {
         Ok(Self { own, config: OnceCell::new() })
     }
 
-    /// The same value at each call, so that TLS sessions are resumed.
+    /// The settings of TLS connections, without ALPN. Every call returns the same value, so that TLS sessions are resumed.
     pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
-        // A failure is not remembered: somebody may install the roots meanwhile.
+        // A failure is not kept, because the certificates may be installed later.
         self.config.get_or_try_init(|| self.load()).await.cloned()
     }
 
@@ -46,7 +49,7 @@ impl Roots {
         let found = on_own_thread("roots", rustls_native_certs::load_native_certs).await;
         let found = found.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
         let mut roots = self.own.clone();
-        // Stores have certificates that nobody can use any more, and one of them is no reason to trust nobody.
+        // Systems have certificates that cannot be parsed any more. They are left out.
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let text =
@@ -62,7 +65,7 @@ impl Roots {
     }
 }
 
-/// At least one, or what is wrong with the file.
+/// The certificates in a PEM file, at least one. The error says what is wrong with the file.
 fn read_roots(path: &str) -> Result<RootCertStore, String> {
     let pem = fs::read(path).map_err(|error| error.to_string())?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

@@ -1,4 +1,4 @@
-//! From what was asked for to what can be sent, or to what is wrong with it. Nothing is sent before all of it is checked.
+//! Checks the request of a caller before anything is sent. The texts of its errors are part of the protocol. Start with [`first_hop`].
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -9,18 +9,20 @@ use crate::environment::Environment;
 use crate::error::FetchError;
 use crate::request::{FetchRequest, Header};
 
-/// One hop: a request as it goes out, except for the headers that the connection decides.
+/// The request to one URL. A redirect makes another hop of it.
 #[derive(Clone)]
 pub(crate) struct Hop {
     pub(crate) method: Method,
     pub(crate) url: Url,
+    /// The headers of the caller. `message` adds others.
     pub(crate) headers: HeaderMap,
-    /// Those of the headers that hold something of this machine's environment.
+    /// The headers whose values come from the environment of this machine.
     pub(crate) from_environment: Vec<HeaderName>,
+    /// Empty if the request has no body.
     pub(crate) body: Bytes,
 }
 
-/// Checks a request, in the order in which its parts are named.
+/// Checks method, URL and headers, in this order. The error is about the first one that is wrong.
 pub(crate) fn first_hop(request: &FetchRequest, environment: &Environment) -> Result<Hop, FetchError> {
     let method = Method::from_bytes(request.method.as_bytes())
         .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_order_and_without_what_was_given() {
+    fn the_first_invalid_part_is_named_without_its_value() {
         let cases = [
             ("GE T", "nonsense", None, "http/request method is invalid: invalid HTTP method"),
             ("", "http://h/", None, "http/request method is invalid: invalid HTTP method"),
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_kept_and_framing_is_not_the_callers() {
+    fn repeated_headers_are_kept_and_headers_about_the_length_are_dropped() {
         let headers = [("b", "1"), ("a", "2"), ("b", "3"), ("Content-Length", "9"), ("Transfer-Encoding", "chunked")];
         let hop = hop("PURGE", "http://h/", &headers).unwrap();
         let sent: Vec<_> = hop.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
@@ -121,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn more_headers_than_can_be_are_refused() {
+    fn too_many_headers_are_refused() {
         let names: Vec<String> = (0..40_000).map(|number| format!("x-{number}")).collect();
         let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
         assert_eq!(hop("GET", "http://h/", &headers).err().unwrap(), "http/request has too many headers");
     }
 
     #[test]
-    fn a_user_in_the_url_is_nobodys_business() {
+    fn a_user_in_the_url_adds_no_header() {
         assert!(hop("GET", "http://u%40:p%3A@h/", &[]).unwrap().headers.is_empty());
     }
 }

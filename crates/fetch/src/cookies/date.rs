@@ -1,10 +1,11 @@
-//! Dates in cookies, which servers write in many ways. Read as RFC 6265 says: by what the parts look like, in any order.
+//! Reads the dates in cookies, which servers write in many forms. As RFC 6265 says, each part of a date is recognised by its form, in any
+//! order. The crate httpdate does not read the form with dashes and a short name of the day, which many servers send.
 
 use std::time::{Duration, SystemTime};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time that a text names. A time before 1970 is 1970, which is over as well.
+/// The time that a text names. `None` if the text is not a date. Times before 1970 become 1970: both are in the past.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let (mut clock, mut day, mut month, mut year) = (None, None, None, None);
     let is_part = |byte: char| byte.is_ascii_alphanumeric() || byte == ':';
@@ -37,7 +38,7 @@ fn seconds_of_day(text: &str) -> Option<u64> {
     (hours < 24 && minutes < 60 && seconds < 60).then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// From 1, as people count.
+/// The number of a month, from 1.
 fn month_of(text: &str) -> Option<i64> {
     let start = text.get(..3)?.to_ascii_lowercase();
     MONTHS.iter().zip(1..).find_map(|(month, number)| (*month == start).then_some(number))
@@ -51,7 +52,7 @@ fn whole_year(year: u64) -> u64 {
     }
 }
 
-/// Days of the Gregorian calendar. Years are counted from March on, so that the odd day of February comes last.
+/// Days of the Gregorian calendar. Years are counted from March on, so that a leap day is the last day of its year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let days_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_it_is_read() {
+    fn dates_in_all_forms_are_read() {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn other_texts_are_not_dates() {
         for text in [
             "",
             "0",

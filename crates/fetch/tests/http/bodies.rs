@@ -1,4 +1,4 @@
-//! Bodies: piece by piece, no faster than they are taken, and no more than was announced.
+//! Bodies of responses: pieces, limits, and senders that are no faster than the reader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn chunks_and_trailers_are_taken_apart() {
+async fn chunks_are_joined_and_trailers_are_dropped() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n";
     let server = HttpPeer::answering(move |_| raw(chunked)).await;
@@ -43,18 +43,18 @@ async fn a_body_without_a_length_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn a_piece_is_handed_over_when_it_comes() {
+async fn a_piece_is_returned_when_it_arrives() {
     let first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
     let server = HttpPeer::answering(move |_| raw(first)).await;
     let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "event");
 }
 
-/// Far below what is sent, far above what sockets and one connection hold.
+/// Far less than the server sends, far more than sockets and one connection hold.
 const HELD_AT_MOST: usize = 64 << 20;
 
 #[tokio::test]
-async fn what_nobody_takes_is_not_read() {
+async fn a_body_that_nobody_takes_is_not_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let written = Arc::new(AtomicUsize::new(0));
@@ -82,7 +82,7 @@ async fn what_nobody_takes_is_not_read() {
     is_full.recv().await.unwrap();
     let held = written.load(Ordering::SeqCst);
     assert!(held < HELD_AT_MOST, "{held}");
-    // What waited is still there, and then it is an error that the rest never came.
+    // The bytes that waited can be read. Then the missing rest is an error.
     let stream = server.await.unwrap();
     let mut received = body.next().await.unwrap().unwrap().len();
     drop(stream);
@@ -126,7 +126,7 @@ async fn an_announced_body_over_the_limit_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn less_than_announced_is_an_error() {
+async fn a_body_that_is_shorter_than_announced_is_an_error() {
     let incomplete = [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
@@ -143,7 +143,7 @@ async fn less_than_announced_is_an_error() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_none_are_an_error() {
+async fn invalid_chunks_are_an_error() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nsecret\r\n";
     let server = HttpPeer::answering(move |_| raw(answer)).await;
     let (kind, text) = failure(text(&fetcher(&[]), get(server.url("/"))).await);
@@ -152,7 +152,7 @@ async fn chunks_that_are_none_are_an_error() {
 }
 
 #[tokio::test]
-async fn more_than_announced_is_ignored_and_never_taken_for_the_next_answer() {
+async fn bytes_behind_a_body_are_never_taken_for_the_next_response() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     let server = HttpPeer::answering(move |_| raw(poison)).await;
     let fetcher = fetcher(&[]);
@@ -174,7 +174,7 @@ async fn the_deadline_holds_for_a_body_that_is_taken_later() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_stops_sending_is_stopped_by_the_deadline() {
+async fn a_server_that_never_stops_sending_is_ended_by_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {

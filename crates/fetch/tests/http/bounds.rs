@@ -1,4 +1,4 @@
-//! Headers without end.
+//! Responses with too many or too large headers.
 
 use crate::support::{failure, fetcher, get, raw, text};
 use fetch::FailureKind;

@@ -1,4 +1,4 @@
-//! Connections are used again when they can be, and only then.
+//! HTTP/1.1 connections: when they are used again, and when they are closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ async fn one_connection_serves_many_requests_one_after_another() {
 }
 
 #[tokio::test]
-async fn who_has_got_the_last_byte_need_not_ask_for_more() {
+async fn a_connection_is_used_again_after_the_last_byte_of_a_body() {
     let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..3 {
@@ -31,7 +31,7 @@ async fn who_has_got_the_last_byte_need_not_ask_for_more() {
 }
 
 #[tokio::test]
-async fn no_more_than_sixteen_connections_are_kept() {
+async fn sixteen_idle_connections_are_kept() {
     let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     let mut answers = Vec::new();
@@ -48,7 +48,7 @@ async fn no_more_than_sixteen_connections_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_nobody_needs_is_closed_after_a_minute() {
+async fn an_idle_connection_is_closed_after_a_minute() {
     let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     text(&fetcher, get(server.url("/"))).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_request_that_met_a_closing_connection_is_sent_again_only_if_that_is_s
         let is_first = AtomicBool::new(true);
         let server = HttpPeer::answering(move |request| match () {
             () if request.contains("/warm") => ok("x"),
-            // As if it had been closed while the request was on its way.
+            // As if the server had closed the connection while the request was on its way.
             () if is_first.swap(false, Ordering::SeqCst) => PeerReply::Close(Vec::new()),
             () => ok("again"),
         })
@@ -97,7 +97,7 @@ async fn a_request_that_met_a_closing_connection_is_sent_again_only_if_that_is_s
 }
 
 #[tokio::test]
-async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
+async fn a_response_before_the_end_of_the_request_does_not_affect_the_next() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -116,7 +116,7 @@ async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_an_answer_without_a_body() {
+async fn an_upgrade_is_a_response_without_a_body() {
     let server =
         HttpPeer::answering(|_| raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
     assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (101, String::new()));

@@ -1,4 +1,4 @@
-//! What fails on the way, its kind, and that it says nothing secret.
+//! The kind of each failure, and that its text contains no secret.
 
 use crate::support::{failure, fetcher, get, raw, request, within};
 use fetch::{FailureKind, FetchRequest};
@@ -25,7 +25,7 @@ async fn a_closed_port_is_of_kind_connect() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_nothing_is_ended_by_the_deadline() {
+async fn a_server_that_sends_nothing_is_ended_by_the_deadline() {
     let server = HttpPeer::answering(|_| raw("")).await;
     let outcome = fetcher(&[]).send(within(300, get(server.url("/secret")))).await;
     let text = "http/request failed: the time given for the request is over".to_owned();
@@ -34,7 +34,7 @@ async fn a_peer_that_says_nothing_is_ended_by_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_in_its_headers_is_ended_by_the_deadline() {
+async fn a_server_that_stops_in_its_headers_is_ended_by_the_deadline() {
     let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nX-Half")).await;
     assert_eq!(failure(fetcher(&[]).send(within(300, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
@@ -48,14 +48,14 @@ async fn a_body_that_nobody_reads_is_ended_by_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_time_that_no_clock_reaches_is_none_and_no_time_is_over_at_once() {
+async fn the_longest_timeout_is_none_and_a_timeout_of_zero_fails_at_once() {
     let server = HttpPeer::answering(|_| raw("HTTP/1.1 204 No\r\n\r\n")).await;
     assert_eq!(fetcher(&[]).send(within(u64::MAX, get(server.url("/")))).await.unwrap().status, 204);
     assert_eq!(failure(fetcher(&[]).send(within(0, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_of_kind_protocol() {
+async fn an_answer_that_is_not_http_is_of_kind_protocol() {
     for answer in [
         "secret\r\n\r\n",
         "HTTP/1.1 9x9 secret\r\n\r\n",
@@ -86,7 +86,7 @@ async fn dropping_the_future_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn dropping_the_answer_or_its_body_closes_the_connection() {
+async fn dropping_the_response_or_its_body_closes_the_connection() {
     let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
     let fetcher = fetcher(&[]);
     drop(fetcher.send(get(server.url("/"))).await.unwrap());

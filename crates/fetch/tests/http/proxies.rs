@@ -1,4 +1,4 @@
-//! Proxies: requests passed on, tunnels, credentials, and who is asked without one.
+//! HTTP proxies: requests that they pass on, tunnels, credentials, and hosts that are reached without one.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ async fn names_in_other_scripts_are_sent_in_ascii() {
 }
 
 #[tokio::test]
-async fn who_is_excepted_is_asked_without_a_proxy_at_each_hop() {
+async fn hosts_in_no_proxy_are_reached_directly_at_each_hop() {
     let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
     let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /away" => redirect(302, "http://other.test/"),
@@ -103,7 +103,7 @@ async fn who_is_excepted_is_asked_without_a_proxy_at_each_hop() {
 }
 
 #[tokio::test]
-async fn the_proxys_credentials_do_not_reach_servers() {
+async fn the_credentials_of_a_proxy_are_not_sent_to_servers() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let target = server.url("/");
     let proxy = HttpPeer::answering(move |_| redirect(302, &target)).await;
@@ -130,7 +130,7 @@ async fn https_goes_through_a_tunnel_that_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_speaks_tls_itself_is_one_too() {
+async fn a_proxy_can_be_reached_over_tls() {
     let proxy = SecureServer::start("localhost", |_| ok("by proxy")).await;
     let fetcher = fetcher_that_trusts(&proxy, &[("ALL_PROXY", &format!("https://localhost:{}", proxy.port))]);
     assert_eq!(text(&fetcher, get("http://some.test/")).await.unwrap().1, "by proxy");
@@ -153,7 +153,7 @@ async fn a_tunnel_through_tls_has_tls_in_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_or_babbles_is_named_without_its_credentials() {
+async fn a_proxy_that_refuses_or_sends_nonsense_is_named_without_its_credentials() {
     let cases = [
         ("HTTP/1.1 407 Auth\r\n\r\n".to_owned(), "proxy authorization required"),
         ("HTTP/1.0 503 No\r\n\r\n".to_owned(), "unsuccessful"),

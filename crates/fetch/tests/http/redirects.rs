@@ -1,4 +1,4 @@
-//! Redirects, followed and not.
+//! Redirects that are followed, and redirects that are returned.
 
 use crate::support::{failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
 use fetch::{FailureKind, FetchRequest, Header, Redirects};
@@ -9,7 +9,7 @@ fn first_lines(server: &HttpPeer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn ten_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
+async fn ten_redirects_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
     let server = HttpPeer::answering(|request| match first_line(request).trim_start_matches("GET /").parse() {
         Ok(0) => ok("there"),
         Ok(number) => redirect(302, &format!("/{}", number - 1)),
@@ -24,7 +24,7 @@ async fn ten_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_circle_ends() {
+async fn a_circle_of_redirects_is_an_error() {
     let server = HttpPeer::answering(|_| redirect(301, "/round")).await;
     assert_eq!(failure(fetcher(&[]).send(get(server.url("/round"))).await).0, FailureKind::Redirect);
     assert_eq!(server.requests().len(), 11);
@@ -130,7 +130,7 @@ async fn a_target_that_is_not_http_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_redirect_that_leads_nowhere_or_shall_not_be_followed_is_the_answer() {
+async fn a_redirect_without_a_location_or_that_must_not_be_followed_is_returned() {
     let nowhere = "HTTP/1.1 302 Found\r\nContent-Length: 4\r\n\r\nstay";
     let server = HttpPeer::answering(
         move |request| if request.contains("/nowhere") { raw(nowhere) } else { redirect(307, "/x") },
@@ -155,7 +155,7 @@ async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
 }
 
 #[tokio::test]
-async fn the_deadline_is_one_for_all_hops() {
+async fn all_hops_share_one_deadline() {
     let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /" => redirect(302, "/stall"),
         _ => raw(""),

@@ -1,4 +1,4 @@
-//! What goes out and what comes back.
+//! Requests as servers get them, and responses as callers get them.
 
 use crate::support::{failure, fetcher, get, header, ok, raw, request, text};
 use fetch::{FailureKind, FetchError, FetchRequest, Header};
@@ -27,7 +27,7 @@ async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
 }
 
 #[tokio::test]
-async fn without_a_body_there_is_no_length_whatever_the_method() {
+async fn a_request_without_a_body_has_no_length_whatever_the_method() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[]);
     for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
@@ -46,7 +46,7 @@ async fn a_user_in_the_url_is_not_sent() {
 }
 
 #[tokio::test]
-async fn the_callers_host_header_is_the_one_that_is_sent() {
+async fn a_given_host_header_is_sent() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
     text(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
@@ -77,7 +77,7 @@ async fn cookies_are_not_kept() {
 }
 
 #[tokio::test]
-async fn a_refused_header_means_that_nobody_is_asked() {
+async fn a_request_with_a_refused_header_opens_no_connection() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("EMPTY", ""), ("OPENAI_API_KEY", "sk"), ("BROKEN", "a\nb")]);
     for (variable, text) in [
@@ -110,7 +110,7 @@ async fn an_invalid_request_is_told_apart_from_a_failed_one() {
 }
 
 #[tokio::test]
-async fn informational_answers_are_passed_over() {
+async fn informational_responses_are_skipped() {
     let server = HttpPeer::answering(|_| {
         raw("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
     })
@@ -119,7 +119,7 @@ async fn informational_answers_are_passed_over() {
 }
 
 #[tokio::test]
-async fn the_answer_to_head_has_no_body() {
+async fn the_response_to_head_has_no_body() {
     let server = HttpPeer::answering(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! SOCKS5 proxies: whether they get names or addresses, credentials, TLS through them, and what is said when they refuse.
+//! SOCKS5 proxies: names and addresses, credentials, TLS through them, and the errors when they refuse.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ pub(crate) fn redirect(status: u16, location: &str) -> PeerReply {
     raw(format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone"))
 }
 
-/// What was asked for: method and target.
+/// Method and target of a request.
 pub(crate) fn first_line(request: &str) -> &str {
     request.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1")
 }
@@ -58,7 +58,7 @@ pub(crate) async fn text(fetcher: &Fetcher, request: FetchRequest) -> Result<(u1
     Ok((response.status, String::from_utf8(body.into()).unwrap()))
 }
 
-/// Kind and text of a failure.
+/// Kind and text of a failure. Panics if the request succeeded or was refused.
 #[track_caller]
 pub(crate) fn failure<T: std::fmt::Debug>(outcome: Result<T, FetchError>) -> (FailureKind, String) {
     match outcome.unwrap_err() {

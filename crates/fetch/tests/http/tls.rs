@@ -43,7 +43,7 @@ impl SecureServer {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (answer, noted, acceptor) = (answer.clone(), noted.clone(), acceptor.clone());
                 tokio::spawn(async move {
-                    // A client that does not trust us goes away here.
+                    // A client that does not trust the server ends the handshake.
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve_http(stream, &*answer, &noted).await;
                     }
@@ -85,6 +85,7 @@ pub(crate) fn certified(name: &str, protocols: &[&str]) -> (String, TlsAcceptor)
     (authority.pem(), TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Writes a file into a new directory, which is deleted with the first value. The second one is the path of the file.
 pub(crate) fn file_with(content: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("roots.pem");
@@ -105,7 +106,7 @@ pub(crate) fn fetcher_with_authority(authority: &str, variables: &[(&str, &str)]
 }
 
 #[tokio::test]
-async fn a_file_named_by_either_variable_is_trusted_and_the_first_goes_first() {
+async fn a_file_named_by_either_variable_is_trusted_and_the_first_variable_wins() {
     let server = SecureServer::start("localhost", |_| ok("safe")).await;
     let other = SecureServer::start("localhost", |_| ok("other")).await;
     // A bundle: other sections and other authorities do no harm.
@@ -123,7 +124,7 @@ async fn a_file_named_by_either_variable_is_trusted_and_the_first_goes_first() {
 }
 
 #[tokio::test]
-async fn who_is_not_trusted_gets_no_request() {
+async fn a_server_that_is_not_trusted_gets_no_request() {
     let server = SecureServer::start("localhost", |_| ok("")).await;
     let other = SecureServer::start("other.test", |_| ok("")).await;
     let (kind, text) = failure(fetcher_that_trusts(&other, &[]).send(get(server.url())).await);
@@ -136,7 +137,7 @@ async fn who_is_not_trusted_gets_no_request() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_nothing_in_the_handshake_is_ended_by_the_deadline() {
+async fn a_server_that_sends_nothing_in_the_handshake_is_ended_by_the_deadline() {
     let trusted = SecureServer::start("localhost", |_| ok("")).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
@@ -163,7 +164,7 @@ async fn a_body_that_is_cut_off_without_a_goodbye_is_an_error() {
 }
 
 #[test]
-fn a_file_that_does_not_work_is_an_error_that_names_the_variable() {
+fn a_file_with_roots_that_cannot_be_used_is_an_error_that_names_the_variable() {
     let refusal = |variable: &str, path: &str| {
         let environment = vec![(variable.to_owned(), path.to_owned())];
         match Fetcher::new(FetcherConfig { environment }).unwrap_err() {
