@@ -7,7 +7,6 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -15,6 +14,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::connect::ByteStream;
 use crate::error::RequestFailure;
+use crate::request_body::RequestBody;
 
 /// Bytes of the headers of a response, over HTTP/2 too.
 pub const MAX_HEAD_BYTES: usize = 256 * 1024;
@@ -27,8 +27,8 @@ const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 
 /// An HTTP/1.1 connection, for one request after the other.
 pub(crate) struct Http1Connection {
-    sender: SendRequest<Full<Bytes>>,
-    driver: http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
+    sender: SendRequest<RequestBody>,
+    driver: http1::Connection<TokioIo<Box<dyn ByteStream>>, RequestBody>,
     /// The driver has ended and must not be polled again.
     is_over: bool,
 }
@@ -47,8 +47,8 @@ impl Http1Connection {
     /// Sends a request and waits for the headers of the response. The error has the request if nothing of it was sent.
     pub(crate) async fn exchange(
         &mut self,
-        request: http::Request<Full<Bytes>>,
-    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<Full<Bytes>>>> {
+        request: http::Request<RequestBody>,
+    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<RequestBody>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             if let ready @ Poll::Ready(_) = answer.as_mut().poll(cx) {
@@ -94,7 +94,7 @@ impl Http1Connection {
 
 /// Reads and writes. Whoever waits for the response or its body gets the error.
 fn drive(
-    driver: &mut http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
+    driver: &mut http1::Connection<TokioIo<Box<dyn ByteStream>>, RequestBody>,
     is_over: &mut bool,
     cx: &mut Context<'_>,
 ) {

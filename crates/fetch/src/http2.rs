@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -24,6 +23,7 @@ use crate::connect::ByteStream;
 use crate::error::RequestFailure;
 use crate::http1::MAX_HEAD_BYTES;
 use crate::metered_stream::{MeteredStream, ProgressMeter};
+use crate::request_body::RequestBody;
 
 /// Open streams of a connection. A further request gets another connection, also if the server allows fewer than this.
 pub const MAX_STREAMS: usize = 32;
@@ -50,11 +50,11 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Streams that we may have to reset because of errors of the server. With more of them, h2 ends the connection.
 const MAX_FAULTY_STREAMS: usize = 64;
 
-type Driver = http2::Connection<TokioIo<MeteredStream>, Full<Bytes>, ConnectionTasks>;
+type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, ConnectionTasks>;
 
 /// An HTTP/2 connection. When the last reference to it is dropped, it says goodbye to the server and is closed.
 pub(crate) struct Http2Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<RequestBody>,
     /// Hands requests to the connection. None when it takes no more requests.
     driver: Arc<Mutex<Option<Driver>>>,
     usage: Mutex<StreamUsage>,
@@ -145,8 +145,8 @@ impl StreamSlot {
     /// resets the stream.
     pub(crate) async fn exchange(
         &self,
-        request: http::Request<Full<Bytes>>,
-    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<Full<Bytes>>>> {
+        request: http::Request<RequestBody>,
+    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<RequestBody>>> {
         let response = self.0.sender.clone().try_send_request(request).await?;
         self.0.meter.note_progress();
         Ok(response)

@@ -28,6 +28,7 @@ mod pool;
 mod proxy;
 mod redirect;
 mod request;
+mod request_body;
 mod response;
 mod roots;
 mod validate;

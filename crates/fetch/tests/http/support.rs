@@ -58,6 +58,14 @@ pub(crate) async fn text(fetcher: &Fetcher, request: FetchRequest) -> Result<(u1
     Ok((response.status, String::from_utf8(body.into()).unwrap()))
 }
 
+/// Waits until an idle connection is closed, and checks that this takes about a minute. The clock must be paused.
+pub(crate) async fn assert_closed_after_a_minute(closed: impl Future<Output = ()>) {
+    let used = tokio::time::Instant::now();
+    closed.await;
+    let kept = used.elapsed().as_secs();
+    assert!((60..=70).contains(&kept), "{kept}");
+}
+
 /// Kind and text of a failure. Panics if the request succeeded or was refused.
 #[track_caller]
 pub(crate) fn failure<T: std::fmt::Debug>(outcome: Result<T, FetchError>) -> (FailureKind, String) {
