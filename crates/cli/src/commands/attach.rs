@@ -1,4 +1,4 @@
-//! `attach`: takes up a process that was left running in a kept session.
+//! `attach`: brings a process of a kept session to the foreground of this terminal.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::print::report;
 use super::reattach_hint::{ReattachHint, run_in_foreground};
 use super::signals::Signals;
 
-/// Shows what is retained of its output, and then is where it was started.
+/// Prints the retained output of the process, and then goes on as `run` does.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.target)?;
     let client =
@@ -34,7 +34,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
     };
     let process = client.attach(chosen.process_id.clone()).await?;
     if process.lost_bytes() > 0 {
-        say_what_is_gone(process.lost_bytes());
+        report(&format!("the first {} bytes of output are no longer retained", process.lost_bytes()));
     }
     let is_running = chosen.state == ProcessState::Running;
     let server = client.capabilities().await?;
@@ -49,8 +49,8 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         end_of_input: EndOfInput::PassedAfterInput,
         redraw: is_running,
     };
-    let reattach_hint = ReattachHint { target: &args.target, session, id: process.process_id() };
-    run_in_foreground(foreground, &mut Signals::listen()?, Some(&reattach_hint)).await
+    let hint = ReattachHint { target: &args.target, session, id: process.process_id() };
+    run_in_foreground(foreground, &mut Signals::listen()?, Some(&hint)).await
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {
@@ -74,8 +74,4 @@ fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::R
 fn ids<'a>(processes: impl Iterator<Item = &'a ProcessSummary>) -> String {
     let ids: Vec<&str> = processes.map(|process| process.process_id.as_str()).collect();
     if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
-}
-
-fn say_what_is_gone(bytes: u64) {
-    report(&format!("the first {bytes} bytes of output are no longer retained"));
 }

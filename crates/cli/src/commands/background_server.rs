@@ -1,5 +1,5 @@
-//! A server on this machine that outlives the command that needs it, for kept sessions when no other server is configured. It ends by
-//! itself when there has been nothing to keep for a while.
+//! The server in the background of this machine: it holds kept sessions when no other server is configured, so it outlives the command that
+//! starts it. It listens on a Unix socket of the user, and ends by itself when it has had no session for a while.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,20 +12,21 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::Way;
 
-use super::saved_sessions::{private_directory, state_directory};
+use super::saved_sessions::{make_private_directory, state_directory};
 use crate::args::server_variables;
 
-/// How long it waits for the next session if nothing else is said.
+/// How long the server waits for the next session before it ends, unless `--background-idle` says otherwise.
 pub(crate) const DEFAULT_IDLE: Duration = Duration::from_secs(60);
 
-/// The way to that server. `start`: if there is none, start it, and let it wait for so long for the next session. `None`: there is none.
-pub(crate) async fn find_or_start(start: Option<Duration>) -> anyhow::Result<Option<Way>> {
+/// Returns how to reach the server. If no server runs, one is started that waits for `start_with_idle` for its next session; `None` starts
+/// nothing and returns `None`.
+pub(crate) async fn find_or_start(start_with_idle: Option<Duration>) -> anyhow::Result<Option<Way>> {
     let directory = state_directory()?;
     let socket = directory.join("server.sock");
     let url = format!("unix://{}", socket.display());
     if tokio::net::UnixStream::connect(&socket).await.is_err() {
-        let Some(idle) = start else { return Ok(None) };
-        // Reading its first line blocks.
+        let Some(idle) = start_with_idle else { return Ok(None) };
+        // Waiting for the first line of the server blocks.
         tokio::task::spawn_blocking({
             let url = url.clone();
             move || start_server(&directory, &url, idle)
@@ -36,11 +37,11 @@ pub(crate) async fn find_or_start(start: Option<Duration>) -> anyhow::Result<Opt
 }
 
 fn start_server(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<()> {
-    private_directory(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    make_private_directory(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let log_path = directory.join("server.log");
     let log = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log_path);
     let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
-    // It outlives whoever called us, and must not hold their locks and pipes.
+    // The server outlives the program that called us, whose locks and pipes it must not hold.
     spawn::set_inherited_fds_close_on_exec().context("cannot seal inherited file descriptors")?;
     let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     for name in server_variables() {
@@ -52,14 +53,14 @@ fn start_server(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)
-        // Ctrl-C in this terminal is not for it.
+        // Ctrl-C in this terminal must not end the server.
         .process_group(0)
         .spawn()
         .context("cannot start a server in the background")?;
     let mut line = String::new();
     let stdout = server.stdout.take().context("the server has no stdout")?;
     BufReader::new(stdout).read_line(&mut line)?;
-    // Two commands at once may both have tried; one server is enough.
+    // If two commands start a server at once, the second server ends, and the socket belongs to the first.
     let is_up =
         line.trim() == url || std::os::unix::net::UnixStream::connect(url.trim_start_matches("unix://")).is_ok();
     anyhow::ensure!(

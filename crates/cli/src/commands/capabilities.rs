@@ -1,13 +1,14 @@
-//! What the server can do. The commands need more than the published protocol has, and a server ignores members that it does not know
-//! without a word. So a command asks first, and then does the next best thing or refuses before anything has run.
+//! The capabilities of a server. The commands use extensions of the published protocol, and a server silently ignores members of a request
+//! that it does not know. So a command asks for the capabilities first. If one is missing, it does the next best thing, or fails before
+//! anything has run.
 
 use client::{Capabilities, EnvironmentInfo, ExecServerClient, ExecServerError, Signal};
 use protocol::ShellInfo;
 
-/// A shell that every Unix machine has, for servers that do not name one.
+/// Every Unix machine has this shell. It is used if the server does not name one.
 const ANY_SHELL: &str = "/bin/sh";
 
-/// What the environment says of itself. An old server cannot be asked; it has a shell and no abilities.
+/// What the server says about its environment. For a server that does not know the request, it is a shell and no capabilities.
 pub(crate) async fn environment_info(client: &ExecServerClient) -> Result<EnvironmentInfo, ExecServerError> {
     match client.environment_info().await {
         Err(error) if error.is_unknown_method() => Ok(EnvironmentInfo {
@@ -21,7 +22,7 @@ pub(crate) async fn environment_info(client: &ExecServerClient) -> Result<Enviro
     }
 }
 
-/// Whether the server can send this signal to a process; `interrupt` is in the published protocol.
+/// Whether the server can send this signal to a process. The published protocol has only `interrupt`.
 pub(crate) fn can_send(server: &Capabilities, signal: Signal) -> bool {
     server.process_signals || signal == Signal::Interrupt
 }

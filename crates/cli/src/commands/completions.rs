@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete our command line, made from the command line itself.
+//! `completions`: prints a script that lets a shell complete our command line. It is made from the definition of the command line.
 
 use std::process::ExitCode;
 
@@ -9,13 +9,12 @@ use super::args::CompletionsArgs;
 use super::print::print;
 use crate::args::Args;
 
-/// Prints them.
 pub(crate) async fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "exec-server", &mut script);
     let mut script = String::from_utf8(script)?;
     if args.shell == Shell::Bash {
-        // The generator takes the hyphen in our name for a subcommand in one place and not in the other.
+        // The library treats the hyphen in our name differently in two places of the script.
         script = script.replace("exec__subcmd__server", "exec__server");
     }
     print(&script).await?;

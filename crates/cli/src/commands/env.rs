@@ -1,5 +1,5 @@
 //! `env`: lists the environments that commands can choose, says which one they use without a flag and why, and checks with `--check` that
-//! each can be reached. What comes from the configuration or from a server is cleaned before it is printed.
+//! each can be reached. Texts of the configuration and of servers are cleaned before they are printed.
 
 mod environment_list;
 mod reachability;
@@ -91,12 +91,12 @@ fn described_server(info: &EnvironmentInfo) -> [String; 2] {
     let capabilities = format!("  capabilities: {offered}");
     [
         format!("  shell {}, directory {}", readable(&info.shell.path), readable(&directory)),
-        // A pipe gets one line, so that a search finds it.
+        // In a pipe the list is one line, so that grep finds it as a whole.
         table::terminal_width().map_or(capabilities.clone(), |width| wrapped(&capabilities, 0, 4, width)),
     ]
 }
 
-/// The directory of the server as a path, or as a URI if it is no path of this system.
+/// The working directory of the server: a path, or a URI if it is not a path of this system.
 fn directory(info: &EnvironmentInfo) -> Option<String> {
     let uri = info.cwd.as_ref()?;
     Some(uri.to_native().map_or_else(|_| uri.as_str().to_owned(), |path| path.to_string_lossy().into_owned()))

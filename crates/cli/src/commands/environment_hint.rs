@@ -1,9 +1,9 @@
-//! Tells a person at a shell which environment the shell is in: a variable, a line at the start, and a prefix of the prompt. The prefix is
-//! left to what each shell offers for it without a change to the user's files, so a profile that sets its own prompt is never broken:
+//! Tells a person at a shell which environment the shell is in: a variable, a line at the start, and a prefix of the prompt. The prefix uses
+//! only variables that the shell itself offers for its prompt. No file of the user is changed, and a profile that sets its own prompt works:
 //!
 //! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix is put before the prompt that the profile has made;
 //! - zsh takes its first prompt from `PROMPT`, which a profile may replace;
-//! - other shells have no such way, and get no prefix.
+//! - other shells offer no variable that their profiles would respect, and get no prefix.
 
 use client::{StartParams, Way};
 
@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 40;
 pub(crate) struct EnvironmentHint {
     /// A short name of characters that mean nothing to a shell.
     name: String,
-    /// How the environment is reached, unless the name says it.
+    /// How the environment is reached, without secrets.
     address: String,
     is_local: bool,
 }
@@ -46,8 +46,8 @@ impl EnvironmentHint {
         }
     }
 
-    /// Puts the name before the prompt of a shell of this kind. A variable that the user has set stays as it is. A shell on this machine
-    /// needs no hint.
+    /// Puts the name before the prompt of a shell of this kind (`bash`, `zsh`, …). A variable that the user has set stays as it is. A shell
+    /// on this machine gets no prefix.
     pub(crate) fn mark_prompt(&self, params: &mut StartParams, shell: &str) {
         let name = &self.name;
         let (variable, value) = match shell {
@@ -60,8 +60,7 @@ impl EnvironmentHint {
         params.env.entry(variable.to_owned()).or_insert(value);
     }
 
-    /// The line that a person sees before the first prompt. `is_kept`: the shell can be left running. That `~.` counts after Enter only is in
-    /// the help.
+    /// The line that a person sees before the first prompt. `is_kept`: the shell can be left running.
     pub(crate) fn greeting(&self, is_kept: bool) -> String {
         let escape = if is_kept { "leaves the shell running" } else { "hangs up" };
         let name = &self.name;

@@ -1,4 +1,4 @@
-//! The events of a process on our stdout and stderr: the bare bytes, or one JSON object per line. Each is out before the next is looked at.
+//! Prints the events of a process: its output as it is, or one JSON object per line. Each event is written before the next one is taken.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _, Stderr, Stdout};
 use super::json_events::JsonEvents;
 use super::print::{cannot_write, report};
 
-/// Prints events in their order.
+/// Prints events to stdout and stderr.
 pub(crate) struct EventPrinter {
     json: Option<JsonEvents>,
     stdout: Stdout,
@@ -22,7 +22,8 @@ impl EventPrinter {
         Self { json, stdout: tokio::io::stdout(), stderr: tokio::io::stderr() }
     }
 
-    /// What a process wrote goes where it wrote it; a terminal has only one stream. How it ended is said only to programs.
+    /// Prints an event. Output of the process goes to the stream of the same name, and output of a terminal to stdout. The exit is printed
+    /// only as JSON.
     pub(crate) async fn event(&mut self, event: &ExecProcessEvent) -> io::Result<()> {
         if let Some(json) = &mut self.json {
             return write(&mut self.stdout, &json.render(event)).await;
@@ -36,7 +37,7 @@ impl EventPrinter {
         }
     }
 
-    /// So many bytes that stood here are no longer retained.
+    /// Says that so many bytes at this place of the output are no longer retained.
     pub(crate) async fn dropped(&mut self, bytes: u64) -> io::Result<()> {
         if self.json.is_some() {
             let line = format!("{}\n", json!({"type": "dropped", "bytes": bytes}));

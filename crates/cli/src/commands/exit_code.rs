@@ -1,4 +1,4 @@
-//! What we exit with: the command's own code, or one that says why there is none, as shells and their like do.
+//! The exit code of this program: that of the command, or one that says why there is none. The numbers are those that shells and docker use.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use protocol::{ErrorCode, ErrorData, error_kind};
 use super::foreground::EndReason;
 use super::print::report;
 
-/// The command's time was over.
+/// The command ran longer than `--timeout`.
 const TIMED_OUT: u8 = 124;
-/// The command is there and cannot be executed.
+/// The command exists and cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
+/// The command was not found.
 const NOT_FOUND: u8 = 127;
 
 const ENOENT: i32 = 2;
 
-/// What became of a command that has ended. A number that no exit code can be says nothing about the command, so it is our failure: cut to
-/// its last byte it could be taken for a success.
+/// Our exit code for a command that has ended. If the server reports a number that cannot be an exit code, that is a failure of ours: the
+/// last byte of the number could look like a success.
 pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
     if status.timed_out {
         return ExitCode::from(TIMED_OUT);
@@ -32,7 +32,7 @@ pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
     }))
 }
 
-/// What to exit with if the server did not end a command that was to end for this reason.
+/// Our exit code if the server was asked to end the command, for this reason, and did not.
 pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
     match reason {
         Some(EndReason::Passed(fatal) | EndReason::Replaced(fatal)) => fatal.exit_code(),
@@ -41,8 +41,8 @@ pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
     }
 }
 
-/// What to exit with after a start that the operating system over there has refused, and what to say. The error comes back if the command
-/// is not to blame.
+/// Our exit code and an error text for a start that has failed because of the command: it was not found, cannot be executed, or took too
+/// long. If the start has failed for another reason, the error is returned unchanged.
 pub(crate) async fn of_refused_start(
     client: &ExecServerClient,
     error: ExecServerError,
@@ -53,13 +53,13 @@ pub(crate) async fn of_refused_start(
     if error.is_of_kind(error_kind::START_TIMED_OUT) {
         return Ok((ExitCode::from(TIMED_OUT), anyhow::anyhow!("{program}: {message}")));
     }
-    let blamed = match data {
-        Some(data) => by_data(data, program, params),
-        // Published servers say no more than that the operating system refused.
-        None if *code == ErrorCode::Internal.number() => by_looking(client, program, params).await,
+    let code_of_command = match data {
+        Some(data) => from_error_data(data, program, params),
+        // Servers without extensions do not say which file the operating system refused.
+        None if *code == ErrorCode::Internal.number() => from_files(client, program, params).await,
         None => None,
     };
-    match blamed {
+    match code_of_command {
         Some(NOT_FOUND) if data.is_some() => {
             Ok((ExitCode::from(NOT_FOUND), anyhow::anyhow!("{program}: command not found")))
         }
@@ -68,9 +68,10 @@ pub(crate) async fn of_refused_start(
     }
 }
 
-fn by_data(data: &ErrorData, program: &str, params: &StartParams) -> Option<u8> {
+/// `None`: the error is not about the program.
+fn from_error_data(data: &ErrorData, program: &str, params: &StartParams) -> Option<u8> {
     let errno = data.errno?;
-    // A directory may have another name over there, but a program is never called like one that it starts in.
+    // The working directory may have another path on the server's machine, but it never has the name of the program.
     let is_about_program =
         data.path.as_deref().is_some_and(|path| path == program || path.ends_with(&file_name(program)));
     if !is_about_program || data.path.as_deref() == Some(params.cwd.as_str()) {
@@ -79,9 +80,9 @@ fn by_data(data: &ErrorData, program: &str, params: &StartParams) -> Option<u8> 
     Some(if errno == ENOENT { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// Finds out who is to blame by looking at the files over there: the directory is fine, and the program is not there or cannot be
-/// executed. A bare name is searched where we cannot look; that it was not found is by far the most likely.
-async fn by_looking(client: &ExecServerClient, program: &str, params: &StartParams) -> Option<u8> {
+/// Finds out by the files of the environment whether the program is the reason. `None`: the working directory is. A name without a slash is
+/// searched along a `PATH` that we do not know; most likely it was not found.
+async fn from_files(client: &ExecServerClient, program: &str, params: &StartParams) -> Option<u8> {
     let files = client.file_system();
     let options = FileOptions::default();
     let is_directory = files.metadata(&params.cwd, &options).await.is_ok_and(|metadata| metadata.is_directory);
@@ -98,7 +99,7 @@ async fn by_looking(client: &ExecServerClient, program: &str, params: &StartPara
     }
 }
 
-/// The end of the URI of a program that is named by its path.
+/// The last part of the URI of the program, with its slash.
 fn file_name(program: &str) -> String {
     let path = PathUri::from_native(&std::path::Path::new("/").join(program));
     path.and_then(|path| path.as_str().rsplit_once('/').map(|(_, name)| format!("/{name}"))).unwrap_or_default()

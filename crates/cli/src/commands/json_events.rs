@@ -1,20 +1,20 @@
-//! `--json`: the events of a process as lines for programs. Text stays text also where a character was cut in two; what is no text is
-//! base64.
+//! `--json`: the events of a process as lines of JSON. Output is text if it is UTF-8, and base64 otherwise. A character that is split between
+//! two events is put together.
 
 use bytes::Bytes;
 use client::{ExecProcessEvent, Stream};
 use protocol::Base64Bytes;
 use serde_json::{Value, json};
 
-/// Turns events into lines.
+/// Turns the events of one process into lines.
 #[derive(Debug, Default)]
 pub(crate) struct JsonEvents {
-    /// The beginning of a character whose rest has not come, by stream.
+    /// For each stream, the first bytes of a character whose last bytes have not come.
     begun: [Vec<u8>; 3],
 }
 
 impl JsonEvents {
-    /// The lines for an event, which may be none.
+    /// The lines for an event. There may be none.
     pub(crate) fn render(&mut self, event: &ExecProcessEvent) -> Bytes {
         let mut lines = Vec::new();
         match event {
@@ -43,7 +43,7 @@ impl JsonEvents {
         push_output(lines, stream, bytes);
     }
 
-    /// Nothing follows what was begun.
+    /// Adds the incomplete characters, because no more output follows.
     fn finish(&mut self, lines: &mut Vec<u8>) {
         for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
             push_output(lines, stream, std::mem::take(&mut self.begun[index(stream)]));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64() {
+    fn bytes_that_are_no_text_are_base64() {
         assert_eq!(
             rendered(&[b"a\xff", b"b\xc3"]),
             [

@@ -1,5 +1,5 @@
-//! Connecting to a kept session: a session with a name, which outlives the command that has started it. The names are in
-//! [`saved_sessions`]; here they become sessions of a server. Start reading at [`Destination::connect_to_session`].
+//! Connects to kept sessions. A kept session has a name and outlives the command that has started it. [`saved_sessions`] remembers which
+//! session of which server has a name. Start reading at [`Destination::connect_to_session`].
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use super::destination::Destination;
 use super::kept_session::{SessionCreation, SessionUse};
 use super::print::print;
 
-/// The names that are shown, and those that are used to.
+/// Signals, their names in the protocol, and the names that shells use.
 const SIGNALS: &[(Signal, &str, &str)] = &[
     (Signal::Interrupt, "interrupt", "INT"),
     (Signal::Hangup, "hangup", "HUP"),
@@ -23,7 +23,7 @@ const SIGNALS: &[(Signal, &str, &str)] = &[
     (Signal::Continue, "continue", "CONT"),
 ];
 
-/// Each in turn. One that fails does not save the others.
+/// Ends or signals each process in turn. If one fails, the others are still ended.
 pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
     let signal = args.signal.as_deref().map(signal_of).transpose()?;
     let name = &args.session.session;
@@ -35,14 +35,14 @@ pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
     Ok(if result? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// False: at least one could not be.
+/// Returns false if one of the processes could not be ended or signalled.
 async fn kill_all(
     client: &ExecServerClient,
     ids: &[String],
     signal: Option<Signal>,
     session: &str,
 ) -> anyhow::Result<bool> {
-    // Ending what does not exist is no error of the protocol, but one of whoever types it.
+    // To end a process that does not exist succeeds in the protocol, but a person who types it has made a mistake.
     let known = client.processes().await?;
     let mut all_done = true;
     for id in ids {
@@ -70,7 +70,7 @@ async fn kill_one(
 ) -> anyhow::Result<String> {
     let id: &ProcessId = &process.process_id;
     match signal {
-        // The protocol takes such a signal without a word, and nobody gets it.
+        // The server would accept the signal, and no process would get it.
         Some(signal) if matches!(process.state, ProcessState::Exited | ProcessState::Closed) => {
             anyhow::bail!("{id} had exited; {} was not sent", name_of(signal))
         }

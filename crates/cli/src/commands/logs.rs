@@ -1,5 +1,5 @@
-//! `logs`: what a process of a kept session has written, and with `-f` what it goes on to write. It only looks: the process is neither
-//! ended nor made to wait, however slowly the output is read, and whoever attaches to the session takes nothing from it. Output that is
+//! `logs`: prints the retained output of a process of a kept session, and with `-f` the output that follows. It observes the session, so it
+//! neither ends the process nor makes it wait, however slowly the output is read, and another client can attach meanwhile. Output that is
 //! dropped before it was read is counted.
 
 use std::process::ExitCode;
@@ -20,12 +20,12 @@ use super::kept_session::{SessionCreation, SessionUse};
 use super::print::reader_is_gone;
 use super::reattach_hint::ReattachHint;
 
-/// How long the server may wait for something new before it answers that there is nothing.
+/// How long the server may wait for new output before it answers without any.
 const LONGEST_WAIT_MS: u64 = 30_000;
-/// How long we wait after an answer with nothing new, for the sake of a server that does not wait itself.
-const NOTHING_NEW: Duration = Duration::from_millis(200);
+/// Pause after an answer without new output. A server that does not wait itself would be asked without a pause.
+const POLL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Prints them.
+/// Prints the output. With `-f` it returns the exit code of the process.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
     let client = Destination::choose(&args.target)?
@@ -36,9 +36,9 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let observes = client.observes().await?;
     let printing = async {
         match (args.follow, observes) {
-            // Where nobody can look without taking the session, it is followed like every other process.
+            // On a server that cannot be observed, this command has taken the session over and receives its events.
             (true, false) => follow(&client, &id, &mut printer).await,
-            (true, true) => print_pages(&client, &id, &mut printer, End::Closed).await,
+            (true, true) => print_pages(&client, &id, &mut printer, StopAt::Closed).await,
             (false, observes) => print_retained(&client, &id, &mut printer, observes).await,
         }
     };
@@ -46,8 +46,8 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
         result = printing => result,
         () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
     };
-    let reattach_hint = ReattachHint { target: &args.target, session: name, id: &id };
-    let result = if args.follow { result.map_err(|error| reattach_hint.following(error, &client)) } else { result };
+    let hint = ReattachHint { target: &args.target, session: name, id: &id };
+    let result = if args.follow { result.map_err(|error| hint.following(error, &client)) } else { result };
     client.close().await;
     match result {
         Err(error) if is_unknown_process(&error) => {
@@ -73,36 +73,37 @@ async fn print_retained(
     printer: &mut EventPrinter,
     observes: bool,
 ) -> anyhow::Result<ExitCode> {
-    // Who had to take the session for a look reads without a receipt while the process is paused.
+    // This command had to take the session over. While the process is paused, reading its output does not acknowledge it, so the output
+    // stays retained for others.
     if !observes && client.capabilities().await?.process_flow {
         client.pause(id, true).await?;
     }
-    // What it writes from now on is not for us.
+    // Without `-f`, output that is written from now on is not printed.
     let processes = client.processes().await?;
     let end = processes.iter().find(|process| process.process_id == *id).map_or(u64::MAX, |process| process.next_seq);
-    print_pages(client, id, printer, End::Seq(end)).await
+    print_pages(client, id, printer, StopAt::Seq(end)).await
 }
 
-/// Up to where output is printed.
+/// Where printing stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// Up to this event.
+enum StopAt {
+    /// Before the event with this number.
     Seq(u64),
-    /// Until nothing can follow.
+    /// When the process is closed, so that no output can follow.
     Closed,
 }
 
-/// Prints what is retained, as often as there is something new. Followed to its end, it returns what the process has exited with.
+/// Reads and prints the retained output page by page. With [`StopAt::Closed`] it returns the exit code of the process.
 async fn print_pages(
     client: &ExecServerClient,
     id: &ProcessId,
     printer: &mut EventPrinter,
-    end: End,
+    stop_at: StopAt,
 ) -> anyhow::Result<ExitCode> {
     let (mut after, mut seen) = (0, 0);
     let (mut exit, mut exit_seq) = (None, u64::MAX);
     let mut exit_is_printed = false;
-    let wait_ms = if end == End::Closed { LONGEST_WAIT_MS } else { 0 };
+    let wait_ms = if stop_at == StopAt::Closed { LONGEST_WAIT_MS } else { 0 };
     loop {
         let params = ReadParams { wait_ms: Some(wait_ms), ..ReadParams::after(id.clone(), after) };
         let page = client.read(params).await?;
@@ -120,12 +121,12 @@ async fn print_pages(
             exit_seq = page.exit_seq.unwrap_or(u64::MAX);
             exit = Some(ExitStatus { code, sandbox_denied: page.sandbox_denied, timed_out: page.timed_out });
         }
-        let is_last = match end {
-            End::Seq(end) => page.next_seq >= end || page.chunks.is_empty(),
-            End::Closed => page.closed && page.chunks.is_empty(),
+        let is_last = match stop_at {
+            StopAt::Seq(end) => page.next_seq >= end || page.chunks.is_empty(),
+            StopAt::Closed => page.closed && page.chunks.is_empty(),
         };
         for OutputChunk { seq, stream, chunk } in page.chunks {
-            // Descendants may have written after it had exited.
+            // Descendants may have written after the process had exited.
             if let Some(exit) = exit.filter(|_| exit_seq < seq && !exit_is_printed) {
                 exit_is_printed = true;
                 printer.event(&exited(exit_seq, exit)).await?;
@@ -139,18 +140,18 @@ async fn print_pages(
             printer.event(&exited(exit_seq, exit)).await?;
         }
         if is_last {
-            // Nothing more is printed, whether or not it goes on.
+            // Prints what JSON holds back, whether or not the process goes on.
             printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
-            return match (end, exit) {
-                (End::Seq(_), _) => Ok(ExitCode::SUCCESS),
-                (End::Closed, Some(exit)) => Ok(exit_code::of_command(exit)),
-                (End::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
+            return match (stop_at, exit) {
+                (StopAt::Seq(_), _) => Ok(ExitCode::SUCCESS),
+                (StopAt::Closed, Some(exit)) => Ok(exit_code::of_command(exit)),
+                (StopAt::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
         if is_further {
             after = page.next_seq - 1;
         } else {
-            tokio::time::sleep(NOTHING_NEW).await;
+            tokio::time::sleep(POLL_PAUSE).await;
         }
     }
 }
@@ -174,15 +175,15 @@ async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPr
                 exited = Some(ExitStatus { code, sandbox_denied: sandbox_denied.unwrap_or(false), timed_out });
             }
             ExecProcessEvent::Failed(text) => {
-                return Err(anyhow::Error::msg(text).context("cannot follow it further"));
+                return Err(anyhow::Error::msg(text).context("cannot follow the process any longer"));
             }
             ExecProcessEvent::Output(_) | ExecProcessEvent::Closed { .. } => {}
         }
     }
     let status = match exited {
         Some(status) => status,
-        // Its exit is older than what is retained.
-        None => process.wait().await.context("it is not known how it ended")?,
+        // The exit is older than the retained events.
+        None => process.wait().await.context("the server did not say how the process ended")?,
     };
     Ok(exit_code::of_command(status))
 }

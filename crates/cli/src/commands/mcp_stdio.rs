@@ -1,5 +1,5 @@
-//! `mcp-stdio`: an MCP server that runs elsewhere, on our stdin and stdout. Its lines pass unchanged and without a gap through lost
-//! connections, or we end with an error. Nothing of ours is ever written to stdout.
+//! `mcp-stdio`: runs an MCP server in an environment and passes its stdin and stdout through. Its lines arrive unchanged and without a gap
+//! although connections are lost, or this command fails. It writes nothing of its own to stdout.
 
 use std::io;
 use std::process::ExitCode;
@@ -21,33 +21,33 @@ use super::process_start::{StartContext, StartFlags};
 use super::run::{Started, start};
 use super::signals::Signals;
 
-/// The only process of its session.
+/// The id of the MCP server, which is the only process of its session.
 const PROCESS_ID: &str = "mcp-stdio-1";
 
-/// How long it may take to exit once its stdin has ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the MCP server may take to exit after its stdin has ended.
+const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it may take to exit once it was interrupted, where its stdin cannot be ended.
+/// How long the MCP server may take to exit after an interrupt, which it gets if its stdin cannot be ended.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs it to its end, or to ours.
+/// Runs the MCP server until it exits, our stdin ends or a signal ends us.
 pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let destination = Destination::choose(&args.target)?;
-    let here = StartContext::new(&destination.way, false);
+    let context = StartContext::new(&destination.way, false);
     let client = tokio::select! {
         client = destination.connect() => client?,
         fatal = signals.next_fatal() => return Ok(ExitCode::from(fatal.exit_code())),
     };
-    let code = run(&client, &here, &args, &mut signals).await;
-    // The handle is gone, so what still runs is ended before the connection is.
+    let code = run(&client, &context, &args, &mut signals).await;
+    // The handle of the process is dropped, so an MCP server that still runs is ended before the connection.
     leave(client, Goodbye::InOrder).await;
     code
 }
 
 async fn run(
     client: &ExecServerClient,
-    here: &StartContext,
+    context: &StartContext,
     args: &McpStdioArgs,
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
@@ -56,7 +56,7 @@ async fn run(
         Ok(info) => info?,
         Err(fatal) => return Ok(ExitCode::from(fatal.exit_code())),
     };
-    let params = here.start(&info, PROCESS_ID.into(), &args.command, flags)?;
+    let params = context.start(&info, PROCESS_ID.into(), &args.command, flags)?;
     let process = match start(client, params, signals).await? {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok(code),
@@ -67,7 +67,7 @@ async fn run(
     }
 }
 
-/// `can_end_stdin`: it can be told that nobody will ask it anything more.
+/// Passes input and output until the MCP server exits. `can_end_stdin`: the server can close the stdin of a process.
 async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<ExitStatus> {
     let (input, output) = (forward_input(process.stdin(), can_end_stdin), forward_output(process.events()));
     tokio::pin!(input, output);
@@ -75,30 +75,30 @@ async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<Ex
         status = &mut output => return status,
         ended = &mut input => ended?,
     }
-    if let Ok(status) = tokio::time::timeout(PATIENCE, &mut output).await {
+    if let Ok(status) = tokio::time::timeout(EXIT_PATIENCE, &mut output).await {
         return status;
     }
     if can_end_stdin {
-        return ended(process, &mut output).await;
+        return end(process, &mut output).await;
     }
-    // It could not know that it was to exit, so a signal that ends it now is our doing.
+    // The MCP server could not know that it should exit. If the interrupt ends it, that is a success.
     let interrupting = tokio::time::timeout(INTERRUPT_PATIENCE, process.signal(Signal::Interrupt)).await;
     interrupting.unwrap_or(Ok(()))?;
     let status = match tokio::time::timeout(INTERRUPT_PATIENCE, &mut output).await {
         Ok(status) => status?,
-        Err(_) => ended(process, &mut output).await?,
+        Err(_) => end(process, &mut output).await?,
     };
     let code = if is_by_signal(status.code) { 0 } else { status.code };
     Ok(ExitStatus { code, ..status })
 }
 
-/// Whether it did not exit by itself. Some servers know no better number for a signal than -1.
+/// Whether a signal has ended the process. Some servers report -1 for every signal.
 fn is_by_signal(code: i32) -> bool {
     !(0..=128).contains(&code)
 }
 
-/// Ends it. A server that does not do so in time is not waited for.
-async fn ended(
+/// Ends the MCP server. It is an error if that takes longer than [`END_PATIENCE`].
+async fn end(
     process: &ExecProcess,
     output: &mut (impl Future<Output = anyhow::Result<ExitStatus>> + Unpin),
 ) -> anyhow::Result<ExitStatus> {
@@ -111,19 +111,19 @@ async fn ended(
     })
 }
 
-/// Passes our stdin on until it ends, and then ends theirs if that can be done.
-async fn forward_input(mut theirs: ProcessStdin, can_end_stdin: bool) -> anyhow::Result<()> {
-    let mut ours = tokio::io::stdin();
+/// Passes our stdin to the MCP server until it ends, and then closes the stdin of the MCP server if possible.
+async fn forward_input(mut remote: ProcessStdin, can_end_stdin: bool) -> anyhow::Result<()> {
+    let mut stdin = tokio::io::stdin();
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let count = ours.read(&mut buffer).await.context("cannot read stdin")?;
+        let count = stdin.read(&mut buffer).await.context("cannot read stdin")?;
         let passed = match count {
-            0 if can_end_stdin => theirs.shutdown().await,
+            0 if can_end_stdin => remote.shutdown().await,
             0 => Ok(()),
-            count => pass(&mut theirs, &buffer[..count]).await,
+            count => pass(&mut remote, &buffer[..count]).await,
         };
         match passed {
-            // It wants no more. What that means is for it to say, by what it writes or how it exits.
+            // The MCP server has closed its stdin. Its output and its exit code say why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             passed => passed.context("cannot write to the MCP server")?,
         }
@@ -133,12 +133,12 @@ async fn forward_input(mut theirs: ProcessStdin, can_end_stdin: bool) -> anyhow:
     }
 }
 
-async fn pass(theirs: &mut ProcessStdin, bytes: &[u8]) -> io::Result<()> {
-    theirs.write_all(bytes).await?;
-    theirs.flush().await
+async fn pass(remote: &mut ProcessStdin, bytes: &[u8]) -> io::Result<()> {
+    remote.write_all(bytes).await?;
+    remote.flush().await
 }
 
-/// Passes on what it writes until it exits: what it has written before comes before.
+/// Passes the output of the MCP server on until it exits. All output from before the exit is passed on first.
 async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus> {
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
     while let Some(event) = events.next().await {
@@ -159,5 +159,5 @@ async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus>
             ExecProcessEvent::Failed(text) => anyhow::bail!("the MCP server is lost: {text}"),
         }
     }
-    anyhow::bail!("the MCP server ended and did not say how")
+    anyhow::bail!("the server did not say how the MCP server ended")
 }

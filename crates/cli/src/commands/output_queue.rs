@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Pieces of output that may wait for the thread; each has up to 256 KiB.
 const QUEUED_PIECES: usize = 4;
 
-/// The queue of bytes for the thread that writes them.
+/// Output that waits for the thread that writes it.
 pub(crate) struct OutputQueue {
     pieces: mpsc::Sender<(Stream, Bytes)>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct OutputQueue {
 pub(crate) type OutputWritten = oneshot::Receiver<io::Result<()>>;
 
 impl OutputQueue {
-    /// Starts the thread.
+    /// Starts the thread, and returns the queue and the future of its end.
     pub(crate) fn start() -> io::Result<(Self, OutputWritten)> {
         let (pieces, to_write) = mpsc::channel(QUEUED_PIECES);
         let (tell, written) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Words for the person or the program that started us.
+//! Printing to stdout and stderr, for commands whose output is short.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 
 use crate::terminal_text::{readable, without_os_error_number};
 
-/// To stdout. Whoever has read enough and closed it is no error.
+/// Prints text to stdout. A reader that has closed the pipe is not an error.
 pub(crate) async fn print(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes()).await
 }
 
-/// The same for what need not be text, such as names of files.
+/// Prints bytes to stdout, which need not be text: names of files, for example. A reader that has closed the pipe is not an error.
 pub(crate) async fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     let written = async {
@@ -28,17 +28,17 @@ pub(crate) async fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The error of a failed write to stdout or stderr, with words that say so. Its kind stays.
+/// Adds to the error of a failed write that our own output could not be written. The kind of the error stays.
 pub(crate) fn cannot_write(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write the output: {error}"))
 }
 
-/// Waits until nobody reads our stdout any more, also while we have nothing to write. It waits for ever if stdout is a file.
+/// Waits until the reader of our stdout has closed the pipe, also while we write nothing. If stdout is a file, it waits for ever.
 pub(crate) async fn reader_is_gone() {
     let (tell, told) = oneshot::channel();
-    // Not waited for: it may hang in the poll for ever.
+    // The thread is not joined, because it may wait in the poll for ever.
     let started = std::thread::Builder::new().name("stdout reader".to_owned()).spawn(move || {
-        // Errors and hang-ups are reported without being asked for.
+        // A poll for no event still reports errors and hang-ups.
         while poll(&mut [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())], None) == Err(Errno::INTR) {}
         let _nobody_waits = tell.send(());
     });
@@ -47,7 +47,7 @@ pub(crate) async fn reader_is_gone() {
     }
 }
 
-/// To stderr, in the form of all our messages.
+/// Prints a message to stderr, after the name of the program. Escape sequences in it become visible.
 pub(crate) fn report(sentence: &str) {
     crate::write_to_stderr(&format!("exec-server: {}\n", readable(without_os_error_number(sentence))));
 }

@@ -1,5 +1,5 @@
-//! Where a process starts and with which variables. On this machine it is as if it was started by our own shell; elsewhere it is as the
-//! server over there has it, unless a flag says otherwise.
+//! The working directory and the variables of a process. On this machine they are ours, as if the user's shell had started the process. In
+//! other environments they are those of the server, unless a flag says otherwise.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,17 @@ use client::{EnvironmentInfo, ExecServerClient, ExecServerError, PathMap, PathUr
 use super::terminal::window_size;
 use crate::args::server_variables;
 
-/// What this machine and the environment have in common.
+/// What a start depends on besides its flags.
 pub(crate) struct StartContext {
+    /// Whether the environment is this machine.
     is_local: bool,
+    /// Whether the process is for a kept session.
     is_kept: bool,
+    /// Maps paths of this machine to paths of the environment.
     paths: PathMap,
 }
 
-/// What the flags of a command say about its start.
+/// The flags of a command that its start depends on.
 pub(crate) struct StartFlags<'a> {
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) env: &'a [String],
@@ -27,13 +30,13 @@ pub(crate) struct StartFlags<'a> {
 }
 
 impl StartContext {
-    /// `is_kept`: the process is for a kept session, whose server was started by somebody else, or earlier.
+    /// `is_kept`: the process is for a kept session, whose server was started by an earlier command or by another user.
     pub(crate) fn new(way: &Way, is_kept: bool) -> Self {
         let paths = if let Way::Ssh { paths, .. } = way { paths.clone() } else { PathMap::default() };
         Self { is_local: matches!(way, Way::Local), is_kept, paths }
     }
 
-    /// A start of this command in an environment that says this of itself.
+    /// The params that start this command in the environment that `info` describes.
     pub(crate) fn start(
         &self,
         info: &EnvironmentInfo,
@@ -48,10 +51,10 @@ impl StartContext {
         if self.is_local && self.is_kept {
             params.env_policy = None;
             params.env = own_variables().collect();
-            // The server in the background has the umask of whoever has started it.
+            // The server in the background has the umask of the command that started it.
             params.umask = info.capabilities.process_umask.then(own_umask);
         } else if self.is_local {
-            // They were not passed on to our server.
+            // These variables would configure our server, so it was started without them. The process gets them.
             let withheld = server_variables();
             params.env =
                 own_variables().filter(|(name, _)| withheld.iter().any(|other| other == name.as_str())).collect();
@@ -78,7 +81,7 @@ impl StartContext {
         PathUri::from_native(&native).with_context(|| format!("{} is not absolute", native.display()))
     }
 
-    /// The directory we are in, if it is also one over there.
+    /// Our working directory, if the environment has it too.
     fn own_directory(&self) -> anyhow::Result<Option<PathBuf>> {
         if self.is_local {
             return std::env::current_dir().map(Some).context("cannot find out the current directory");
@@ -88,17 +91,17 @@ impl StartContext {
     }
 }
 
-/// Where the server is, or the root if it does not say.
+/// The working directory of the server, or the root directory if the server does not name it.
 fn remote_directory(info: &EnvironmentInfo) -> PathBuf {
     info.cwd.as_ref().and_then(|cwd| cwd.to_native().ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// What of our environment can travel as text.
+/// Our variables. Those that are not UTF-8 cannot be sent and are left out.
 fn own_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The permissions that files of ours do not get. The umask can only be read by setting it; what is set for that moment is the strictest.
+/// Our umask. It can only be read by setting it, so it is set to the strictest value for that moment.
 fn own_umask() -> u32 {
     let own = rustix::process::umask(Mode::RWXU | Mode::RWXG | Mode::RWXO);
     rustix::process::umask(own);
@@ -118,7 +121,7 @@ fn given_variables(given: &[String]) -> anyhow::Result<BTreeMap<String, String>>
     Ok(variables)
 }
 
-/// The smallest number that no process of the session has.
+/// The smallest number that is not the id of a process of the session.
 pub(crate) async fn unused_id(client: &ExecServerClient) -> Result<ProcessId, ExecServerError> {
     let processes = client.processes().await?;
     let is_used = |id: &String| processes.iter().any(|process| process.process_id.as_str() == id);

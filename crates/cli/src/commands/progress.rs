@@ -1,5 +1,5 @@
-//! How far long work has come: one line on stderr if that is a terminal, and nothing anywhere else. It counts and draws; it does not know
-//! what is copied or searched.
+//! The progress line of long work: one line on stderr if that is a terminal, and nothing otherwise. It counts and draws; it does not copy or
+//! search anything itself.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -17,20 +17,20 @@ pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Work that takes less time than this shows no line.
 const FIRST_AFTER: Duration = Duration::from_millis(400);
 
-/// Columns that the whole line of a copy takes, without its message.
+/// Columns of the line of a copy, without the number of files.
 const COPY_COLUMNS: usize = 66;
 const COPY_LINE: &str =
     "{percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  ETA {time_left}  {msg}";
-/// For a terminal that is narrower.
+/// The line of a copy on a terminal with fewer columns.
 const SHORT_COPY_LINE: &str = "{percent:>3}%  {binary_bytes_per_sec}";
-/// While a copy waits for a connection.
+/// The line while a copy waits for a lost connection.
 const LOST_LINE: &str = "{percent:>3}%  connection lost, reconnecting…";
 const SEARCH_LINE: &str = "searching  {elapsed_precise}  {found}  {per_sec}";
 
 /// The line that shows the progress of one command.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
-    /// False: the line is never shown.
+    /// If false, the line is never drawn.
     is_wanted: bool,
     kind: LineKind,
     copied_files: AtomicU64,
@@ -39,20 +39,20 @@ pub(crate) struct ProgressLine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineKind {
-    /// Bytes and files, of a number of bytes that grows while directories are listed.
+    /// Counts bytes and files. The total of bytes grows while directories are listed.
     Copy,
-    /// Found files. How many files there are is not known, so there is no time left.
+    /// Counts found files. The total is not known, so no remaining time is shown.
     Search,
 }
 
 impl ProgressLine {
-    /// `is_quiet`: the line is not wanted.
+    /// The line of a copy. `is_quiet`: it is never drawn.
     pub(crate) fn of_copy(is_quiet: bool) -> Self {
         Self::new(LineKind::Copy, Some(0), !is_quiet)
     }
 
-    /// The program that reads our stdout from a pipe may draw on the same terminal, as `less` does. So the line is shown only if stdout is a
-    /// terminal or a file.
+    /// The line of a search. A program that reads our stdout from a pipe may draw on the same terminal, as `less` does, so the line is drawn
+    /// only if stdout is a terminal or a file.
     pub(crate) fn of_search() -> Self {
         let stdout = fstat(rustix::stdio::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
         let is_pipe = stdout.is_ok_and(|kind| matches!(kind, FileType::Fifo | FileType::Socket));
@@ -102,7 +102,7 @@ impl ProgressLine {
         self.bar.suspend(|| report(sentence));
     }
 
-    /// Writes to stdout, and takes the line away meanwhile. A thread writes, because a terminal may block (Ctrl-S).
+    /// Writes to stdout, and erases the line meanwhile. A thread does the writing, because a terminal may block (Ctrl-S).
     pub(crate) async fn print(&self, stdout: &mut Stdout, bytes: Vec<u8>) -> io::Result<()> {
         if self.bar.is_hidden() {
             return stdout.write_all(&bytes).await;
@@ -121,15 +121,15 @@ impl ProgressLine {
         printing.await.map_err(io::Error::from)?
     }
 
-    /// Takes the line away for good. A thread that still prints has taken it away already, and would make us wait.
+    /// Erases the line for good. If a thread still prints, it has erased the line already, and waiting for the thread could take for ever.
     pub(crate) fn clear(&self) {
         if !self.is_printing.load(Relaxed) {
             self.bar.finish_and_clear();
         }
     }
 
-    /// Fits the line into a terminal of this width. It is no longer than it must be: a terminal that becomes narrower breaks a long line into
-    /// two, of which only one would be erased.
+    /// Fits the line into a terminal of this width. The line is kept short: if the terminal becomes narrower, it breaks a long line into two,
+    /// of which only one would be erased.
     fn lay_out(&self, columns: usize, is_lost: bool) {
         let template = match self.kind {
             LineKind::Copy if is_lost => LOST_LINE,
@@ -139,7 +139,7 @@ impl ProgressLine {
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.bar.set_style(style.with_key("time_left", time_left).with_key("found", found));
-        // The last column stays free, where some terminals begin the next line.
+        // The last column stays free, because some terminals begin the next line after it.
         let room = columns.saturating_sub(COPY_COLUMNS + 1);
         self.bar.set_message(self.file_count().chars().take(room).collect::<String>());
     }
@@ -158,7 +158,7 @@ fn terminal_columns() -> usize {
     rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col.into())
 }
 
-/// The estimate of the library, and a dash while nothing moves, for which it would say that no time is left.
+/// The remaining time that the library estimates, and dashes while nothing is copied, for which the library would say that no time is left.
 fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     let is_stalled = state.per_sec() < 1.0 && state.len().is_none_or(|length| state.pos() < length);
     let _text_has_room =

@@ -1,4 +1,4 @@
-//! `ps`: the processes of a kept session, for people or for programs.
+//! `ps`: lists the processes of a kept session, as a table for people or as JSON for programs.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,6 @@ use super::print::{print, report};
 use super::table;
 use crate::terminal_text::readable;
 
-/// Lists them.
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
     let client = Destination::choose(&args.target)?
@@ -55,7 +54,7 @@ fn state(process: &ProcessSummary) -> String {
     match process.state {
         ProcessState::Starting => "starting".to_owned(),
         ProcessState::Running => "running".to_owned(),
-        // A descendant holds its streams.
+        // A descendant holds the output streams of the process open.
         ProcessState::Exited => format!("exited{code}, open"),
         ProcessState::Closed => format!("exited{code}"),
     }
@@ -81,7 +80,7 @@ fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes}B") } else { format!("{amount:.1}{}", units[unit]) }
 }
 
-/// As a shell would want it, on one line.
+/// The word on one line, in quotes if a shell would need them.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%~…".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", readable(word).replace('\'', r"'\''")) }

@@ -1,4 +1,4 @@
-//! How a person who has left a command of a kept session, or has lost the connection to it, gets back to it.
+//! Tells a person who has left a process of a kept session, or has lost the connection to it, which command returns to the process.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use super::foreground::{Foreground, ForegroundEnd, Goodbye};
 use super::signals::Signals;
 use crate::terminal_text::error_line;
 
-/// The way back to one process of a kept session.
+/// Names one process of a kept session, for commands that return to it.
 pub(crate) struct ReattachHint<'a> {
     pub(crate) target: &'a TargetArgs,
     pub(crate) session: &'a str,
@@ -17,18 +17,18 @@ pub(crate) struct ReattachHint<'a> {
 }
 
 impl ReattachHint<'_> {
-    /// The command line that takes the process up again.
+    /// The command line that attaches to the process again.
     fn attach(&self) -> String {
         self.target.command_line("attach", &["--session", self.session, self.id.as_str()])
     }
 
-    /// The command line that follows its output again.
+    /// The command line that follows the output of the process again.
     fn follow(&self) -> String {
         self.target.command_line("logs", &["-f", "--session", self.session, self.id.as_str()])
     }
 
-    /// Says that the process goes on without us.
-    pub(crate) fn say(&self) {
+    /// Says that the process was left running, and how to attach to it again.
+    pub(crate) fn print(&self) {
         let id = crate::terminal_text::readable(self.id.as_str());
         crate::write_to_stderr(&format!(
             "\n[exec-server: left {id} running; `{}` takes it up again]\n",
@@ -36,39 +36,39 @@ impl ReattachHint<'_> {
         ));
     }
 
-    /// The error of somebody who was attached, with the way back if the connection is what failed.
+    /// The error of a command that was attached to the process. If the connection is lost, the error says how to attach again.
     pub(crate) fn attaching(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
-        added_to(error, client, &self.attach(), "takes it up again")
+        with_command(error, client, &self.attach(), "takes it up again")
     }
 
-    /// The same for somebody who followed the output.
+    /// The error of a command that followed the output. If the connection is lost, the error says how to follow again.
     pub(crate) fn following(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
-        added_to(error, client, &self.follow(), "follows it again")
+        with_command(error, client, &self.follow(), "follows it again")
     }
 }
 
-/// Carries input and output to the end of the process or until a person leaves it, who is then told the way back, if there is one.
+/// Runs the process in the foreground until it ends or a person leaves it. With a hint, a person who leaves is told how to return.
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
-    reattach_hint: Option<&ReattachHint<'_>>,
+    hint: Option<&ReattachHint<'_>>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let (client, is_kept) = (foreground.client, foreground.is_kept);
-    let end = foreground.run(signals).await.map_err(|error| match reattach_hint {
-        Some(reattach_hint) => reattach_hint.attaching(error, client),
+    let end = foreground.run(signals).await.map_err(|error| match hint {
+        Some(hint) => hint.attaching(error, client),
         None => error,
     })?;
-    if let (Some(reattach_hint), ForegroundEnd::Left) = (reattach_hint, end) {
-        reattach_hint.say();
+    if let (Some(hint), ForegroundEnd::Left) = (hint, end) {
+        hint.print();
     }
     Ok((end.exit_code(is_kept), end.goodbye()))
 }
 
-/// Another client that has taken the session is no reason to take it back.
-fn added_to(error: anyhow::Error, client: &ExecServerClient, command: &str, what: &str) -> anyhow::Error {
+/// Adds the command to the error of a lost connection. If another client has taken the session over, taking it back is not suggested.
+fn with_command(error: anyhow::Error, client: &ExecServerClient, command: &str, effect: &str) -> anyhow::Error {
     let is_lost = matches!(*client.connection_state().borrow(), ConnectionState::Failed(_));
     if !is_lost || client.is_taken_over() {
         return error;
     }
-    anyhow::anyhow!("{}; if the server has kept the session, `{command}` {what}", error_line(&error))
+    anyhow::anyhow!("{}; if the server has kept the session, `{command}` {effect}", error_line(&error))
 }

@@ -1,4 +1,4 @@
-//! A path in an environment, for commands that look at nothing else.
+//! A path in an environment, for `search` and `watch`, which take no path of this machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use super::typed_path::TypedPath;
 /// A path, and the environment it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemotePath {
-    /// None: the environment that the flags choose.
+    /// The name before the colon. `None`: the environment that the flags choose.
     pub(crate) environment: Option<String>,
     pub(crate) path: PathBuf,
 }
 
 impl RemotePath {
-    /// A path without an environment is in the one that the flags choose.
+    /// Parses `ENV:PATH`, `:PATH` or `PATH`. Without a name, the path is in the environment that the flags choose.
     pub(crate) fn parse(text: &str) -> Self {
         let (environment, path) = match TypedPath::parse(OsStr::new(text)) {
             TypedPath::Plain(path) => (None, path),
-            TypedPath::There(environment, path) => (environment, path),
+            TypedPath::InEnvironment(environment, path) => (environment, path),
         };
         Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
-    /// The flags with this environment chosen.
+    /// The flags for a connection to the environment of this path.
     pub(crate) fn choose(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
         let Some(name) = &self.environment else { return Ok(flags.clone()) };
         anyhow::ensure!(
@@ -39,7 +39,7 @@ impl RemotePath {
         Ok(TargetArgs { environment: Some(name.clone()), ..flags.clone() })
     }
 
-    /// The path as the environment knows it: relative to the directory of its server.
+    /// The path as a URI. A relative path begins in the working directory of the server.
     pub(crate) async fn uri(&self, client: &ExecServerClient) -> anyhow::Result<PathUri> {
         let path = if self.path.is_absolute() {
             self.path.clone()
@@ -47,11 +47,11 @@ impl RemotePath {
             let cwd = environment_info(client).await?.cwd.and_then(|cwd| cwd.to_native().ok());
             cwd.with_context(|| no_directory(&self.path))?.join(&self.path)
         };
-        PathUri::from_native(&plain(&path)).with_context(|| format!("`{}` is no path", path.display()))
+        PathUri::from_native(&normalized(&path)).with_context(|| format!("`{}` is no path", path.display()))
     }
 }
 
-/// Why a relative path means nothing in an environment that tells no directory.
+/// The error for a relative path in an environment whose server does not name its working directory.
 pub(crate) fn no_directory(path: &Path) -> String {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     format!(
@@ -60,8 +60,8 @@ pub(crate) fn no_directory(path: &Path) -> String {
     )
 }
 
-/// Without `.` and a slash at its end.
-fn plain(path: &Path) -> PathBuf {
+/// The path without `.` parts and without a slash at its end.
+fn normalized(path: &Path) -> PathBuf {
     path.components().collect()
 }
 

@@ -1,4 +1,4 @@
-//! `run`: a command in an environment, as if it was here.
+//! `run`: runs a command in an environment as if it ran on this machine, or starts it in a kept session and leaves it there.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -16,9 +16,9 @@ use super::process_start::{StartContext, StartFlags, unused_id};
 use super::reattach_hint::{ReattachHint, run_in_foreground};
 use super::signals::Signals;
 
-/// The session of those who name none.
+/// The kept session of `run -d` without `--session`.
 const DEFAULT_SESSION: &str = "default";
-/// In a session of its own, a process needs no particular id.
+/// The id of a process that is alone in its session.
 const ONLY_PROCESS: &str = "1";
 
 /// Runs a command to its end, or starts it and leaves.
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             "{flag} is about a kept session; give --session or --detach too"
         );
     }
-    let here = StartContext::new(&destination.way, session.is_some());
+    let context = StartContext::new(&destination.way, session.is_some());
     let client = match &session {
         Some(name) => {
             let session_use = if args.detach { SessionUse::Observe } else { SessionUse::Run };
@@ -41,14 +41,14 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
         None => destination.connect().await?,
     };
-    let ended = run_with(&client, &here, &args, session.as_deref()).await;
+    let ended = run_with(&client, &context, &args, session.as_deref()).await;
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
 }
 
 async fn run_with(
     client: &ExecServerClient,
-    here: &StartContext,
+    context: &StartContext,
     args: &RunArgs,
     session: Option<&str>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
@@ -62,16 +62,16 @@ async fn run_with(
     );
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
-    let mut params = here.start(&info, id, &args.command, flags)?;
+    let mut params = context.start(&info, id, &args.command, flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
-    // Who leaves at once must not be sent what somebody else will ask for.
+    // This command leaves at once, so the server must not push output that a later command will read.
     params.paused = args.detach;
     let may_be_renamed = is_kept && args.id.is_none();
-    // From here on a signal must not leave a process behind.
+    // From here on, a signal must not leave a process behind.
     let mut signals = Signals::listen()?;
     let starting = start_under_free_id(client, params, may_be_renamed);
-    let process = match unless_told(&mut signals, starting).await? {
+    let process = match unless_signalled(&mut signals, starting).await? {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok((code, Goodbye::InOrder)),
     };
@@ -97,14 +97,14 @@ async fn run_with(
     run_in_foreground(foreground, &mut signals, reattach_hint.as_ref()).await
 }
 
-/// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.
+/// Checks that a person can type this id later, for `logs` or `kill`. A server would accept any text.
 fn check_id(id: &str) -> anyhow::Result<()> {
     anyhow::ensure!(!id.is_empty(), "an id of no characters names nothing; leave --id out to get a number");
     anyhow::ensure!(!id.chars().any(char::is_control), "`{id}` is no id: it has characters that cannot be seen");
     Ok(())
 }
 
-/// The id that was asked for, or one that is free.
+/// The id that `--id` gives, or one that is free.
 pub(crate) async fn choose_id(
     client: &ExecServerClient,
     given: Option<&str>,
@@ -117,32 +117,32 @@ pub(crate) async fn choose_id(
     })
 }
 
-/// Whether a start was refused while another process has its id.
+/// Whether a start was refused because another process has the id.
 async fn is_taken(client: &ExecServerClient, id: &ProcessId, error: &anyhow::Error) -> bool {
     let is_refused = matches!(error.downcast_ref(), Some(ExecServerError::Server { .. }));
     is_refused
         && client.processes().await.is_ok_and(|processes| processes.iter().any(|process| process.process_id == *id))
 }
 
-/// What came of a start.
+/// The result of a start.
 pub(crate) enum Started {
-    /// It runs.
+    /// The process runs.
     Process(ExecProcess),
-    /// It does not, and the person has been told why.
+    /// No process runs, the user has been told why, and this is our exit code.
     Nothing(ExitCode),
 }
 
-/// Starts a process, unless we are told to end before it is there.
+/// Starts a process. A fatal signal that comes before the answer ends the attempt.
 pub(crate) async fn start(
     client: &ExecServerClient,
     params: StartParams,
     signals: &mut Signals,
 ) -> anyhow::Result<Started> {
-    unless_told(signals, try_start(client, params)).await
+    unless_signalled(signals, try_start(client, params)).await
 }
 
-/// A start that we may be told to give up.
-async fn unless_told(
+/// Waits for a start, or for a fatal signal if that comes first.
+async fn unless_signalled(
     signals: &mut Signals,
     starting: impl Future<Output = anyhow::Result<Started>>,
 ) -> anyhow::Result<Started> {
@@ -152,7 +152,7 @@ async fn unless_told(
     }
 }
 
-/// Starts a process. With `may_be_renamed` it gets another number if another command has chosen the same one just now.
+/// Starts a process. With `may_be_renamed`, it gets another number if another command has taken its number meanwhile.
 async fn start_under_free_id(
     client: &ExecServerClient,
     mut params: StartParams,
@@ -182,7 +182,8 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
     }
 }
 
-/// Prints the id of a command that was left running. The id is part of the error, because nobody could find the command without it.
+/// Prints the id of a command that was left running. If that fails, the error names the id, without which the user could not find the
+/// command.
 fn print_id(id: &ProcessId) -> anyhow::Result<ExitCode> {
     let mut stdout = io::stdout();
     match writeln!(stdout, "{id}").and_then(|()| stdout.flush()) {

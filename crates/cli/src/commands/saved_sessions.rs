@@ -1,4 +1,5 @@
-//! Names of kept sessions. A session id is as good as a password for what the session holds, so the files are ours alone.
+//! Remembers kept sessions by their names, in one file for each session of each server. With the id of a session anybody can take it over, so
+//! only the user can read the files.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,19 +14,19 @@ use rustix::io::Errno;
 
 /// The longest name of a session, in characters.
 const LONGEST_NAME: usize = 64;
-/// How many sessions that once had the same name are remembered.
+/// How many earlier sessions of one name are remembered.
 const MOST_FORMER: usize = 1000;
 
-/// What is remembered of a session: a line with its id, and a second line with the time it is kept, in milliseconds.
+/// The content of a file: a line with the id of the session, and a line with the time for which the server keeps it, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionRecord {
     pub(crate) session: SessionId,
-    /// How long the session outlives its last connection. None: nobody has written that down.
+    /// How long the session outlives its last connection. `None` if the file does not say.
     pub(crate) keep: Option<Duration>,
 }
 
 impl SessionRecord {
-    /// None: the text names no session.
+    /// `None` if the text has no id.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().map(str::trim);
         let session = lines.next().filter(|line| !line.is_empty()).map(SessionId::from)?;
@@ -39,7 +40,7 @@ impl SessionRecord {
     }
 }
 
-/// The session of this name on the server at `url`.
+/// Loads the session of this name on the server at `url`. `None` if none is saved.
 pub(crate) fn load(name: &str, url: &str) -> anyhow::Result<Option<SessionRecord>> {
     let path = path_of(name, url)?;
     match fs::read_to_string(&path) {
@@ -49,13 +50,13 @@ pub(crate) fn load(name: &str, url: &str) -> anyhow::Result<Option<SessionRecord
     }
 }
 
-/// Remembers it.
+/// Saves a session under this name, in place of an earlier one.
 pub(crate) fn save(name: &str, url: &str, record: &SessionRecord) -> anyhow::Result<()> {
     let path = path_of(name, url)?;
-    // Another command may read it at this moment.
+    // Another command may read the file at this moment, so it is replaced as a whole.
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let write = || -> std::io::Result<()> {
-        private_directory(path.parent().unwrap_or(Path::new(".")))?;
+        make_private_directory(path.parent().unwrap_or(Path::new(".")))?;
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(record.text().as_bytes())?;
         fs::rename(&new, &path)
@@ -66,25 +67,25 @@ pub(crate) fn save(name: &str, url: &str, record: &SessionRecord) -> anyhow::Res
     })
 }
 
-/// Notes that the session is used now: the time it is kept begins when its last user leaves.
+/// Sets the time of the file to now. The server keeps a session for a time that begins when the last client leaves.
 pub(crate) fn touch(name: &str, url: &str) -> anyhow::Result<()> {
     let path = path_of(name, url)?;
-    // Whoever cannot write there can still use the session.
+    // The session can be used although the file cannot be written.
     let _best_effort = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
     Ok(())
 }
 
-/// Gives a session that the server does not have another name, and returns that name: the server that has it may answer at this address
-/// again. None if the session was not kept for so long.
+/// Saves a session under another name, which is returned, because the server at this address does not have it. Another server that has it may
+/// answer there again. `None` if the time for which the session was kept is over.
 pub(crate) fn set_aside(name: &str, url: &str, record: &SessionRecord) -> anyhow::Result<Option<String>> {
     let path = path_of(name, url)?;
-    // Another command may have replaced it meanwhile.
-    if load(name, url)?.as_ref() != Some(record) || is_over(&path, record) {
+    // Another command may have saved a new session meanwhile.
+    if load(name, url)?.as_ref() != Some(record) || has_expired(&path, record) {
         return Ok(None);
     }
     for former in former_names(name) {
         let free = path_of(&former, url)?;
-        if load(&former, url)?.is_some_and(|old| is_over(&free, &old)) {
+        if load(&former, url)?.is_some_and(|old| has_expired(&free, &old)) {
             fs::remove_file(&free).with_context(|| format!("cannot remove {}", free.display()))?;
         }
         match rename_to_free(&path, &free) {
@@ -100,14 +101,14 @@ pub(crate) fn set_aside(name: &str, url: &str, record: &SessionRecord) -> anyhow
     )
 }
 
-/// Whether nobody has used it for longer than the server keeps it.
-fn is_over(path: &Path, record: &SessionRecord) -> bool {
+/// Whether the session was last used longer ago than the server keeps it.
+fn has_expired(path: &Path, record: &SessionRecord) -> bool {
     let used = fs::metadata(path).and_then(|metadata| metadata.modified());
     let unused = used.map(|used| used.elapsed().unwrap_or_default()).unwrap_or_default();
     record.keep.is_some_and(|keep| keep < unused)
 }
 
-/// Names for sessions that had this name before: `NAME.former`, `NAME.former-2` and so on, with less of the name where it is too long.
+/// Names for sessions that had this name before: `NAME.former`, `NAME.former-2` and so on. A long name is shortened.
 fn former_names(name: &str) -> impl Iterator<Item = String> {
     (1..=MOST_FORMER).map(move |number| {
         let ending = if number == 1 { ".former".to_owned() } else { format!(".former-{number}") };
@@ -116,29 +117,29 @@ fn former_names(name: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Fails if there is a file of the new name.
+/// Renames a file. It is an error if a file of the new name exists.
 fn rename_to_free(from: &Path, to: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do both in one step.
+        // This file system cannot check and rename in one step.
         Err(Errno::INVAL | Errno::NOSYS) if to.try_exists()? => Err(std::io::ErrorKind::AlreadyExists.into()),
         Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
         renamed => Ok(renamed?),
     }
 }
 
-/// A directory that nobody else can look into.
-pub(crate) fn private_directory(path: &Path) -> std::io::Result<()> {
+/// Makes a directory, and those above it, that other users cannot look into.
+pub(crate) fn make_private_directory(path: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Where we keep what outlives us.
+/// The directory for files that outlive a command.
 pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = from("XDG_STATE_HOME").or_else(|| from("HOME").map(|home| home.join(".local/state")));
     Ok(state.context("neither XDG_STATE_HOME nor HOME says where to keep sessions")?.join("exec-server"))
 }
 
-/// Whether it can be the name of a session.
+/// Checks that a session can have this name.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let is_plain = !name.is_empty()
         && name.len() <= LONGEST_NAME
@@ -152,11 +153,11 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 
 fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
     check_name(name)?;
-    Ok(state_directory()?.join("sessions").join(file_name(url)).join(name))
+    Ok(state_directory()?.join("sessions").join(directory_name(url)).join(name))
 }
 
-/// One directory per server. Its name is the URL with everything but letters and digits written as numbers.
-fn file_name(url: &str) -> String {
+/// The name of the directory for the sessions of one server: its URL, in which most punctuation is written as numbers.
+fn directory_name(url: &str) -> String {
     url.bytes().fold(String::new(), |mut name, byte| {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => name.push(byte.into()),
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn servers_do_not_share_names() {
-        assert_eq!(file_name("ws://a:1/x"), "ws_3a_2f_2fa_3a1_2fx");
-        assert_ne!(file_name("unix:///a/b"), file_name("unix:///a_b"));
+        assert_eq!(directory_name("ws://a:1/x"), "ws_3a_2f_2fa_3a1_2fx");
+        assert_ne!(directory_name("unix:///a/b"), directory_name("unix:///a_b"));
     }
 }

@@ -1,4 +1,4 @@
-//! `search`: lines or files of an environment, as ripgrep finds and shows them.
+//! `search`: searches files of an environment, and prints the matches as ripgrep does.
 
 mod match_printer;
 
@@ -20,23 +20,25 @@ use super::signals::Signals;
 use crate::colours;
 use match_printer::{ContextLines, MatchPrinter, MatchStyle};
 
+/// Exit codes, as ripgrep has them.
 const FOUND: u8 = 0;
-const NOTHING: u8 = 1;
+const NOT_FOUND: u8 = 1;
 const FAILED: u8 = 2;
 
-/// What came of it.
+/// Counts over all searched paths.
 #[derive(Default)]
 struct SearchTotals {
-    found: u64,
+    /// Files with matches, or parts of such files.
+    matches: u64,
     errors: u64,
 }
 
-/// Searches every place, and exits as ripgrep does.
+/// Searches every path. The exit code is that of ripgrep.
 pub(crate) async fn search(args: SearchArgs) -> ExitCode {
-    let mut tally = SearchTotals::default();
+    let mut totals = SearchTotals::default();
     let progress = ProgressLine::of_search();
     let searched = match Signals::listen_except_stop() {
-        Ok(mut signals) => signals.or_fatal(search_all(&args, &mut tally, &progress)).await,
+        Ok(mut signals) => signals.or_fatal(search_all(&args, &mut totals, &progress)).await,
         Err(error) => Ok(Err(error.into())),
     };
     progress.clear();
@@ -45,9 +47,9 @@ pub(crate) async fn search(args: SearchArgs) -> ExitCode {
         Err(fatal) => return ExitCode::from(fatal.exit_code()),
     };
     let code = match searched {
-        Ok(()) if tally.errors > 0 => FAILED,
-        Ok(()) if tally.found > 0 => FOUND,
-        Ok(()) => NOTHING,
+        Ok(()) if totals.errors > 0 => FAILED,
+        Ok(()) if totals.matches > 0 => FOUND,
+        Ok(()) => NOT_FOUND,
         Err(error) if is_broken_pipe(&error) => BROKEN_PIPE,
         Err(error) => {
             crate::report_error(&error);
@@ -61,8 +63,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-async fn search_all(args: &SearchArgs, tally: &mut SearchTotals, progress: &ProgressLine) -> anyhow::Result<()> {
-    let (pattern, places) = args.pattern_and_places()?;
+async fn search_all(args: &SearchArgs, totals: &mut SearchTotals, progress: &ProgressLine) -> anyhow::Result<()> {
+    let (pattern, places) = args.pattern_and_paths()?;
     let places = if places.is_empty() { vec![String::new()] } else { places };
     let mut connected: Option<(Option<String>, ExecServerClient)> = None;
     for place in places.iter().map(|text| RemotePath::parse(text)) {
@@ -75,7 +77,7 @@ async fn search_all(args: &SearchArgs, tally: &mut SearchTotals, progress: &Prog
                 Destination::choose(&place.choose(&args.target)?)?.connect().await?
             }
         };
-        search_one(args, pattern.as_deref(), &place, &client, tally, progress).await?;
+        search_one(args, pattern.as_deref(), &place, &client, totals, progress).await?;
         connected = Some((place.environment, client));
     }
     if let Some((_, client)) = connected {
@@ -89,7 +91,7 @@ async fn search_one(
     pattern: Option<&str>,
     place: &RemotePath,
     client: &ExecServerClient,
-    tally: &mut SearchTotals,
+    totals: &mut SearchTotals,
     progress: &ProgressLine,
 ) -> anyhow::Result<()> {
     let root = place.uri(client).await?;
@@ -114,7 +116,7 @@ async fn search_one(
         };
         let Some(file) = file else { break };
         let file = file.with_context(|| format!("cannot search {}", place.path.display()))?;
-        tally.found += 1;
+        totals.matches += 1;
         progress.add_found_file();
         let bytes = if args.json { line_of(&json!({"file": file})) } else { shown.render(&file) };
         progress.print(&mut stdout, bytes).await?;
@@ -124,7 +126,7 @@ async fn search_one(
             let path = error.path.as_ref().and_then(|path| path.to_native().ok()).unwrap_or_default();
             progress.report(&format!("{}: {}", path.display(), error.message));
         }
-        tally.errors += result.error_count;
+        totals.errors += result.error_count;
         if args.json {
             progress.print(&mut stdout, line_of(&json!({"result": result}))).await?;
         }
@@ -158,11 +160,13 @@ fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, conte
 }
 
 impl SearchArgs {
-    fn pattern_and_places(&self) -> anyhow::Result<(Option<String>, Vec<String>)> {
+    fn pattern_and_paths(&self) -> anyhow::Result<(Option<String>, Vec<String>)> {
         if self.files {
             return Ok((None, self.words.clone()));
         }
-        let (pattern, places) = self.words.split_first().ok_or_else(|| anyhow::anyhow!("what to search for?"))?;
+        let (pattern, places) = self.words.split_first().ok_or_else(|| {
+            anyhow::anyhow!("there is nothing to search for; give a PATTERN, or --files to list files")
+        })?;
         Ok((Some(pattern.clone()), places.to_vec()))
     }
 
@@ -175,11 +179,11 @@ impl SearchArgs {
     }
 }
 
-/// As it was asked for: what is below the place is named by the place.
-fn named(root: &Path, asked: &Path, found: &Path) -> std::path::PathBuf {
+/// The path of a found file as the user expects it: it begins with the path that was typed.
+fn display_path(root: &Path, typed: &Path, found: &Path) -> std::path::PathBuf {
     match found.strip_prefix(root) {
-        Ok(below) if below.as_os_str().is_empty() => asked.to_owned(),
-        Ok(below) => asked.join(below),
+        Ok(below) if below.as_os_str().is_empty() => typed.to_owned(),
+        Ok(below) => typed.join(below),
         Err(_) => found.to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! `shell`: the user's shell in an environment, at our terminal. Without one it reads its commands from our stdin, as `sh` does.
+//! `shell`: opens the login shell of an environment in our terminal. If our stdin is not a terminal, the shell reads its commands from there,
+//! as `sh` does.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ use super::terminal::is_terminal_at_stdin;
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.target)?;
     let hint = EnvironmentHint::new(&destination);
-    let here = StartContext::new(&destination.way, args.session.is_some());
+    let context = StartContext::new(&destination.way, args.session.is_some());
     anyhow::ensure!(
         args.keep.is_none() || args.session.is_some(),
         "--keep is about a kept session; give --session too"
@@ -35,14 +36,14 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
         }
         None => destination.connect().await?,
     };
-    let ended = shell_with(&client, &here, &hint, &args).await;
+    let ended = shell_with(&client, &context, &hint, &args).await;
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
 }
 
 async fn shell_with(
     client: &ExecServerClient,
-    here: &StartContext,
+    context: &StartContext,
     hint: &EnvironmentHint,
     args: &ShellArgs,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
@@ -53,17 +54,17 @@ async fn shell_with(
     let end_of_input = input_plan::plan(server, tty).await?;
     let id = choose_id(client, None, is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
-    let mut params = here.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
+    let mut params = context.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     hint.name_environment(&mut params, &args.env);
     if tty {
-        become_first(&mut params, server);
+        make_login_shell(&mut params, server);
     }
     let has_hints = tty && !args.no_hint;
     if has_hints {
         hint.mark_prompt(&mut params, &info.shell.name);
     }
-    // From here on a signal must not leave a process behind.
+    // From here on, a signal must not leave a process behind.
     let mut signals = Signals::listen()?;
     let process = match start(client, params, &mut signals).await? {
         Started::Process(process) => process,
@@ -92,15 +93,14 @@ async fn shell_with(
     run_in_foreground(foreground, &mut signals, reattach_hint.as_ref()).await
 }
 
-/// Tells a shell that it is the first one, so that it reads its profile.
-fn become_first(params: &mut StartParams, server: &Capabilities) {
+/// Makes the shell a login shell, which reads its profile.
+fn make_login_shell(params: &mut StartParams, server: &Capabilities) {
     let Some(shell) = params.argv.first() else { return };
     if server.process_resize {
-        // By this name every shell knows.
+        // A name that begins with a hyphen means this to every shell.
         params.arg0 = shell.rsplit('/').next().map(|name| format!("-{name}"));
     } else {
-        // A server that cannot change the size of a terminal is not ours. Others execute that name instead of the shell; most shells know
-        // this flag.
+        // A server without this capability may execute the file of that name instead. Most shells know this flag.
         params.argv.push("-l".to_owned());
     }
 }

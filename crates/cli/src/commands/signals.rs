@@ -1,4 +1,4 @@
-//! Signals that are sent to us, and what they mean for a process in an environment. It does not send them on.
+//! Receives signals that are sent to this program, and says what each means for a process in an environment. It sends none.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,18 +8,18 @@ use client::Signal;
 use rustix::process::{Signal as Native, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What a signal that we got asks for.
+/// What to do after a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalEffect {
-    /// To end. The process gets the same signal.
+    /// End, after the process has got the same signal.
     End(FatalSignal),
-    /// To pass the signal on to the process, and nothing else.
+    /// Pass the signal on to the process.
     Pass(Signal),
-    /// To stop ourselves and the process, as Ctrl-Z does.
+    /// Stop ourselves and the process, as Ctrl-Z does.
     Stop,
-    /// We were continued.
+    /// Go on after a stop.
     Continue,
-    /// Our terminal has another size.
+    /// Tell the process the new size of our terminal.
     Resize,
 }
 
@@ -39,7 +39,8 @@ impl FatalSignal {
 
 pub(super) const TERMINATE: FatalSignal = FatalSignal { signal: Signal::Terminate, number: 15 };
 
-const KNOWN: [(Native, SignalEffect); 9] = [
+/// The signals that are received.
+const RECEIVED: [(Native, SignalEffect); 9] = [
     (Native::INT, SignalEffect::End(FatalSignal { signal: Signal::Interrupt, number: 2 })),
     (Native::TERM, SignalEffect::End(TERMINATE)),
     (Native::HUP, SignalEffect::End(FatalSignal { signal: Signal::Hangup, number: 1 })),
@@ -63,7 +64,7 @@ impl Signals {
         Self::listen_for(|_| true)
     }
 
-    /// The same, but Ctrl-Z stops us without a word to anybody, as it stops most programs.
+    /// Starts to receive signals except the one of Ctrl-Z, which then stops us as it stops most programs.
     pub(crate) fn listen_except_stop() -> io::Result<Self> {
         Self::listen_for(|effect| effect != SignalEffect::Stop)
     }
@@ -71,9 +72,9 @@ impl Signals {
     fn listen_for(is_wanted: impl Fn(SignalEffect) -> bool) -> io::Result<Self> {
         let listen =
             |(native, effect): (Native, SignalEffect)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, effect));
-        // These report what has already happened, so ignoring them would change nothing.
+        // These two only report something, so there is no reason to respect that they were ignored.
         let is_report = |effect: SignalEffect| matches!(effect, SignalEffect::Continue | SignalEffect::Resize);
-        let received = KNOWN.into_iter().filter(|(_, effect)| is_wanted(*effect));
+        let received = RECEIVED.into_iter().filter(|(_, effect)| is_wanted(*effect));
         let received = received.filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));
         Ok(Self { streams: received.map(listen).collect::<io::Result<_>>()? })
     }

@@ -1,5 +1,5 @@
-//! Our own terminal: its size, and raw mode, in which every key is a byte for the program at the other end. Whatever way we leave by, it
-//! is put back as it was.
+//! Our own terminal: its size, and raw mode, in which every key is passed to the remote program. However this program ends, the terminal is
+//! restored.
 
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
@@ -8,14 +8,14 @@ use client::WindowSize;
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// How the terminal was before, while it is raw. Not part of the value that is dropped: a panic must find it too.
+/// The mode of the terminal before raw mode. It is a static, because the panic hook needs it too.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// A terminal in raw mode. Dropped, it is as it was before.
+/// Keeps our terminal in raw mode. Dropping it restores the terminal.
 pub(crate) struct RawTerminal(());
 
 impl RawTerminal {
-    /// Makes the terminal at our stdin raw; none if there is no terminal.
+    /// Makes the terminal at our stdin raw. `None` if stdin is not a terminal.
     pub(crate) fn enter() -> io::Result<Option<Self>> {
         if !is_terminal_at_stdin() {
             return Ok(None);
@@ -25,12 +25,12 @@ impl RawTerminal {
         Ok(Some(Self(())))
     }
 
-    /// As it was before, until [`resume`](Self::resume): whoever stops us gets a terminal that can be used.
+    /// Restores the terminal until [`resume`](Self::resume), for the shell that continues while we are stopped.
     pub(crate) fn suspend(&self) {
         restore();
     }
 
-    /// Raw again, also if somebody else has changed it meanwhile.
+    /// Makes the terminal raw again. Its mode at this moment is what is restored at the end.
     pub(crate) fn resume(&self) -> io::Result<()> {
         restore();
         make_raw()
@@ -43,15 +43,15 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Whether somebody can type.
+/// Whether our stdin is a terminal.
 pub(crate) fn is_terminal_at_stdin() -> bool {
     isatty(stdin())
 }
 
-/// The size of the terminal we are in, if we are in one.
+/// The size of our terminal. `None` if we have no terminal, or if it has no size.
 pub(crate) fn window_size() -> Option<WindowSize> {
     let size = [stdout(), stdin(), stderr()].into_iter().find_map(|fd| tcgetwinsize(fd).ok())?;
-    // A terminal that was never told its size has none.
+    // The size of a terminal is 0 until it is set.
     (size.ws_row > 0 && size.ws_col > 0).then_some(WindowSize { rows: size.ws_row, cols: size.ws_col })
 }
 
@@ -66,7 +66,7 @@ fn make_raw() -> io::Result<()> {
 
 fn restore() {
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Not after what is still to be shown: a terminal that was told to wait would make us wait too.
+        // Not after the output that the terminal has still to show, because a terminal that was stopped (Ctrl-S) would block us.
         let _gone = tcsetattr(stdin(), OptionalActions::Now, &before);
     }
 }

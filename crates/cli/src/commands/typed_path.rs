@@ -1,30 +1,29 @@
-//! `ENV:PATH`: a path as it is typed, and the machine it is on.
+//! Parses a path as a person types it: `ENV:PATH`, `:PATH` or `PATH`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// What a text names.
+/// A path as it was typed, and whether it names an environment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TypedPath<'a> {
-    /// A path without an environment.
+    /// `PATH`. The command decides which machine it is on.
     Plain(&'a Path),
-    /// A path in an environment. None: the one that the flags choose.
-    There(Option<&'a str>, &'a Path),
+    /// `ENV:PATH` with the name of the environment, or `:PATH` with `None` for the environment that the flags choose.
+    InEnvironment(Option<&'a str>, &'a Path),
 }
 
 impl<'a> TypedPath<'a> {
-    /// What stands in front of the first colon is an environment, if it can be the id of one.
+    /// The text before the first colon is an environment if it has only the characters that names of environments may have.
     pub(crate) fn parse(text: &'a OsStr) -> Self {
         let plain = Self::Plain(Path::new(text));
         let bytes = text.as_bytes();
         let Some(colon) = bytes.iter().position(|byte| *byte == b':') else { return plain };
         let path = Path::new(OsStr::from_bytes(&bytes[colon + 1..]));
         match std::str::from_utf8(&bytes[..colon]) {
-            Ok("") => Self::There(None, path),
-            // As ids of environments are made.
+            Ok("") => Self::InEnvironment(None, path),
             Ok(id) if id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
-                Self::There(Some(id), path)
+                Self::InEnvironment(Some(id), path)
             }
             _ => plain,
         }
@@ -38,7 +37,7 @@ mod tests {
     #[test]
     fn a_name_before_a_colon_is_an_environment() {
         let plain = |path| TypedPath::Plain(Path::new(path));
-        let there = |id, path| TypedPath::There(id, Path::new(path));
+        let there = |id, path| TypedPath::InEnvironment(id, Path::new(path));
         for (text, expected) in [
             ("a", plain("a")),
             ("", plain("")),

@@ -1,4 +1,4 @@
-//! `watch`: what changes in a tree of an environment, a line each.
+//! `watch`: prints one line for each change to a file or a tree of an environment.
 
 use anyhow::Context as _;
 use std::path::Path;
@@ -15,12 +15,12 @@ use super::remote_path::RemotePath;
 use super::signals::Signals;
 use crate::terminal_text::readable;
 
-/// Prints changes until it is told to stop, or what is watched is gone.
+/// Prints changes until a signal ends us, or the watched file or directory is removed.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    let place = RemotePath::parse(&args.path);
-    let client = Destination::choose(&place.choose(&args.target)?)?.connect().await?;
-    let uri = place.uri(&client).await?;
-    // From here on a signal must not leave the watch behind.
+    let path = RemotePath::parse(&args.path);
+    let client = Destination::choose(&path.choose(&args.target)?)?.connect().await?;
+    let uri = path.uri(&client).await?;
+    // From here on, a signal must not leave the watch on the server.
     let mut signals = Signals::listen()?;
     let printing = async {
         tokio::select! {
@@ -83,7 +83,7 @@ fn name(kind: ChangeKind) -> &'static str {
     }
 }
 
-/// A line is a line, whatever a name holds.
+/// The path as text on one line, whatever characters it has.
 fn shown(path: &PathUri) -> String {
     let native = path.to_native().unwrap_or_else(|_| Path::new(path.as_str()).to_owned());
     readable(&native.to_string_lossy())

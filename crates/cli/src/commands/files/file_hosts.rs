@@ -163,14 +163,14 @@ impl<'a> FileHosts<'a> {
         let mut destinations = BTreeMap::new();
         if let Some(flag) = self.given.flag() {
             destinations.insert(None, self.destination(None)?);
-            let is_used = meant.iter().any(|meant| matches!(meant, TypedPath::There(None, _)));
+            let is_used = meant.iter().any(|meant| matches!(meant, TypedPath::InEnvironment(None, _)));
             anyhow::ensure!(
                 is_used,
                 "no path is in the environment that {flag} chooses; write :PATH for a path over there"
             );
         }
         for (meant, text) in meant.iter().zip(texts) {
-            if let TypedPath::There(id, _) = meant {
+            if let TypedPath::InEnvironment(id, _) = meant {
                 let destination = self.destination(*id).map_err(|error| match id {
                     Some(_) => {
                         let text = text.display();
@@ -188,7 +188,9 @@ impl<'a> FileHosts<'a> {
         let place = |(meant, text): (&TypedPath<'_>, &OsString)| {
             let (host, path) = match meant {
                 TypedPath::Plain(path) => (&self.here, path),
-                TypedPath::There(id, path) => (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path),
+                TypedPath::InEnvironment(id, path) => {
+                    (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path)
+                }
             };
             let path = match &host.base {
                 _ if path.is_absolute() => (*path).to_owned(),
@@ -208,9 +210,9 @@ impl<'a> FileHosts<'a> {
             TypedPath::Plain(path) => {
                 anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
                 let is_there = self.bare == BarePaths::Chosen && self.given.flag().is_some();
-                Ok(if is_there { TypedPath::There(None, path) } else { TypedPath::Plain(path) })
+                Ok(if is_there { TypedPath::InEnvironment(None, path) } else { TypedPath::Plain(path) })
             }
-            there @ TypedPath::There(..) => Ok(there),
+            there @ TypedPath::InEnvironment(..) => Ok(there),
         }
     }
 

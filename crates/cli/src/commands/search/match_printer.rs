@@ -55,7 +55,7 @@ impl MatchPrinter {
     pub(super) fn render(&mut self, file: &FoundFile) -> Vec<u8> {
         let mut out = Vec::new();
         let Ok(native) = file.path.to_native() else { return out };
-        let path = super::named(&self.root, &self.asked, &native);
+        let path = super::display_path(&self.root, &self.asked, &native);
         if self.look.names_only || file.lines.is_empty() {
             self.colour(&mut out, PATH, path.as_os_str().as_bytes());
             out.push(b'\n');
