@@ -80,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) help_limits: bool,
 
-    /// Print help
+    /// Print this help
     // The short help for both spellings, because the long help does not fit a screen.
     #[arg(short, long, action = clap::ArgAction::HelpShort, global = true)]
     help: Option<bool>,

@@ -21,10 +21,11 @@ fn refusal(id: i64, message: &str) -> Value {
     json!({"error": {"code": -32600, "message": message}, "id": id})
 }
 
-/// Sends a binary frame, masked with a key of zeros.
+/// Sends a binary frame, masked with a key of zeros. The text must be shorter than 126 bytes, so that its length fits the shortest
+/// header.
 async fn send_binary(client: &mut Client, text: &str) {
-    let mut frame = vec![0x82, 0x80 | 126];
-    frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
+    assert!(text.len() < 126);
+    let mut frame = vec![0x82, 0x80 | text.len() as u8];
     frame.extend([0; 4]);
     frame.extend(text.as_bytes());
     client.send_bytes(&frame).await.unwrap();

@@ -37,7 +37,7 @@ const MAX_COOKIE_BYTES: usize = 4096;
 /// The cookies that all requests of a fetcher share.
 #[derive(Default)]
 pub(crate) struct CookieJar {
-    /// Oldest first.
+    /// In the order in which they were received.
     cookies: Vec<Cookie>,
 }
 

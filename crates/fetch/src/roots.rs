@@ -1,12 +1,9 @@
 //! The root certificates that TLS trusts: those of the system, and those in a file that the environment names. Start with
 //! [`Roots::client_config`].
 
-use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 
@@ -31,7 +28,7 @@ impl Roots {
         let own = match named {
             Some((variable, path)) => read_roots(path).map_err(|reason| FetchError::Failed {
                 kind: FailureKind::Tls,
-                message: format!("cannot use {path}, which {variable} names: {reason}"),
+                message: format!("cannot use the file that {variable} names: {reason}"),
             })?,
             None => RootCertStore::empty(),
         };
@@ -46,34 +43,24 @@ impl Roots {
 
     async fn load(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
         let unusable = |text: String| RequestFailure::new(FailureKind::Tls, text);
-        let found = on_own_thread("roots", rustls_native_certs::load_native_certs).await;
-        let found = found.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
+        let system = on_own_thread("roots", certificates::system_roots).await;
+        let system = system.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
         let mut roots = self.own.clone();
-        // Systems have certificates that cannot be parsed any more. They are left out.
-        roots.add_parsable_certificates(found.certs);
+        // A system without roots is no failure if the environment names a file with some.
+        roots.extend(system.into_iter().flat_map(|system| system.roots));
         if roots.is_empty() {
             let text =
                 "this system has no root certificates; install the package `ca-certificates` or name a file with";
             return Err(unusable(format!("{text} {}", VARIABLES[0])));
         }
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Arc::new(config))
+        certificates::client_config(roots).map(Arc::new).map_err(|error| unusable(error.to_string()))
     }
 }
 
-/// The certificates in a PEM file, at least one. The error says what is wrong with the file.
+/// The certificates in a PEM file that can be trusted as roots, at least one. The error names the file.
 fn read_roots(path: &str) -> Result<RootCertStore, String> {
-    let pem = fs::read(path).map_err(|error| error.to_string())?;
-    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| format!("it is not a valid PEM file: {error}"))?;
-    if certificates.is_empty() {
-        return Err("it has no certificate in it; expected a section `BEGIN CERTIFICATE`".to_owned());
-    }
+    let certificates = certificates::read_certificates(Path::new(path)).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates);
-    if roots.is_empty() { Err("no certificate in it can be trusted as a root".to_owned()) } else { Ok(roots) }
+    if roots.is_empty() { Err(format!("no certificate in {path} can be trusted as a root")) } else { Ok(roots) }
 }

@@ -131,7 +131,7 @@ fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), F
     let from = openat(CWD, source, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
     DirBuilder::new().recursive(true).create(destination).map_err(FileError::at(destination))?;
     let to = openat(CWD, destination, OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(destination))?;
-    let mut copying = TreeCopy {
+    let mut copying = CopiedTree {
         source: DirectoryStack::new(source, OPEN_TO_LIST | OFlags::NOFOLLOW),
         destination: DirectoryStack::new(destination, OPEN_TO_PASS),
         made: identity(&to, destination)?,
@@ -157,7 +157,8 @@ fn identity(opened: &OwnedFd, path: &Path) -> Result<FileIdentity, FileError> {
     Ok(FileIdentity::of(&stat_open(opened).map_err(FileError::at(path))?))
 }
 
-struct TreeCopy<'a> {
+/// A copy of a directory tree that is under way.
+struct CopiedTree<'a> {
     /// Each level holds the names of its subdirectories that are not yet copied.
     source: DirectoryStack<Vec<CString>>,
     destination: DirectoryStack<()>,
@@ -168,7 +169,7 @@ struct TreeCopy<'a> {
     cancel: &'a Cancel,
 }
 
-impl TreeCopy<'_> {
+impl CopiedTree<'_> {
     fn run(mut self) -> Result<(), FileError> {
         while let Some((_, pending)) = self.source.current() {
             self.cancel.check()?;

@@ -26,7 +26,7 @@ use crate::outbound::{LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server_state::ServerState;
 use crate::session::Session;
 
-/// A connection.
+/// The state of one connection, which its task and the handlers of its requests share.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<ServerState>,
     pub(crate) outbound: Arc<Outbound>,

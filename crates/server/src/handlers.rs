@@ -360,7 +360,7 @@ fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProces
     );
 }
 
-/// `process/resize`.
+/// `process/resize`: sets the size of the terminal of a process.
 fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, named: NamedProcess) {
     let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));

@@ -265,7 +265,7 @@ pub(crate) struct EnvArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SearchArgs {
-    /// Ignore case
+    /// Ignore case in the pattern
     #[arg(short, long)]
     pub(crate) ignore_case: bool,
     /// Ignore case unless the pattern has an upper-case letter

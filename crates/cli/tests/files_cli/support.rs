@@ -83,7 +83,7 @@ pub(crate) fn text_and_code(output: &Output) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Pseudo-random bytes.
+/// Pseudo-random bytes, the same ones for the same `seed`.
 pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
     let word = |n: u64| (n ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     (0..count.div_ceil(8) as u64)

@@ -43,7 +43,10 @@ async fn the_help_explains_where_a_command_runs_without_a_cwd() {
     for name in ["run", "shell", "mcp-stdio"] {
         let help = stdout_of(&[name, "--help"], "/", &[]).await;
         let text = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("left out, ours on this machine and below --local-root, else the server's"), "{help}");
+        assert!(
+            text.contains("[default: yours on this machine and below --local-root, else the server's]"),
+            "{help}"
+        );
     }
 }
 

@@ -34,9 +34,9 @@ pub struct ExecProcess {
     first: Mutex<Option<ExecProcessEventReceiver>>,
     /// Sequence number of the last event that the server no longer retained when the client attached to the process. 0 if there is none.
     skipped: u64,
-    /// See [`taken_up_after`](Self::taken_up_after).
+    /// Sequence number of the last event from before the client attached. [`taken_up_after`](Self::taken_up_after) returns it.
     taken_up_after: u64,
-    /// See [`lost_bytes`](Self::lost_bytes).
+    /// Bytes of output that were dropped before the client attached. [`lost_bytes`](Self::lost_bytes) returns it.
     lost_bytes: u64,
 }
 

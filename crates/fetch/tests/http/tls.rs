@@ -176,16 +176,18 @@ fn a_file_with_roots_that_cannot_be_used_is_an_error_that_names_the_variable() {
     let missing = format!("{path}.missing");
     assert_eq!(
         refusal("CODEX_CA_CERTIFICATE", &missing),
-        format!("cannot use {missing}, which CODEX_CA_CERTIFICATE names: No such file or directory (os error 2)")
+        format!(
+            "cannot use the file that CODEX_CA_CERTIFICATE names: cannot read {missing}: No such file or directory (os error 2)"
+        )
     );
     assert_eq!(
         refusal("SSL_CERT_FILE", &path),
         format!(
-            "cannot use {path}, which SSL_CERT_FILE names: it has no certificate in it; expected a section `BEGIN CERTIFICATE`"
+            "cannot use the file that SSL_CERT_FILE names: {path} has no certificate in it; expected a section `BEGIN CERTIFICATE`"
         )
     );
     let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-    assert!(refusal("SSL_CERT_FILE", &path).ends_with("no certificate in it can be trusted as a root"));
+    assert!(refusal("SSL_CERT_FILE", &path).ends_with(&format!("no certificate in {path} can be trusted as a root")));
     let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n");
-    assert!(refusal("SSL_CERT_FILE", &path).contains("it is not a valid PEM file: "));
+    assert!(refusal("SSL_CERT_FILE", &path).contains(&format!("{path} is not a valid PEM file: ")));
 }

@@ -44,7 +44,7 @@ struct Layer {
 
 /// The directories with the configuration files of the machine and of its user.
 pub(crate) struct ConfigLocations {
-    /// Normally `/etc/codex`.
+    /// The directory of the machine. `/etc/codex` except in tests.
     system: PathBuf,
     user_home: Option<PathBuf>,
     /// The value of the variable `CODEX_HOME`.

@@ -47,7 +47,7 @@ pub(super) struct StartSpec {
     pub(super) dialect: Dialect,
 }
 
-/// `process/start`.
+/// `process/start`: starts a process, and answers when the program is running or cannot be executed.
 pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     let observes = matches!(call.connection.role(), Some(ConnectionRole::Observing(_)));
     match to_spec(&call.connection.shared, params, observes) {

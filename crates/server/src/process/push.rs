@@ -16,7 +16,7 @@ use super::{Dialect, Process};
 pub(crate) struct Pushed {
     /// Sequence number of the last event.
     pub(crate) through: u64,
-    /// See [`EventBatch::output_bytes`](session::EventBatch::output_bytes).
+    /// Bytes of output, with the overhead of each chunk, as [`EventBatch::output_bytes`](session::EventBatch::output_bytes) counts them.
     pub(crate) output_bytes: usize,
     /// The process has further events for this connection.
     pub(crate) has_more: bool,
