@@ -246,8 +246,8 @@ impl InterruptibleFile<'_> {
             return Ok(());
         }
         let what = match self.unit {
-            SearchedUnit::Line => "it has a line of more than 8 MiB, so it was searched only up to there",
-            SearchedUnit::File => "it has more than 8 MiB, so it is not searched for matches that span lines",
+            SearchedUnit::Line => "the file has a line of more than 8 MiB, so it was searched only up to that line",
+            SearchedUnit::File => "the file has more than 8 MiB, so it is not searched for matches that span lines",
         };
         Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }

@@ -417,7 +417,7 @@ fn a_line_that_is_too_long_is_reported_as_an_error_of_its_file() {
     let root = tree(&[("long", &long), ("short", "needle\n")]);
     let (found, end) = run(search(&root, pattern("needle")));
     let errors: Vec<_> = end.errors.iter().map(|error| (error.path.clone(), error.text.as_str())).collect();
-    let expected = "it has a line of more than 8 MiB, so it was searched only up to there";
+    let expected = "the file has a line of more than 8 MiB, so it was searched only up to that line";
     assert_eq!(errors, [(root.path().join("long"), expected)]);
     let numbers = |name: &str| -> Vec<u64> {
         let lines_in = |hit: &SearchHit| match hit {
@@ -439,6 +439,6 @@ fn a_file_that_is_too_large_to_be_searched_as_a_whole_is_an_error() {
     let (found, end) = run(search(&root, Pattern { multi_line: true, ..pattern("needle\nthread") }));
     assert_eq!(found.len(), 1);
     let errors: Vec<_> = end.errors.iter().map(|error| (error.path.clone(), error.text.as_str())).collect();
-    let expected = "it has more than 8 MiB, so it is not searched for matches that span lines";
+    let expected = "the file has more than 8 MiB, so it is not searched for matches that span lines";
     assert_eq!(errors, [(root.path().join("large"), expected)]);
 }
