@@ -34,7 +34,7 @@ async fn help_is_coloured_on_a_terminal_unless_the_user_refuses() {
     for (variable, value, is_coloured) in [("TERM", "xterm", true), ("NO_COLOR", "1", false), ("TERM", "dumb", false)]
     {
         let mut terminal = Terminal::start(&["--help"], |command| {
-            command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env(variable, value)
+            command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("CI").env(variable, value)
         });
         assert!(terminal.ended().await.success());
         let shown = terminal.screen_after_end().await;
