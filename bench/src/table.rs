@@ -31,7 +31,7 @@ pub(crate) enum Goal {
     /// At least the limit times this number.
     AtLeastTimes(f64),
     /// At most the limit plus this amount.
-    UpToLimitAnd(Measurement),
+    AtMostLimitPlus(Measurement),
     /// At most this amount on any machine.
     UpTo(Measurement),
 }
@@ -93,7 +93,7 @@ impl Row {
         match self.goal {
             Goal::UpToTimes(times) => limit.is_some_and(|limit| ours <= limit * times),
             Goal::AtLeastTimes(times) => limit.is_some_and(|limit| ours >= limit * times),
-            Goal::UpToLimitAnd(more) => limit.is_some_and(|limit| ours <= limit + more.number()),
+            Goal::AtMostLimitPlus(more) => limit.is_some_and(|limit| ours <= limit + more.number()),
             Goal::UpTo(most) => ours <= most.number(),
         }
     }
@@ -127,7 +127,7 @@ impl fmt::Display for Goal {
         match self {
             Self::UpToTimes(times) => write!(f, "at most {times} x"),
             Self::AtLeastTimes(times) => write!(f, "at least {times} x"),
-            Self::UpToLimitAnd(more) => write!(f, "at most limit + {more}"),
+            Self::AtMostLimitPlus(more) => write!(f, "at most limit + {more}"),
             Self::UpTo(most) => write!(f, "at most {most}"),
         }
     }
@@ -189,7 +189,7 @@ idle memory      7.0 MiB                      at most 8.0 MiB  ok
             let limit = limit.map(Measurement::PerSecond);
             Row { figure: "", ours: Measurement::PerSecond(ours), limit, goal }.is_reached()
         };
-        let above = Goal::UpToLimitAnd(Measurement::PerSecond(2.0));
+        let above = Goal::AtMostLimitPlus(Measurement::PerSecond(2.0));
         assert!(reached(3.0, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(!reached(3.1, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(reached(1.0, Some(2.0), Goal::AtLeastTimes(0.5)));

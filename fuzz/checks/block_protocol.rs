@@ -1,7 +1,8 @@
 //! Checks that files which are read and written in blocks behave like byte strings, for any requests in any order, and that params survive
 //! encoding and decoding. Used by the fuzz target and by the test that replays the corpus.
 //!
-//! An input is a sequence of requests of eight bytes each. A byte 0xff instead of a request ends it, and params as JSON follow.
+//! An input is a sequence of requests of eight bytes each. If a request would begin with the byte 0xff, the sequence ends there, and the
+//! rest of the input is JSON, which is decoded as params.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -174,7 +175,7 @@ impl BlockModel<'_> {
             return assert_refused(&written);
         }
         written.expect("a block is written");
-        let from = usize::try_from(offset).expect("such offsets overflow");
+        let from = usize::try_from(offset).expect("an offset that does not overflow fits usize");
         if !data.is_empty() {
             contents.resize(contents.len().max(from + data.len()), 0);
             contents[from..from + data.len()].copy_from_slice(data);

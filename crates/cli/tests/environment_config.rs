@@ -87,6 +87,7 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
             project("project/deep/er", "mcp_servers = \"off\"\n"),
         ]
     );
+    // `cloudInsertionIndex` says how many layers come before settings that a client gets from elsewhere.
     assert_eq!(result["requirements"], json!({"layers": [], "cloudInsertionIndex": 0}));
 
     user.write("home/.codex/config.toml", &config.replace("'trusted'", "'untrusted'"));
@@ -132,7 +133,7 @@ async fn empty_selectors_are_refused() {
 }
 
 #[tokio::test]
-async fn params_that_do_not_fit_are_refused_with_the_published_texts() {
+async fn invalid_params_are_refused_with_the_texts_of_the_published_protocol() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (params, message) in [

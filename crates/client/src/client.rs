@@ -169,7 +169,7 @@ impl ExecServerClient {
 
     /// Starts a process without a handle. Its output is read with [`read`](Self::read), and it outlives the client.
     pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
-        let params = self.handle.core.to_remote(params)?;
+        let params = self.handle.core.map_paths_of_start(params)?;
         self.handle.core.leaves_processes.store(true, Ordering::Relaxed);
         self.call::<methods::ProcessStart>(&params).await
     }

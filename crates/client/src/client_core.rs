@@ -110,8 +110,8 @@ impl CallOptions {
     /// The call waits while there is no connection.
     pub(crate) const WAIT: Self =
         Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, lane: FileLane::None };
-    /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few of these are sent at the same time.
-    pub(crate) const WAIT_FILES: Self = Self { lane: FileLane::Files, ..Self::WAIT };
+    /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few requests about files are sent at the same time.
+    pub(crate) const WAIT_FOR_FILE_REQUESTS: Self = Self { lane: FileLane::Files, ..Self::WAIT };
 }
 
 impl ClientCore {
@@ -317,7 +317,7 @@ impl ClientCore {
     }
 
     /// Maps the paths of a start from this machine to the environment.
-    pub(crate) fn to_remote(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
+    pub(crate) fn map_paths_of_start(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
         if let Some(paths) = self.connector.paths() {
             params.cwd = paths.to_remote(&params.cwd);
             if let Some(sandbox) = &params.sandbox {
@@ -353,8 +353,8 @@ impl ClientCore {
     }
 
     /// A process start was answered or given up. The supervisor waits for starts in flight before it reconnects.
-    pub(crate) fn start_settled(&self) {
-        self.link.lock().reconnection.start_settled(Instant::now());
+    pub(crate) fn note_start_finished(&self) {
+        self.link.lock().reconnection.note_start_finished(Instant::now());
         self.poke.notify_one();
     }
 

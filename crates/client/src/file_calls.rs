@@ -136,7 +136,7 @@ impl FileCallPermit<'_> {
     /// The connection was lost before the answer.
     pub(crate) fn lost(&self) {
         if let Some(calls) = self.calls {
-            calls.state.lock().window.handle_lost();
+            calls.state.lock().window.note_connection_lost();
         }
     }
 

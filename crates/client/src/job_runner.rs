@@ -98,7 +98,7 @@ async fn terminate_all(core: Arc<ClientCore>) {
 
 async fn settle_abandoned_start(core: &ClientCore, process: ProcessId, call: PendingCall) {
     let answer = call.answer::<StartResult>().await;
-    core.start_settled();
+    core.note_start_finished();
     if !matches!(answer, Err(CallError::NotSent | CallError::Failed(ExecServerError::Server { .. }))) {
         core.inbound.add_job(BackgroundJob::Terminate(process));
     }
@@ -189,7 +189,7 @@ async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
 async fn close_file(core: &ClientCore, handle_id: String) {
     let params = CloseParams { handle_id };
     loop {
-        match core.call::<methods::FsClose>(&params, CallOptions::WAIT_FILES).await {
+        match core.call::<methods::FsClose>(&params, CallOptions::WAIT_FOR_FILE_REQUESTS).await {
             Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_WAIT).await,
             Err(error) => return tracing::debug!(%error, "cannot close a file"),
             Ok(_) => return,

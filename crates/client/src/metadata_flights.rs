@@ -30,7 +30,7 @@ impl MetadataFlights {
 
     /// Marks that a caller changes files until the returned value is dropped. A request for metadata that was made before the change began,
     /// or before it ended, is not shared with later callers.
-    pub(crate) fn changing(&self) -> FilesChanging<'_> {
+    pub(crate) fn mark_files_changing(&self) -> FilesChanging<'_> {
         self.table.lock().clear();
         FilesChanging(self)
     }

@@ -80,7 +80,7 @@ fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disco
 
 fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts) {
     match action {
-        Action::FailStreams(text) => {
+        Action::FailBodyStreams(text) => {
             tracing::debug!(reason = text, "disconnected");
             core.inbound.bodies.fail_all(&text);
             core.state.send_replace(ConnectionState::Recovering(text));

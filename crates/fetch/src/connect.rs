@@ -1,6 +1,6 @@
 //! Opens the byte stream that a route needs: TCP, TLS, and the way through a proxy. The connectors of hyper-util do the work, the racing of
-//! addresses included. This module gives them our look-ups, offers HTTP/2 to servers, and says in an error which host was in the way. The
-//! deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
+//! addresses included. This module resolves host names for them (`lookup`), offers HTTP/2 to servers, and names in an error the host
+//! (target or proxy) that failed. The deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -122,12 +122,13 @@ impl RouteOpener<'_> {
         opened.map(TokioIo::into_inner).map_err(|error| proxy_failure(&proxy.endpoint, target, root_cause(&error)))
     }
 
-    /// Asks a SOCKS proxy for a connection to the target. A proxy that gets addresses is asked for one address after the other.
+    /// Asks a SOCKS proxy for a connection to the target. If the proxy does not resolve names, this function resolves
+    /// the name of the target, and asks the proxy for its addresses, one after the other, until one can be reached.
     async fn socks(&self, proxy: &SocksProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
         if proxy.resolves_names {
             return self.socks_to(proxy, target, target).await;
         }
-        // The connector could look names up too, but it would do so on this thread.
+        // The connector could resolve the name too, but it would block this thread.
         let addresses = self.lookups.addresses(&target.host, target.port, self.allowance).await;
         let mut failure = None;
         for address in addresses.map_err(|error| lookup_failure(target, &error))? {

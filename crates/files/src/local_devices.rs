@@ -1,6 +1,6 @@
 //! Remembers which devices are local, because `cached` may use only files on local devices. A network file system can wait for its server
-//! even for a cached path, and `statfs`, which returns the kind of file system, can wait too. So operations that may block call [`learn`],
-//! and operations that must not block call only [`is_local`].
+//! even for a cached path, and `statfs`, which returns the kind of file system, can wait too. So operations that may block call
+//! [`remember_whether_local`], and operations that must not block call only [`is_local`].
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ const MAX_KNOWN_DEVICES: usize = 64;
 static KNOWN_DEVICES: RwLock<Vec<(u64, bool)>> = RwLock::new(Vec::new());
 
 /// Finds out whether the device of a file is local, once for each device. May block.
-pub(crate) fn learn(stat: &Statx, path: &Path) {
+pub(crate) fn remember_whether_local(stat: &Statx, path: &Path) {
     let device = device(stat);
     if KNOWN_DEVICES.read().iter().any(|(known, _)| *known == device) {
         return;
@@ -41,7 +41,7 @@ pub(crate) fn learn(stat: &Statx, path: &Path) {
     known.push((device, LOCAL_FILE_SYSTEMS.contains(&number)));
 }
 
-/// Whether [`learn`] has found that the device of this file is local. `false` for an unknown device.
+/// Whether [`remember_whether_local`] has found that the device of this file is local. `false` for an unknown device.
 pub(crate) fn is_local(stat: &Statx) -> bool {
     let device = device(stat);
     KNOWN_DEVICES.read().iter().any(|(known, local)| *known == device && *local)

@@ -62,7 +62,8 @@ fn open_regular(path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileErr
             None => Err(FileError::not_a_file(path, follow)),
         },
     };
-    opened.inspect(|(_, stat)| local_devices::learn(stat, path))
+    // Later requests for the metadata of files on a local device can be answered without a thread that may block.
+    opened.inspect(|(_, stat)| local_devices::remember_whether_local(stat, path))
 }
 
 /// Opens a regular file for reading by its name in a directory.

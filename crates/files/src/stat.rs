@@ -50,7 +50,7 @@ pub fn metadata(path: &Path, follow: Follow) -> Result<Metadata, FileError> {
         Follow::Yes => {
             let own = stat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
             if kind(&own) != FileType::Symlink {
-                local_devices::learn(&own, path);
+                local_devices::remember_whether_local(&own, path);
                 return Ok(describe(&own, follow));
             }
             let target = stat(CWD, path, AtFlags::empty()).map_err(FileError::at(path))?;

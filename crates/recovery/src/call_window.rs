@@ -34,7 +34,7 @@ impl CallWindow {
     }
 
     /// A connection was lost before a request was answered. Requests go one at a time from now on.
-    pub fn handle_lost(&mut self) {
+    pub fn note_connection_lost(&mut self) {
         *self = Self { limit: Some(1), answers: 0 };
     }
 }
@@ -48,14 +48,14 @@ mod tests {
         let mut window = CallWindow::default();
         window.handle_answer();
         assert_eq!(window.limit(), usize::MAX);
-        window.handle_lost();
+        window.note_connection_lost();
         assert_eq!(window.limit(), 1);
     }
 
     #[test]
     fn answers_without_a_loss_remove_the_limit_again() {
         let mut window = CallWindow::default();
-        window.handle_lost();
+        window.note_connection_lost();
         let mut answers = 0;
         while window.limit() != usize::MAX {
             window.handle_answer();
@@ -75,12 +75,12 @@ mod tests {
                 loop {
                     // Each request and each answer is one message. All requests are sent before the first answer comes.
                     let sent = window.limit().min(left);
-                    let Some(rest) = room.checked_sub(sent) else { break window.handle_lost() };
+                    let Some(rest) = room.checked_sub(sent) else { break window.note_connection_lost() };
                     let answered = rest.min(sent);
                     (room, left) = (rest - answered, left - answered);
                     (0..answered).for_each(|_| window.handle_answer());
                     if answered < sent {
-                        break window.handle_lost();
+                        break window.note_connection_lost();
                     }
                     if left == 0 {
                         break;

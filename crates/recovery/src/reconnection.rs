@@ -43,8 +43,9 @@ impl Default for ReconnectPolicy {
 /// What the caller of a [`Reconnection`] does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The connection is lost: everything that streams over it fails now, with this error text. This is the first action after a loss.
-    FailStreams(String),
+    /// The connection is lost. The bodies of HTTP responses that the server was sending over it fail now, with this error text, because
+    /// they cannot be continued over another connection. This is the first action after a loss.
+    FailBodyStreams(String),
     /// Connect, resume the session and catch up, then call [`Reconnection::attempt_succeeded`] or [`Reconnection::attempt_failed`].
     Attempt(Generation),
     /// Stop this attempt. Its outcome does not matter any more.
@@ -166,15 +167,15 @@ impl Reconnection {
     }
 
     /// A process start is about to be sent over this connection. Returns false, and counts no start, if this is not the current connection.
-    pub fn start_began(&mut self, generation: Generation) -> bool {
+    pub fn note_start_sent(&mut self, generation: Generation) -> bool {
         let is_current = self.current() == Some(generation);
         self.starts += usize::from(is_current);
         is_current
     }
 
-    /// A process start was answered, or will never be answered. Must be called once for each [`start_began`](Self::start_began) that
-    /// returned true.
-    pub fn start_settled(&mut self, now: Instant) {
+    /// A process start was answered, or will never be answered. Must be called once for each [`note_start_sent`](Self::note_start_sent)
+    /// that returned true.
+    pub fn note_start_finished(&mut self, now: Instant) {
         debug_assert!(self.starts > 0, "more starts settled than began");
         self.starts = self.starts.saturating_sub(1);
         self.advance(now);
@@ -198,7 +199,7 @@ impl Reconnection {
         if now.saturating_duration_since(since) >= self.policy.stable_after {
             self.failed_attempts = 0;
         }
-        self.actions.push_back(Action::FailStreams(disconnect.clone()));
+        self.actions.push_back(Action::FailBodyStreams(disconnect.clone()));
         if !self.policy.can_reconnect {
             return self.fail(disconnect);
         }

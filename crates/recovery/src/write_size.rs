@@ -6,8 +6,8 @@
 /// divided, because each says at which offset of the file it belongs.
 #[derive(Debug, Default)]
 pub struct WriteSize {
-    /// Bytes that the server has accepted since a connection was lost, or since the beginning.
-    taken: u64,
+    /// Bytes of accepted writes and of answered reads since a connection was lost, or since the beginning.
+    carried: u64,
     was_lost: bool,
     /// Half of the smallest write that the server has refused because its message was too large.
     server_limit: Option<usize>,
@@ -32,13 +32,13 @@ impl WriteSize {
         if can_be_divided && !self.was_lost {
             return server_limit;
         }
-        let half = usize::try_from(self.taken / 2).unwrap_or(usize::MAX);
+        let half = usize::try_from(self.carried / 2).unwrap_or(usize::MAX);
         half.clamp(Self::LEAST_BYTES, Self::MOST_BYTES).min(server_limit)
     }
 
-    /// The server has accepted a write of this size.
-    pub fn handle_taken(&mut self, bytes: usize) {
-        self.taken = self.taken.saturating_add(bytes as u64);
+    /// The server has accepted a write of this size, or has answered a read with this many bytes.
+    pub fn note_carried(&mut self, bytes: usize) {
+        self.carried = self.carried.saturating_add(bytes as u64);
     }
 
     /// The server has refused a write because its message was too large. Returns whether a smaller write is worth a try: false if this
@@ -50,9 +50,9 @@ impl WriteSize {
         bytes > Self::LEAST_BYTES
     }
 
-    /// A connection was lost before a write was answered.
-    pub fn handle_lost(&mut self) {
-        self.taken = 0;
+    /// A connection was lost before a write or a read was answered.
+    pub fn note_connection_lost(&mut self) {
+        self.carried = 0;
         self.was_lost = true;
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     fn writes_are_not_divided_until_one_is_lost() {
         let mut size = WriteSize::default();
         assert_eq!(size.bytes(true), usize::MAX);
-        size.handle_lost();
+        size.note_connection_lost();
         assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
     }
 
@@ -75,11 +75,11 @@ mod tests {
         let mut grown = Vec::new();
         while size.bytes(false) < WriteSize::MOST_BYTES {
             grown.push(size.bytes(false));
-            size.handle_taken(size.bytes(false));
+            size.note_carried(size.bytes(false));
         }
         assert_eq!(grown[..6], [1024, 1024, 1024, 1536, 2304, 3456]);
         assert!(grown.len() < 20, "{}", grown.len());
-        size.handle_lost();
+        size.note_connection_lost();
         assert_eq!(size.bytes(false), WriteSize::LEAST_BYTES);
     }
 
@@ -89,9 +89,9 @@ mod tests {
         assert!(size.handle_too_large(300_000));
         assert_eq!(size.bytes(true), 150_000);
         assert!(size.handle_too_large(150_000));
-        size.handle_taken(1 << 30);
+        size.note_carried(1 << 30);
         assert_eq!((size.bytes(true), size.bytes(false)), (75_000, 75_000), "accepted writes do not lift the limit");
-        size.handle_lost();
+        size.note_connection_lost();
         assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
         assert!(size.handle_too_large(1025) && !size.handle_too_large(1024));
         assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
@@ -111,10 +111,10 @@ mod tests {
                     let bytes = pending.unwrap_or_else(|| size.bytes(can_be_divided).min(left));
                     let wire = bytes * 4 / 3 + 120;
                     if wire <= room {
-                        size.handle_taken(bytes);
+                        size.note_carried(bytes);
                         (left, room, pending) = (left - bytes, room - wire, None);
                     } else {
-                        size.handle_lost();
+                        size.note_connection_lost();
                         pending = Some(bytes).filter(|_| !can_be_divided);
                         (room, connections) = (capacity - HANDSHAKE, connections + 1);
                     }

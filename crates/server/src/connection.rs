@@ -15,9 +15,9 @@ use session::{ConnectionNumber, Departure, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport::{Framing, PeerLabel, Principal, ReceiptProof};
+use transport::{Framing, PeerLabel, Principal, ProofOfReceipt};
 
-pub(crate) use active_requests::{ActiveHttpRequest, MetadataRequest, SearchCancel};
+pub(crate) use active_requests::{ActiveHttpRequest, FileMetadataRequest, SearchCancel};
 pub(crate) use call::{Call, resumed_elsewhere};
 
 use crate::limits::{LARGE_ANSWER_BYTES, MAX_UNSENT_READS};
@@ -36,8 +36,8 @@ pub(crate) struct Connection {
     pub(crate) read_answers: Arc<Semaphore>,
     /// One permit, so that large answers about files are made one at a time.
     large_answer_permit: Arc<Semaphore>,
-    /// Requests for metadata of files that are to be answered together.
-    pub(crate) metadata_requests: Mutex<Vec<MetadataRequest>>,
+    /// Requests for the metadata of files. They are collected here and answered together at the end of each batch of messages.
+    pub(crate) file_metadata_requests: Mutex<Vec<FileMetadataRequest>>,
     /// Searches by the ids that the client chose.
     pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
     /// HTTP requests that can be cancelled, by the ids that the client chose.
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) principal: Principal,
     phase: Mutex<HandshakePhase>,
     /// The peer has closed the connection with code 1000, so it will not reconnect.
-    said_goodbye: AtomicBool,
+    closed_by_client: AtomicBool,
     /// [`Self::detach`] was called.
     has_detached: AtomicBool,
     /// Tasks of handlers that wait for something.
@@ -82,17 +82,19 @@ pub(crate) enum HandshakePhase {
 pub(crate) enum ConnectionRole {
     /// The connection is sent the events of the session. A session has at most one such connection.
     Attached,
-    /// The connection reads from the session while another one is attached. It is sent no events, and no process waits for it.
+    /// The connection reads from the session while another one is attached. The observing connection is sent no events. A
+    /// process never waits until an observing connection has read its output.
     Observing(Observer),
 }
 
 impl Connection {
-    /// The state of a connection that has just been opened.
+    /// The state of a connection that has just been opened. `proof_of_receipt` says how the stream proves that the client has received a
+    /// message.
     pub(crate) fn new(
         shared: &Arc<ServerState>,
         transport: Transport,
         framing: Framing,
-        receipt_proof: ReceiptProof,
+        proof_of_receipt: ProofOfReceipt,
         peer: PeerLabel,
         principal: Principal,
     ) -> Self {
@@ -101,17 +103,22 @@ impl Connection {
             requests: Arc::new(Semaphore::new(config.max_requests)),
             read_answers: Arc::new(Semaphore::new(MAX_UNSENT_READS)),
             large_answer_permit: Arc::new(Semaphore::new(1)),
-            metadata_requests: Mutex::default(),
+            file_metadata_requests: Mutex::default(),
             searches: Mutex::default(),
             http: Mutex::default(),
             http_permits: Arc::new(Semaphore::new(config.max_http_requests)),
             waiting_bytes: AtomicUsize::new(0),
-            outbound: Arc::new(Outbound::new(shared.next_connection(), framing, receipt_proof, config.retain_bytes)),
+            outbound: Arc::new(Outbound::new(
+                shared.next_connection(),
+                framing,
+                proof_of_receipt,
+                config.retain_bytes,
+            )),
             transport,
             peer,
             principal,
             phase: Mutex::new(HandshakePhase::Fresh),
-            said_goodbye: AtomicBool::new(false),
+            closed_by_client: AtomicBool::new(false),
             has_detached: AtomicBool::new(false),
             handlers: TaskTracker::new(),
             calls: TaskTracker::new(),
@@ -164,7 +171,7 @@ impl Connection {
                 let (session, role) = (Arc::clone(session), *role);
                 self.outbound.note_initialized();
                 if role == ConnectionRole::Attached {
-                    self.shared.janitor.push_without_read_later(&session, self.number());
+                    self.shared.janitor.schedule_push_without_read(&session, self.number());
                 }
                 *phase = HandshakePhase::Ready(session, role);
             }
@@ -174,8 +181,8 @@ impl Connection {
     }
 
     /// The peer has closed the connection with code 1000, so it will not reconnect to its session.
-    pub(crate) fn note_goodbye(&self) {
-        self.said_goodbye.store(true, Ordering::Relaxed);
+    pub(crate) fn note_closed_by_client(&self) {
+        self.closed_by_client.store(true, Ordering::Relaxed);
     }
 
     /// `initialize` is about to be answered.
@@ -183,8 +190,8 @@ impl Connection {
         *self.phase.lock() = HandshakePhase::Greeted(session, role);
     }
 
-    /// Waits for shared memory permits if an answer of `bytes` bytes is large. `Some(None)`: the answer is not large. None: a semaphore was
-    /// closed.
+    /// Waits until a large answer of `bytes` bytes may be kept in memory, and returns its permits. All connections share the memory for
+    /// large answers. `Some(None)`: the answer is not large and needs no permits. None: a semaphore was closed.
     pub(crate) async fn room_if_large(&self, bytes: usize) -> Option<Option<LargeAnswerRoom>> {
         if bytes <= LARGE_ANSWER_BYTES {
             return Some(None);
@@ -247,8 +254,8 @@ impl Connection {
             session.observer_left(observer, Instant::now());
             return self.shared.janitor.watch_expiry(&session);
         }
-        let said_goodbye = self.said_goodbye.load(Ordering::Relaxed);
-        let departure = if said_goodbye { Departure::Goodbye } else { Departure::Lost };
+        let closed_by_client = self.closed_by_client.load(Ordering::Relaxed);
+        let departure = if closed_by_client { Departure::Goodbye } else { Departure::Lost };
         if !session.detach(self.number(), departure, Instant::now()) {
             return;
         }

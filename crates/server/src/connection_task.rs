@@ -90,11 +90,11 @@ impl ConnectionEnd {
     }
 }
 
-/// Serves a connection until it ends.
+/// Serves a connection until it ends. `proof_of_receipt` says how the stream proves that the client has received a message.
 pub(crate) async fn serve(accepted: AcceptedStream, transport: Transport, shared: Arc<ServerState>) {
     let AcceptedStream { stream, principal } = accepted;
-    let MessageStream { reader, writer, framing, receipt_proof, peer } = stream;
-    let connection = Arc::new(Connection::new(&shared, transport, framing, receipt_proof, peer, principal));
+    let MessageStream { reader, writer, framing, proof_of_receipt, peer } = stream;
+    let connection = Arc::new(Connection::new(&shared, transport, framing, proof_of_receipt, peer, principal));
     shared.metrics.connection_opened(transport, &connection.principal);
     shared.add_connection(&connection.outbound);
     tracing::debug!(peer = %connection.peer, principal = %connection.principal, "connection opened");
@@ -110,8 +110,9 @@ pub(crate) async fn serve(accepted: AcceptedStream, transport: Transport, shared
 async fn clean_up_after_panic(connection: &Connection) {
     connection.detach();
     connection.outbound.end_now();
-    // The calls in these requests hold references to the connection, which would never be freed.
-    drop(std::mem::take(&mut *connection.metadata_requests.lock()));
+    // The requests for file metadata are stored in the connection and hold references to it. Without this line the connection would never
+    // be freed.
+    drop(std::mem::take(&mut *connection.file_metadata_requests.lock()));
     connection.end_handlers().await;
 }
 
@@ -128,7 +129,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer) 
     }
     tracing::debug!(peer = %connection.peer, reason = end.log_text(), "connection ended");
     connection.detach();
-    // A client that resumes the session now need not wait until this connection counts as dead.
+    // Another connection that is resuming the session may be waiting for a sign of life of this connection. This call ends that wait.
     connection.outbound.end_now();
     // Ending the handlers answers the open requests of a connection that was taken over, before the close frame is queued.
     connection.end_handlers().await;
@@ -168,7 +169,7 @@ where
             }
             written = &mut writing => return ConnectionEnd::of_writer(&written),
             () = outbound.goodbye_queued(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
-            () = outbound.ended() => return ConnectionEnd::Lost("replaced"),
+            () = outbound.ended() => return ConnectionEnd::Lost("not alive when the client resumed its session over another connection"),
             // A client on stdio would not notice a close frame. So its connection stays open, and its further requests are refused.
             () = outbound.displaced(), if connection.can_reconnect() => {
                 return ConnectionEnd::TakenOver("session has been taken over by another connection");
@@ -199,7 +200,8 @@ async fn handle_batch(
         let Some(next) = inbox.next_buffered(outbound.intake()) else { break };
         end = handle_event(connection, next).await;
     }
-    handlers::answer_metadata_requests(connection);
+    // Requests for file metadata were only collected so far. They are answered together, in one write.
+    handlers::answer_file_metadata_requests(connection);
     outbound.end_handling();
     end
 }
@@ -208,7 +210,7 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
     match event {
         Ok(ReadEvent::Closed(reason)) => {
             if reason.as_ref().is_some_and(|reason| reason.code == NORMAL) {
-                connection.note_goodbye();
+                connection.note_closed_by_client();
             }
             Some(ConnectionEnd::of_close(reason.as_ref(), connection.outbound.framing))
         }
@@ -227,7 +229,8 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
 }
 
 /// Handles requests that arrived before the end of the connection and were parked because too many answers were unsent. The client may rely
-/// on the effects of these requests, but it does not read answers any more.
+/// on the effects of these requests. Their answers are dropped, because the client has sent a close frame or cannot be reached. After
+/// [`ConnectionEnd::InputEnded`] there are no such requests: the end of the input is handled after all requests before it.
 async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<ReadEvent>) {
     if requests.is_empty() {
         return;
@@ -236,7 +239,7 @@ async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<R
     for request in requests {
         incoming::handle(connection, request).await;
     }
-    handlers::answer_metadata_requests(connection);
+    handlers::answer_file_metadata_requests(connection);
 }
 
 /// Waits until the last requests of a peer that sends nothing more are answered, at most [`LAST_ANSWERS_PATIENCE`]. Returns how the connection
@@ -246,8 +249,8 @@ where
     W: Future<Output = io::Result<()>>,
 {
     tracing::debug!(peer = %connection.peer, reason = end.log_text(), "answering the last requests");
-    // The session is detached at once, so that another connection can resume it. A session on stdio stays attached, because it would end, with
-    // the processes that the last requests are about.
+    // The session is detached at once, so that another connection can resume it. A session on stdio stays attached until its last requests
+    // are answered: detaching would end the session and kill its processes, which these requests may be about.
     if connection.can_reconnect() {
         connection.detach();
     }

@@ -29,7 +29,7 @@ use protocol::{
 };
 use serde::de::DeserializeOwned;
 
-pub(crate) use fs::query::answer_metadata_requests;
+pub(crate) use fs::query::answer_file_metadata_requests;
 pub(crate) use refused_blocks::note_refused_message;
 
 use waiting::WaitingBytes;

@@ -145,8 +145,9 @@ impl Janitor {
         }
     }
 
-    /// Plans to send events to a client that has resumed its session, in case it does not read them.
-    pub(crate) fn push_without_read_later(&self, session: &Arc<Session>, connection: ConnectionNumber) {
+    /// Plans to push events to a client that has resumed its session, in case the client has sent no `process/read` until [`READ_GRACE`] is
+    /// over.
+    pub(crate) fn schedule_push_without_read(&self, session: &Arc<Session>, connection: ConnectionNumber) {
         self.add(Instant::now() + READ_GRACE, Chore::PushWithoutRead(Arc::downgrade(session), connection));
     }
 

@@ -44,7 +44,7 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
             let Some(session) = session.upgrade() else { return };
             match session.outbound().and_then(|outbound| outbound.last_catch_up()) {
                 // The client has just read from a process, so it may be reading from its processes one after the other.
-                Some(at) if at.elapsed() < READ_GRACE => janitor.push_without_read_later(&session, connection),
+                Some(at) if at.elapsed() < READ_GRACE => janitor.schedule_push_without_read(&session, connection),
                 _ => session.push_without_read(connection),
             }
         }
@@ -94,7 +94,7 @@ mod tests {
     use protocol::SessionId;
     use spawn::{SpawnCommand, StdinMode, Stdio};
     use tokio::time::timeout;
-    use transport::{Framing, Principal, ReceiptProof};
+    use transport::{Framing, Principal, ProofOfReceipt};
 
     use super::*;
     use crate::config::Config;
@@ -110,7 +110,7 @@ mod tests {
         let outbound = Arc::new(Outbound::new(
             shared.next_connection(),
             Framing::Lines,
-            ReceiptProof::Flush,
+            ProofOfReceipt::Flush,
             config.retain_bytes,
         ));
         Arc::new(Session::new(

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use session::{ConnectionNumber, PeerLiveness};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
-use transport::{Framing, ReceiptProof, WriteProgress};
+use transport::{Framing, ProofOfReceipt, WriteProgress};
 
 pub(crate) use reply_room::{LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
@@ -157,7 +157,7 @@ impl Outbound {
     pub(crate) fn new(
         number: ConnectionNumber,
         framing: Framing,
-        receipt_proof: ReceiptProof,
+        proof_of_receipt: ProofOfReceipt,
         retain_bytes: usize,
     ) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl Outbound {
             displaced: CancellationToken::new(),
             initialized: AtomicBool::new(false),
             goodbye_queued: CancellationToken::new(),
-            receipts: ConnectionReceipts::new(number, receipt_proof, retain_bytes),
+            receipts: ConnectionReceipts::new(number, proof_of_receipt, retain_bytes),
             pong_arrived: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),

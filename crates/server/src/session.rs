@@ -281,7 +281,7 @@ impl Session {
             return;
         }
         for process in self.table.processes() {
-            process.delivery(|delivery| delivery.stop_awaiting_read(connection));
+            process.delivery(|delivery| delivery.push_without_read(connection));
             // Events that are not sent again may be dropped, so the process may write more output.
             process.wake_task();
             self.queue_if_ready(&process);

@@ -67,7 +67,7 @@ pub struct ReadAnswer {
     /// The output that was asked for.
     pub page: Page,
     /// Whether the server has learned from this read which events the client has. This is so for the first read after a reconnect, and for
-    /// the first read of a process that an observer started. The events after the page are sent as soon as [`Delivery::answer_queued`]
+    /// the first read of a process that an observer started. The events after the page are sent as soon as [`Delivery::note_answer_queued`]
     /// reports that the page is in the send queue.
     pub catches_up: bool,
 }
@@ -144,7 +144,7 @@ impl Delivery {
     }
 
     /// The session's client has reconnected over this connection, or another client has taken the session over. No event is sent until the
-    /// first read of the client says which events it has, or until [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process
+    /// first read of the client says which events it has, or until [`push_without_read`](Self::push_without_read). Until then the process
     /// waits for the client only if a client has followed the process before and has not said goodbye.
     pub fn attach(&mut self, connection: ConnectionNumber) {
         self.client.attach(connection);
@@ -221,7 +221,7 @@ impl Delivery {
     }
 
     /// The answer to the start, or to the read that caught up, is in the send queue of this connection. Events may follow it now.
-    pub fn answer_queued(&mut self, connection: ConnectionNumber) {
+    pub fn note_answer_queued(&mut self, connection: ConnectionNumber) {
         if let Some(reader) = self.reader(connection)
             && reader.stage == Stage::AwaitingAnswer
         {
@@ -230,7 +230,7 @@ impl Delivery {
     }
 
     /// The client has sent no read for too long after it has reconnected. Every event that the client has not acknowledged is sent again.
-    pub fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
+    pub fn push_without_read(&mut self, connection: ConnectionNumber) {
         if self.client.connection == Some(connection) {
             self.send_unacknowledged_again();
         }
@@ -246,7 +246,7 @@ impl Delivery {
             Resend::Unacknowledged => self.client.sent = self.client.sent.min(self.client.acknowledged.seq()),
             Resend::Never => self.client.acknowledged = self.log.acknowledged_through(self.client.sent),
         }
-        self.client.stop_awaiting_read();
+        self.client.push_without_read();
     }
 
     /// Whether the client has asked for the events of this process. Starting the process counts as asking.

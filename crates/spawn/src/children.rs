@@ -2,6 +2,8 @@
 //! are those that no code waits for: leaders whose `Child` was dropped, and, in a process that is dedicated to the server, orphans of our
 //! trees, whose parent this process has become. This module reaps both kinds under one lock, so that a process id is never reused between
 //! checking it and acting on it. It never touches a child that other code of this process has started.
+//!
+//! Each leader gets a *tag*, a number that its descendants inherit, so that the processes of a tree can be recognised; see `tag`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -24,8 +26,8 @@ pub(crate) fn children() -> MutexGuard<'static, Children> {
     lock(&CHILDREN)
 }
 
-/// Reaps the children of this process that have ended and that no code waits for. Makes one system call for each leader whose `Child` was
-/// dropped, and one more if no child has ended.
+/// Reaps the children of this process that have ended and that no code waits for. This is cheap while no child has
+/// ended: one system call for each unreaped leader whose `Child` was dropped, and at most one call for all other children.
 pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
     children().reap_dropped_leaders();
     if !children().adopts_orphans() || !any_has_ended() {

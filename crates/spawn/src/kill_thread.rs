@@ -1,6 +1,7 @@
 //! The thread that kills processes. It is started before the first process and does nothing else, so that a kill never waits for a busy
-//! thread and works when the machine has no more threads to give. All requests share the passes of [`Hunts`], each of which lists all
-//! processes of the machine. A request that arrives during a pass joins at the next pass.
+//! thread and works when the machine has no more threads to give. Each request is a *hunt*, which kills or signals all
+//! processes of some trees. Hunts work in *passes*. A pass lists all processes of the machine once, for all hunts, and signals those that
+//! belong to a hunt; see `hunt`. A request that arrives during a pass takes part from the next pass on.
 //!
 //! The thread has its own descriptor table, so that it can read `/proc` when clients have used up the descriptors of the server. Replies
 //! and reaping need the table of the other threads, so the kill thread delegates them to a second thread. Start with [`KillThread`].
@@ -80,9 +81,10 @@ impl KillThread {
         thread::Builder::new().name("kill-delegate".into()).spawn(run_tasks)?;
         let thread_queue = Arc::clone(&queue);
         let work = move || {
-            // SAFETY: from here on the only older descriptor that this thread uses is that of the queue, and it closes none. The other
-            // thread sends the replies and reaps the children.
-            let _keeps_shared_table = unsafe { leave_shared_table(thread_queue.changed.as_raw_fd()) };
+            // SAFETY: of the descriptors that are open now, this thread uses only the eventfd of the queue from here on, and it closes none
+            // of them. The other thread sends the replies and reaps the children. If the call fails, as on kernels before 5.9, this thread
+            // goes on with the table that all threads share.
+            let _own_table_or_error = unsafe { leave_shared_table(thread_queue.changed.as_raw_fd()) };
             // After a panic, the requests that were being served fail, and later requests are served again.
             while catch_unwind(AssertUnwindSafe(|| serve(&thread_queue, &delegate))).is_err() {}
             drop(thread_queue);

@@ -42,7 +42,7 @@ pub use principal::Principal;
 pub use reader::Reader;
 pub use socket::Socket;
 pub use stdio::stdio;
-pub use stream::{MessageStream, ReceiptProof, in_memory, lines};
+pub use stream::{MessageStream, ProofOfReceipt, in_memory, lines};
 pub use tls::{TlsError, tls_acceptor};
 pub use tokio_rustls::TlsAcceptor;
 pub use websocket::Violation;

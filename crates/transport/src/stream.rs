@@ -22,7 +22,7 @@ pub struct MessageStream {
     /// Turns messages into the bytes for `writer`.
     pub framing: Framing,
     /// What proves that the peer has received a message.
-    pub receipt_proof: ReceiptProof,
+    pub proof_of_receipt: ProofOfReceipt,
     /// The peer, for logs and errors.
     pub peer: PeerLabel,
 }
@@ -30,7 +30,7 @@ pub struct MessageStream {
 /// What proves to the sender that the peer has received a message. A sender that keeps messages until they are received drops them at the
 /// proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReceiptProof {
+pub enum ProofOfReceipt {
     /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent before its ping. The
     /// framing must have pings ([`Framing::supports_ping`]).
     Pong,
@@ -41,13 +41,13 @@ pub enum ReceiptProof {
 }
 
 impl MessageStream {
-    /// A message stream over any two byte streams, for transports that this crate does not have. The caller says with `receipt_proof`
+    /// A message stream over any two byte streams, for transports that this crate does not have. The caller says with `proof_of_receipt`
     /// what the byte streams promise.
     pub fn new<R, W>(
         read: R,
         write: W,
         framing: Framing,
-        receipt_proof: ReceiptProof,
+        proof_of_receipt: ProofOfReceipt,
         peer: PeerLabel,
         limits: MessageLimits,
     ) -> Self
@@ -56,11 +56,11 @@ impl MessageStream {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         debug_assert!(
-            receipt_proof != ReceiptProof::Pong || framing.supports_ping(),
+            proof_of_receipt != ProofOfReceipt::Pong || framing.supports_ping(),
             "no pong can arrive with this framing"
         );
         let reader = Reader::new(read, framing, Bytes::new(), limits);
-        Self { reader, writer: Writer::new(write), framing, receipt_proof, peer }
+        Self { reader, writer: Writer::new(write), framing, proof_of_receipt, peer }
     }
 
     /// A WebSocket after its upgrade. `already_read` is what was read behind the headers of the upgrade.
@@ -76,7 +76,7 @@ impl MessageStream {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let reader = Reader::new(read, framing, already_read, limits);
-        Self { reader, writer: Writer::new(write), framing, receipt_proof: ReceiptProof::Pong, peer }
+        Self { reader, writer: Writer::new(write), framing, proof_of_receipt: ProofOfReceipt::Pong, peer }
     }
 }
 
@@ -86,7 +86,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    MessageStream::new(read, write, Framing::Lines, ReceiptProof::Flush, peer, limits)
+    MessageStream::new(read, write, Framing::Lines, ProofOfReceipt::Flush, peer, limits)
 }
 
 /// Two connected streams with WebSocket framing: the one of the server, then the one of the client.
@@ -94,7 +94,7 @@ pub fn in_memory(limits: MessageLimits) -> (MessageStream, MessageStream) {
     let (server, client) = tokio::io::duplex(IN_MEMORY_BYTES);
     let stream = |io, framing| {
         let (read, write) = tokio::io::split(io);
-        MessageStream::new(read, write, framing, ReceiptProof::Pong, PeerLabel::new("memory"), limits)
+        MessageStream::new(read, write, framing, ProofOfReceipt::Pong, PeerLabel::new("memory"), limits)
     };
     (stream(server, Framing::WebSocketServer), stream(client, Framing::WebSocketClient))
 }

@@ -1,4 +1,5 @@
-//! Limits for the size of one file, of one root and of one answer.
+//! Size limits of `capabilityRoots/discoverV1`, which returns the files of skills and plugins below directories that
+//! the client names (roots): limits for one file, for all files of one root, and for the answer.
 
 use testkit::{TestServer, Value, json};
 
@@ -67,7 +68,8 @@ async fn files_that_do_not_fit_the_message_are_left_out_with_a_warning() {
     assert_eq!(found["warnings"], json!([left_out(2), left_out(3)]));
 }
 
-/// Ids, paths, repeated manifests and warnings count for the limit too. So the server can send the answer for any tree.
+/// Not only the contents of files count for the limit of an answer: ids, paths, repeated manifests and warnings count
+/// too. So the answer is never too large to be sent.
 #[tokio::test]
 async fn an_answer_at_its_size_limit_can_be_sent() {
     let tree = Tree::new();

@@ -29,7 +29,7 @@ async fn allow_no_more_threads(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn without_new_threads_the_server_answers_ends_and_forgets_processes() {
+async fn a_server_that_can_create_no_threads_answers_requests_and_ends_and_forgets_processes() {
     if !geteuid().is_root() {
         return;
     }

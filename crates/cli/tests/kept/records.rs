@@ -68,7 +68,7 @@ async fn all_sessions_that_ever_had_a_name_stay_recorded() {
 }
 
 #[tokio::test]
-async fn a_session_keeps_the_longer_lifetime_unless_another_one_is_requested() {
+async fn only_a_command_with_keep_shortens_the_lifetime_of_its_session() {
     let kept = KeptSession::with_args(&["--session-ttl", "1ms"]).await;
     let start = async |args: &[&str]| {
         let all = [&["run", "-s", "other", "-d"], args, &["--", "sleep", "1000"]].concat();

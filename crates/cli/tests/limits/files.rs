@@ -146,8 +146,9 @@ async fn clients_that_do_not_read_delay_no_other_client() {
         let request = json!({"id": id, "method": "fs/readDirectory", "params": params}).to_string();
         Framing::WebSocketClient.frame(&mut requests, request.len(), |out| out.extend_from_slice(request.as_bytes()));
     }
-    // The three silent clients together have more finished operations than all sessions together may have at a time. An
-    // operation whose answer waits must not count.
+    // The three silent clients cause 600 operations, and the server runs at most 200 at a time. An operation that is
+    // done, but whose answer is not sent yet, must not count for this limit: otherwise the last client would have to
+    // wait.
     let server = TestServer::with_args(&["--max-file-operations", "200"]).await;
     let mut silent = Vec::new();
     for _ in 0..3 {

@@ -32,7 +32,7 @@ async fn a_command_runs_in_the_directory_below_the_remote_root() {
 #[tokio::test]
 async fn a_host_that_does_not_answer_gives_exit_code_125() {
     let sshd = Sshd::start().await;
-    sshd.expect_another_port();
+    sshd.point_ssh_at_unused_port();
     let output = run(&sshd, &["--", "true"]).await;
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));

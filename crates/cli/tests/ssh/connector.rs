@@ -90,7 +90,7 @@ async fn errors_of_ssh_are_reported_within_seconds() {
     sshd.expect_another_host_key();
     let error = connect_with(&sshd, PathMap::default()).await.err().unwrap().to_string();
     assert!(error.contains("Host key verification failed"), "{error}");
-    sshd.expect_another_port();
+    sshd.point_ssh_at_unused_port();
     let error = connect_with(&sshd, PathMap::default()).await.err().unwrap().to_string();
     assert!(error.contains("Connection refused"), "{error}");
     assert!(start.elapsed() < ERROR_LIMIT, "{:?}", start.elapsed());

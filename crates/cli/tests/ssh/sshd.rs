@@ -60,7 +60,7 @@ impl Sshd {
     }
 
     /// From now on ssh connects to a port on which no program listens.
-    pub(crate) fn expect_another_port(&self) {
+    pub(crate) fn point_ssh_at_unused_port(&self) {
         let config = std::fs::read_to_string(self.config()).unwrap();
         let port = config.lines().find_map(|line| line.strip_prefix("  Port ")).unwrap();
         // Only root can listen on port 1, and usually no program does.

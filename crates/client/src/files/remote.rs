@@ -73,13 +73,13 @@ impl RemoteFileSystem {
     }
 
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
-        let options = self.client.core.user_options(CallOptions::WAIT_FILES);
+        let options = self.client.core.user_options(CallOptions::WAIT_FOR_FILE_REQUESTS);
         self.client.core.call::<M>(params, options).await
     }
 
     /// Makes a call that changes files.
     async fn change<M: TypedMethod>(&self, params: &M::Params) -> Result<(), FileSystemError> {
-        let _changing = self.client.core.metadata_flights.changing();
+        let _changing_files = self.client.core.metadata_flights.mark_files_changing();
         self.request::<M>(params).await.map(drop)
     }
 

@@ -35,7 +35,7 @@ pub struct ExecProcess {
     /// Sequence number of the last event that the server no longer retained when the client attached to the process. 0 if there is none.
     skipped: u64,
     /// Sequence number of the last event from before the client attached. [`taken_up_after`](Self::taken_up_after) returns it.
-    taken_up_after: u64,
+    last_seq_before_attach: u64,
     /// Bytes of output that were dropped before the client attached. [`lost_bytes`](Self::lost_bytes) returns it.
     lost_bytes: u64,
 }
@@ -52,7 +52,7 @@ impl ExecProcess {
             sandbox_type,
             first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, record))),
             skipped: 0,
-            taken_up_after: 0,
+            last_seq_before_attach: 0,
             lost_bytes: 0,
         }
     }
@@ -62,11 +62,12 @@ impl ExecProcess {
         handle: &Arc<ClientHandle>,
         record: &Arc<ProcessRecord>,
         skipped: u64,
-        taken_up_after: u64,
+        last_seq_before_attach: u64,
         lost_bytes: u64,
     ) -> Self {
         let mut process = Self::new(handle, record, None);
-        (process.skipped, process.taken_up_after, process.lost_bytes) = (skipped, taken_up_after, lost_bytes);
+        (process.skipped, process.last_seq_before_attach, process.lost_bytes) =
+            (skipped, last_seq_before_attach, lost_bytes);
         process.detach();
         process
     }
@@ -89,7 +90,7 @@ impl ExecProcess {
     /// Sequence number of the last event that had happened when the client attached to the process: events up to this number are old. 0 for
     /// a process that this client has started.
     pub fn taken_up_after(&self) -> u64 {
-        self.taken_up_after
+        self.last_seq_before_attach
     }
 
     /// Lets the process outlive this handle and the client, for as long as the server keeps the session.

@@ -14,14 +14,14 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
     let mut asked = params.clone();
     loop {
         let Some(mut answer) = core.call_until_lost::<methods::ProcessRead>(&asked, CallOptions::WAIT).await? else {
-            core.write_size.lock().handle_lost();
+            core.write_size.lock().note_connection_lost();
             if core.capabilities().await?.read_parts {
                 asked = limited(core, &params, &begun);
             }
             continue;
         };
         let bytes: usize = answer.chunks.iter().map(|chunk| chunk.chunk.0.len()).sum();
-        core.write_size.lock().handle_taken(bytes);
+        core.write_size.lock().note_carried(bytes);
         if answer.partial {
             begun.extend(answer).map_err(|error| ExecServerError::Protocol(error.to_string()))?;
             asked = limited(core, &params, &begun);
@@ -34,7 +34,8 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
 
 /// The same read with a limit of bytes, which continues the chunk of which a part has come.
 fn limited(core: &ClientCore, params: &ReadParams, begun: &BegunChunk) -> ReadParams {
-    let most = core.write_size.lock().bytes(true).min(WriteSize::MOST_BYTES) as u64;
+    let can_be_divided = true;
+    let most = core.write_size.lock().bytes(can_be_divided).min(WriteSize::MOST_BYTES) as u64;
     let max_bytes = Some(params.max_bytes.map_or(most, |max_bytes| max_bytes.min(most)));
     ReadParams { max_bytes, part: Some(begun.part()), ..params.clone() }
 }

@@ -15,17 +15,18 @@ use crate::rpc::{CallError, CallSlot, PendingCall};
 /// Starts a process. If the connection is lost before the answer, the start fails, and a job kills the process over the next connection.
 pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
     let core = &handle.core;
-    let params = core.to_remote(params)?;
+    let params = core.map_paths_of_start(params)?;
     core.room_for_job().await?;
     loop {
         let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
         let record = ProcessRecord::new(params.process_id.clone());
         if !core.inbound.add(&record) {
+            // The published protocol prescribes this text. With "session" it means the record of a process.
             let text = format!("session already registered for process {}", record.id);
             return Err(ExecServerError::Protocol(text));
         }
         let mut unfinished = UnfinishedStart { core, record: &record, has_begun: false, call: None };
-        unfinished.has_begun = core.link.lock().reconnection.start_began(generation);
+        unfinished.has_begun = core.link.lock().reconnection.note_start_sent(generation);
         if unfinished.has_begun {
             match rpc.begin(Method::ProcessStart.name(), &params, CallSlot::Ordinary).await {
                 Ok(call) => match unfinished.answer(call).await {
@@ -74,7 +75,7 @@ impl UnfinishedStart<'_> {
 
     fn settle(&mut self) {
         if std::mem::take(&mut self.has_begun) {
-            self.core.start_settled();
+            self.core.note_start_finished();
         }
     }
 }
@@ -102,6 +103,7 @@ pub(crate) async fn attach(
     let core = &handle.core;
     let record = ProcessRecord::of_resumed(process_id);
     if !core.inbound.add(&record) {
+        // The same text as in `start`.
         return Err(ExecServerError::Protocol(format!("session already registered for process {}", record.id)));
     }
     let remove_on_drop = RemoveOnDrop { core, record: Some(&record) };
@@ -113,12 +115,12 @@ pub(crate) async fn attach(
     {
         record.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
     }
-    let taken_up_after = answer.next_seq.saturating_sub(1);
+    let last_seq_before_attach = answer.next_seq.saturating_sub(1);
     record.skip(skipped, lost);
     record.set_recoverable();
     let consequence = record.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
     remove_on_drop.disarm();
-    let process = ExecProcess::attached(handle, &record, skipped, taken_up_after, lost);
+    let process = ExecProcess::attached(handle, &record, skipped, last_seq_before_attach, lost);
     core.inbound.handle(&record, consequence);
     Ok(process)
 }

@@ -62,10 +62,10 @@ async fn write_piece(
     if let Some(WriteResult { status, .. }) =
         core.call_until_lost::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?
     {
-        core.write_size.lock().handle_taken(piece.len());
+        core.write_size.lock().note_carried(piece.len());
         return Ok(Some(status));
     }
-    core.write_size.lock().handle_lost();
+    core.write_size.lock().note_connection_lost();
     if can_be_divided && piece.len() > WriteSize::LEAST_BYTES {
         // An empty write with the same id only asks whether the first write has come. The answer is final, because the server accepts no
         // more requests from the lost connection.
@@ -77,7 +77,7 @@ async fn write_piece(
         });
     }
     let result = core.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
-    core.write_size.lock().handle_taken(piece.len());
+    core.write_size.lock().note_carried(piece.len());
     Ok(Some(result.status))
 }
 

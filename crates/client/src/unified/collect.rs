@@ -12,7 +12,8 @@ use crate::process::ProcessEvents;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandCompletion {
-    /// The session of the command. One more call for this session returns the rest of the output.
+    /// The session of the command. The next `write_stdin` to this session returns the output that no call has
+    /// returned yet.
     pub session: ExecSessionId,
     /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
     pub exit_code: Option<i32>,
@@ -34,8 +35,8 @@ impl Completions {
         Self { receiver }
     }
 
-    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec) is gone. The last 256 reports are kept for a
-    /// subscriber that does not take them. Cancel safe.
+    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec), the value that runs the commands, was
+    /// dropped. The last 256 reports are kept for a subscriber that does not take them. Cancel safe.
     pub async fn recv(&mut self) -> Option<CommandCompletion> {
         loop {
             match self.receiver.recv().await {

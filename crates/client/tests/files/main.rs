@@ -1,5 +1,6 @@
-//! Files of this machine and of an environment. The scenarios of `on_local_and_remote!` run for both; other tests are about an environment
-//! only.
+//! Operations on files, for the two file systems of the client library: that of this machine, and that of an environment, which is reached
+//! over an exec-server. Each scenario in `on_local_and_remote!` becomes two tests, one for each file system. All other tests are about an
+//! environment.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod contents;

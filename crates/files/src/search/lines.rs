@@ -50,7 +50,7 @@ pub(super) struct PendingLines<'a> {
 
 #[derive(Default)]
 struct PendingBatch {
-    /// Allocated for the first batch only, because most files have no match.
+    /// A copy of the path, which all batches of the file share. Made with the first batch: most files have no match and need no copy.
     path: Option<Arc<Path>>,
     lines: Vec<HitLine>,
     bytes: usize,
@@ -62,7 +62,8 @@ impl<'a> PendingLines<'a> {
         Self { path, deliver, batch: RefCell::default() }
     }
 
-    /// Delivers the collected lines, if any. Returns `Break` once the sink of the search has returned it.
+    /// Delivers the collected lines, if any. Returns `Break` if `deliver` returns `Break` now or has done so
+    /// before: the search is to stop.
     pub(super) fn flush(&self) -> ControlFlow<()> {
         let mut batch = self.batch.borrow_mut();
         if batch.is_stopped {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::support::{TestDirectory, not_cancelled};
 
-/// A path of names below the root; the root itself is empty.
+/// A path below the root directory, as a list of names. The empty list is the root directory.
 type Name = Vec<&'static str>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,7 +53,7 @@ impl Scene {
     }
 
     fn settle(&mut self) {
-        self.reconnection.start_settled(self.now);
+        self.reconnection.note_start_finished(self.now);
     }
 
     fn actions(&mut self) -> Vec<Action> {
@@ -76,7 +76,7 @@ fn longest_wait() -> Chance {
 }
 
 fn fail_streams() -> Action {
-    Action::FailStreams(LOST.to_owned())
+    Action::FailBodyStreams(LOST.to_owned())
 }
 
 fn attempt(generation: u64) -> Action {
@@ -120,7 +120,7 @@ fn after_a_loss_streams_fail_first_and_the_first_attempt_does_not_wait() {
 fn the_error_of_a_loss_without_a_reason_has_no_reason() {
     let mut scene = Scene::usual();
     scene.reconnection.disconnected(Generation(0), None, scene.now, longest_wait());
-    assert_eq!(scene.actions()[0], Action::FailStreams("exec-server transport disconnected".to_owned()));
+    assert_eq!(scene.actions()[0], Action::FailBodyStreams("exec-server transport disconnected".to_owned()));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn only_the_loss_of_the_current_connection_counts() {
 fn a_client_that_cannot_reconnect_fails_with_the_loss() {
     let mut scene =
         Scene::new(ReconnectPolicy { can_reconnect: false, has_session: false, ..ReconnectPolicy::default() });
-    assert!(scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     assert_eq!(scene.actions(), [fail_streams(), Action::Fail(LOST.to_owned())]);
     assert_eq!((scene.reconnection.failure(), scene.wakes_in()), (Some(LOST), None));
@@ -164,8 +164,8 @@ fn a_client_without_a_session_fails_with_the_loss() {
 #[test]
 fn starts_in_flight_delay_the_first_attempt_until_the_last_has_settled() {
     let mut scene = Scene::usual();
-    assert!(scene.reconnection.start_began(Generation(0)));
-    assert!(scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     assert_eq!((scene.actions(), scene.wakes_in()), (vec![fail_streams()], Some(25 * SECOND)));
     scene.pass(2 * SECOND);
@@ -178,7 +178,7 @@ fn starts_in_flight_delay_the_first_attempt_until_the_last_has_settled() {
 #[test]
 fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
     let mut scene = Scene::usual();
-    assert!(scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     scene.pass(25 * SECOND - Duration::from_nanos(1));
     assert_eq!(scene.actions(), [fail_streams()]);
@@ -191,7 +191,7 @@ fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
 #[test]
 fn a_start_that_settles_after_the_deadline_does_not_begin_an_attempt() {
     let mut scene = Scene::usual();
-    assert!(scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     scene.now += 26 * SECOND;
     scene.settle();
@@ -201,11 +201,11 @@ fn a_start_that_settles_after_the_deadline_does_not_begin_an_attempt() {
 #[test]
 fn a_start_begins_only_over_the_current_connection() {
     let mut scene = Scene::lost();
-    assert!(!scene.reconnection.start_began(Generation(0)), "this connection was lost");
-    assert!(!scene.reconnection.start_began(Generation(1)), "this connection is not made yet");
+    assert!(!scene.reconnection.note_start_sent(Generation(0)), "this connection was lost");
+    assert!(!scene.reconnection.note_start_sent(Generation(1)), "this connection is not made yet");
     scene.succeed(1);
-    assert!(!scene.reconnection.start_began(Generation(0)));
-    assert!(scene.reconnection.start_began(Generation(1)));
+    assert!(!scene.reconnection.note_start_sent(Generation(0)));
+    assert!(scene.reconnection.note_start_sent(Generation(1)));
     scene.actions();
     scene.lose(1);
     assert_eq!(scene.actions(), [fail_streams()], "the client waits for the start that began");
@@ -386,7 +386,7 @@ fn closing_ends_a_recovery_in_every_step() {
     let closed = || Action::Fail("closed".to_owned());
 
     let mut settling = Scene::usual();
-    assert!(settling.reconnection.start_began(Generation(0)));
+    assert!(settling.reconnection.note_start_sent(Generation(0)));
     settling.lose(0);
     settling.reconnection.close("closed");
     settling.settle();

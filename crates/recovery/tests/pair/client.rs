@@ -106,7 +106,7 @@ impl SimulatedClient {
         self.order.handle_read(answer, self.received_bytes).expect("the answer has every event after the gap");
     }
 
-    pub(crate) fn hand_out(&mut self, truth: &Truth) {
+    pub(crate) fn deliver_events(&mut self, truth: &Truth) {
         if self.has_failed() {
             return;
         }

@@ -1,5 +1,5 @@
-//! The server's end of the simulation: a `Delivery`, the receipts that prove which output a client has received, and the messages that each
-//! kind of server sends.
+//! The server's end of the simulation: a [`Delivery`], which has the events of the process and knows which of them each connection was
+//! sent; the [`Receipts`], which know from pongs which output a client has received; and the messages that each kind of server sends.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ pub(crate) struct SimulatedServer {
     receipts: BTreeMap<ConnectionNumber, Receipts<()>>,
     /// The connection of the session's client.
     attached: Option<ConnectionNumber>,
-    /// When the process may stop waiting for a client that was lost.
+    /// When the process stops waiting for a client whose connection was lost. None while a client is attached, and before the first loss.
     hold_ends: Option<Instant>,
     /// Acts of the process that wait until the delivery has room for output.
     waiting: VecDeque<ProcessAct>,
@@ -42,8 +42,8 @@ pub(crate) struct SimulatedServer {
     outbox: Vec<(ConnectionNumber, Push)>,
     max_chunk_bytes: usize,
     pub(crate) truth: Truth,
-    /// Whether output that the client had not acknowledged may have been dropped: the hold ended, memory was reclaimed, or the server is
-    /// not of the kind that makes the process wait.
+    /// Whether output that the client had not acknowledged may have been dropped. True if the hold (the time for which the process waits
+    /// for a lost client) has ended, if memory was reclaimed, or if this kind of server never makes the process wait.
     pub(crate) may_lose_output: bool,
 }
 
@@ -55,6 +55,7 @@ impl SimulatedServer {
             max_chunk_bytes: schedule.max_chunk_bytes.min(schedule.retain_bytes / 4).max(1),
             ..LogLimits::default()
         };
+        // Our server makes the process wait for its client (`Followed`). The other kinds never do, which `Unrequested` simulates.
         let started_as = if kind == ServerKind::Ours { StartedAs::Followed } else { StartedAs::Unrequested };
         let mut server = Self {
             kind,
@@ -74,7 +75,8 @@ impl SimulatedServer {
         };
         if kind == ServerKind::Ours {
             server.delivery.connect(first);
-            server.delivery.answer_queued(first);
+            // The client has the answer to its start, so events may follow.
+            server.delivery.note_answer_queued(first);
             server.attached = Some(first);
         } else {
             server.attach(first, now);
@@ -154,7 +156,8 @@ impl SimulatedServer {
         self.hold_ends = None;
     }
 
-    /// The server has noticed that a connection is lost. Returns when the process stops waiting for its client.
+    /// The server has noticed that a connection is lost. Returns the time at which the process stops
+    /// waiting for the client of that connection.
     pub(crate) fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> Instant {
         let hold_ends = now + self.hold;
         self.delivery.detach(connection, Departure::Lost, hold_ends);
@@ -168,8 +171,9 @@ impl SimulatedServer {
         self.delivery.watch(connection, after);
     }
 
-    pub(crate) fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
-        self.delivery.stop_awaiting_read(connection);
+    /// The client has not read in time after it resumed the session. It is sent the events that it has not acknowledged.
+    pub(crate) fn push_without_read(&mut self, connection: ConnectionNumber) {
+        self.delivery.push_without_read(connection);
     }
 
     pub(crate) fn pause(&mut self, connection: ConnectionNumber) {
@@ -247,7 +251,7 @@ impl SimulatedServer {
         let max_bytes = is_large.then_some(self.page_bytes as u64);
         let ReadAnswer { page, catches_up } = self.delivery.read(connection, after, max_bytes, None);
         if catches_up {
-            self.delivery.answer_queued(connection);
+            self.delivery.note_answer_queued(connection);
         }
         for chunk in &page.chunks {
             let event = Event::Output { stream: chunk.stream, chunk: chunk.bytes.clone() };

@@ -34,10 +34,13 @@ enum Happening {
     ClientNotices(Generation),
     /// The server notices that this connection is lost.
     ServerNotices(Generation),
+    /// The process stops waiting for a client whose connection was lost.
     HoldEnds,
+    /// The server stops waiting for the first read after a resume.
     ReadGraceEnds(ConnectionNumber),
     /// The server has room to send to this connection.
     Writable(ConnectionNumber),
+    /// The server drops retained output, because its memory is short.
     Reclaim(Reclaim),
     TakeOver,
     /// A watcher begins after the event with this number.
@@ -113,7 +116,8 @@ pub(crate) struct PairSimulation {
     lost_at: Option<Time>,
     /// Starts of other processes that have no result yet.
     starts: usize,
-    streams_failed: bool,
+    /// Whether `Reconnection` has asked for [`Action::FailBodyStreams`] since the last loss.
+    body_streams_failed: bool,
     client_failed: bool,
     /// The connection over which the client has asked for an event that did not come.
     filling_hole: Option<Generation>,
@@ -154,7 +158,7 @@ impl PairSimulation {
             answers_in_flight: BTreeSet::new(),
             lost_at: None,
             starts: 0,
-            streams_failed: false,
+            body_streams_failed: false,
             client_failed: false,
             filling_hole: None,
             taker: None,
@@ -174,6 +178,7 @@ impl PairSimulation {
         }
         schedule.cuts.into_iter().for_each(|cut| self.plan(cut.at, Happening::Cut(cut)));
         schedule.starts.into_iter().for_each(|(at, lasts)| self.plan(at, Happening::StartBegins(lasts)));
+        // The other kinds of server are simulated without pauses, reclaimed memory, takeovers and watchers.
         if schedule.kind == ServerKind::Ours {
             schedule.pauses.into_iter().for_each(|pause| self.plan(pause.at, Happening::Pause(pause.lasts)));
             schedule.reclaims.into_iter().for_each(|reclaim| self.plan(reclaim.at, Happening::Reclaim(reclaim)));
@@ -207,7 +212,7 @@ impl PairSimulation {
                 self.send_to_client(Generation(number), ToClient::Push(push));
             }
             self.plan_writing();
-            self.hand_out();
+            self.deliver_events();
             self.fill_hole();
             self.check_recovery_time();
         }
@@ -224,9 +229,9 @@ impl PairSimulation {
                 let hold_ends = self.server.detach(connection(generation), now);
                 self.plan((hold_ends - self.start).as_millis() as Time, Happening::HoldEnds);
             }
-            // The process checks after every entry whether there is room. So this entry only has to advance the time.
+            // This entry only advances the time. After every entry, `run_process` checks whether the process still has to wait.
             Happening::HoldEnds => {}
-            Happening::ReadGraceEnds(connection) => self.server.stop_awaiting_read(connection),
+            Happening::ReadGraceEnds(connection) => self.server.push_without_read(connection),
             Happening::Writable(connection) => self.write_to(connection),
             Happening::Reclaim(reclaim) => self.server.reclaim(reclaim, now),
             Happening::TakeOver => self.take_over(),
@@ -236,14 +241,15 @@ impl PairSimulation {
             }
             Happening::Pause(lasts) => self.pause(lasts),
             Happening::StartBegins(lasts) => {
-                if self.reconnection.current().is_some_and(|generation| self.reconnection.start_began(generation)) {
+                if self.reconnection.current().is_some_and(|generation| self.reconnection.note_start_sent(generation))
+                {
                     self.starts += 1;
                     self.plan(self.now + lasts, Happening::StartSettles);
                 }
             }
             Happening::StartSettles => {
                 self.starts -= 1;
-                self.reconnection.start_settled(now);
+                self.reconnection.note_start_finished(now);
             }
             Happening::AttemptFails(generation, retry) => self.fail_attempt(generation, retry),
             Happening::MessageToServer(generation, request) => self.serve(generation, request),
@@ -338,8 +344,8 @@ impl PairSimulation {
         self.send_to_server(current, ToServer::Flow { paused: true });
         let resumes = Happening::MessageToServer(current, ToServer::Flow { paused: false });
         let flight = Flight { generation: current, sent: self.now, to_client: false };
-        // The resume is sent later over the same connection. If that connection breaks, the resume is never sent, because a process is not
-        // paused for a new connection.
+        // The message that resumes the process is sent later over the same connection. If that connection breaks, the message is never sent
+        // and is not needed: on a new connection no process is paused.
         let earliest = self.arrivals.get(&(current, false)).copied().unwrap_or(0);
         self.agenda_entries += 1;
         self.agenda.insert((earliest.max(self.now + lasts), self.agenda_entries), (Some(flight), resumes));
@@ -383,7 +389,7 @@ impl PairSimulation {
     fn client_notices(&mut self, generation: Generation) {
         if self.reconnection.current() == Some(generation) {
             self.lost_at = Some(self.now);
-            self.streams_failed = false;
+            self.body_streams_failed = false;
         }
         let chance = self.chance();
         self.reconnection.disconnected(generation, Some("cut"), self.instant(), chance);
@@ -407,12 +413,12 @@ impl PairSimulation {
         while let Some(action) = self.reconnection.poll_action() {
             assert!(!self.client_failed, "{action:?} after the client has failed");
             match action {
-                Action::FailStreams(_) => {
+                Action::FailBodyStreams(_) => {
                     assert!(self.lost_at.is_some(), "the current connection was not lost");
-                    self.streams_failed = true;
+                    self.body_streams_failed = true;
                 }
                 Action::Attempt(generation) => {
-                    assert!(self.streams_failed && self.attempting.is_none() && self.starts == 0);
+                    assert!(self.body_streams_failed && self.attempting.is_none() && self.starts == 0);
                     self.attempting = Some(generation);
                     self.attempt(generation);
                 }
@@ -426,7 +432,7 @@ impl PairSimulation {
                 }
                 Action::Fail(text) => {
                     assert_eq!(self.reconnection.failure(), Some(text.as_str()));
-                    assert!(self.taker.is_some() || self.streams_failed && self.attempting.is_none());
+                    assert!(self.taker.is_some() || self.body_streams_failed && self.attempting.is_none());
                     self.client_failed = true;
                     (0..=self.attempts as u64).for_each(|number| self.hang_up(Generation(number)));
                 }
@@ -452,12 +458,13 @@ impl PairSimulation {
         }
     }
 
-    fn hand_out(&mut self) {
+    /// Lets the clients pass on the events that are next in order, and compares the events with what the process did.
+    fn deliver_events(&mut self) {
         if !self.client_failed {
-            self.client.hand_out(&self.server.truth);
+            self.client.deliver_events(&self.server.truth);
         }
         if let Some(taker) = &mut self.taker {
-            taker.hand_out(&self.server.truth);
+            taker.deliver_events(&self.server.truth);
         }
     }
 
@@ -467,7 +474,7 @@ impl PairSimulation {
         if let Some(taker) = self.taker.as_mut().filter(|taker| taker.has_hole()) {
             let (answer, _) = self.server.read(TAKER, taker.last(), now);
             taker.take_answer(answer, self.server.dropped_bytes(), self.schedule.kind, &self.server);
-            taker.hand_out(&self.server.truth);
+            taker.deliver_events(&self.server.truth);
         }
         if let Some(current) = self.reconnection.current()
             && self.client.has_hole()

@@ -34,7 +34,7 @@ pub(crate) struct ActiveHttpRequest {
 }
 
 /// A request for the metadata of a file. Requests that arrive directly one after the other are answered together.
-pub(crate) struct MetadataRequest {
+pub(crate) struct FileMetadataRequest {
     pub(crate) call: Call,
     pub(crate) path: PathBuf,
     pub(crate) session: Arc<Session>,

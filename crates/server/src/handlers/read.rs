@@ -85,7 +85,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         outbound.note_catch_up();
     }
     if catches_up {
-        process.delivery(|delivery| delivery.answer_queued(reader));
+        process.delivery(|delivery| delivery.note_answer_queued(reader));
         session.queue_if_ready(process);
         // The request has acknowledged earlier events, so the event log may have room for more output.
         process.wake_task();

@@ -146,7 +146,7 @@ pub(super) fn begin(
                 let answered = survive_call(|| {
                     shared.metrics.process_started();
                     answer(call, id);
-                    process.delivery(|delivery| delivery.answer_queued(starter));
+                    process.delivery(|delivery| delivery.note_answer_queued(starter));
                 });
                 shared.process_tasks.spawn(process_task);
                 push_late_start_later(&shared, &session, starter);
@@ -172,7 +172,7 @@ fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: 
     if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != starter)
         && outbound.is_initialized()
     {
-        shared.janitor.push_without_read_later(session, outbound.number);
+        shared.janitor.schedule_push_without_read(session, outbound.number);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Tracks which events the client of one connection has received, and acknowledges them in the deliveries of the processes. A receipt is
-//! the proof that the client has an event: a pong, or on some streams a finished write ([`ReceiptProof`]). The rules are in
+//! the proof that the client has an event: a pong, or on some streams a finished write ([`ProofOfReceipt`]). The rules are in
 //! [`session::Receipts`].
 
 use std::hash::{Hash, Hasher};
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use session::{ConnectionNumber, Receipts};
-use transport::ReceiptProof;
+use transport::ProofOfReceipt;
 
 use crate::process::Process;
 
 pub(crate) struct ConnectionReceipts {
     connection: ConnectionNumber,
-    proof: ReceiptProof,
+    proof: ProofOfReceipt,
     receipts: Mutex<Receipts<SentProcess>>,
 }
 
@@ -38,25 +38,25 @@ impl Hash for SentProcess {
 
 impl ConnectionReceipts {
     /// `retain_bytes` is the limit of output that each process retains.
-    pub(crate) fn new(connection: ConnectionNumber, proof: ReceiptProof, retain_bytes: usize) -> Self {
+    pub(crate) fn new(connection: ConnectionNumber, proof: ProofOfReceipt, retain_bytes: usize) -> Self {
         Self { connection, proof, receipts: Mutex::new(Receipts::new(retain_bytes)) }
     }
 
     /// Events up to the sequence number `through` were sent. Returns whether a ping should follow.
     pub(crate) fn sent(&self, process: &Arc<Process>, through: u64, output_bytes: usize) -> bool {
         let needs_receipt = self.receipts.lock().sent(SentProcess(Arc::clone(process)), through, output_bytes);
-        needs_receipt && self.proof == ReceiptProof::Pong
+        needs_receipt && self.proof == ProofOfReceipt::Pong
     }
 
     /// The last events of a process were sent. Returns whether a ping should follow.
     pub(crate) fn sent_last(&self, process: &Arc<Process>, output_bytes: usize) -> bool {
         let needs_receipt = self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes);
-        needs_receipt && self.proof == ReceiptProof::Pong
+        needs_receipt && self.proof == ProofOfReceipt::Pong
     }
 
     /// An answer of `bytes` bytes was sent. Returns whether a ping should follow.
     pub(crate) fn answer_sent(&self, bytes: usize) -> bool {
-        self.receipts.lock().answer_sent(bytes) && self.proof == ReceiptProof::Pong
+        self.receipts.lock().answer_sent(bytes) && self.proof == ProofOfReceipt::Pong
     }
 
     /// The payload of a ping that is sent now. It was requested at `wanted_at`.
@@ -75,8 +75,8 @@ impl ConnectionReceipts {
     /// Everything that was sent has been written and flushed, which on some streams proves that the client has received it.
     pub(crate) fn flushed(&self) {
         match self.proof {
-            ReceiptProof::Pong => {}
-            ReceiptProof::Flush => {
+            ProofOfReceipt::Pong => {}
+            ProofOfReceipt::Flush => {
                 let received = self.receipts.lock().flushed();
                 self.acknowledge(received);
             }

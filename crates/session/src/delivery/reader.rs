@@ -152,7 +152,7 @@ impl DeliveryReader {
         }
     }
 
-    pub(super) fn stop_awaiting_read(&mut self) {
+    pub(super) fn push_without_read(&mut self) {
         self.stage = Stage::Live;
         self.follow();
     }

@@ -21,7 +21,7 @@ fn limits(retain_bytes: usize) -> LogLimits {
 fn started(started_as: StartedAs, retain_bytes: usize) -> Delivery {
     let mut delivery = Delivery::new(limits(retain_bytes), Resend::Unacknowledged, started_as);
     delivery.connect(FIRST);
-    delivery.answer_queued(FIRST);
+    delivery.note_answer_queued(FIRST);
     delivery
 }
 
@@ -52,7 +52,7 @@ fn events_follow_the_answer_to_the_start() {
     delivery.connect(FIRST);
     write(&mut delivery, "text");
     assert_eq!(sent(&mut delivery, FIRST), NOTHING);
-    delivery.answer_queued(FIRST);
+    delivery.note_answer_queued(FIRST);
     assert_eq!(sent(&mut delivery, FIRST), [1]);
     delivery.exit(EXIT);
     delivery.close();
@@ -149,7 +149,7 @@ fn the_first_read_after_a_resume_says_what_the_client_has() {
     let answer = delivery.read(SECOND, 1, Some(4), None);
     assert_eq!((answer.page.chunks[0].seq, answer.page.next_seq, answer.catches_up), (2, 3, true));
     assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event overtakes the answer");
-    delivery.answer_queued(SECOND);
+    delivery.note_answer_queued(SECOND);
     assert_eq!(sent(&mut delivery, SECOND), [3]);
     assert!(!delivery.read(SECOND, 0, None, None).catches_up, "only the first read says what the client has");
     assert_eq!(room(&delivery, now), 100 - 8);
@@ -171,16 +171,16 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
     for (resend, expected) in [(Resend::Unacknowledged, vec![2, 3]), (Resend::Never, vec![3])] {
         let mut delivery = Delivery::new(limits(100), resend, StartedAs::Followed);
         delivery.connect(FIRST);
-        delivery.answer_queued(FIRST);
+        delivery.note_answer_queued(FIRST);
         write(&mut delivery, "aaaa");
         write(&mut delivery, "bbbb");
         assert_eq!(sent(&mut delivery, FIRST), [1, 2]);
         delivery.acknowledge(FIRST, 1);
         write(&mut delivery, "cccc");
         delivery.attach(SECOND);
-        delivery.stop_awaiting_read(FIRST);
+        delivery.push_without_read(FIRST);
         assert_eq!(sent(&mut delivery, SECOND), NOTHING, "the late timer of another connection changes nothing");
-        delivery.stop_awaiting_read(SECOND);
+        delivery.push_without_read(SECOND);
         assert_eq!(sent(&mut delivery, SECOND), expected);
     }
 }
@@ -189,12 +189,12 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
 fn a_process_does_not_wait_for_output_that_is_never_sent_again() {
     let (mut delivery, now) = (Delivery::new(limits(8), Resend::Never, StartedAs::Followed), Instant::now());
     delivery.connect(FIRST);
-    delivery.answer_queued(FIRST);
+    delivery.note_answer_queued(FIRST);
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
     assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
     delivery.attach(SECOND);
-    delivery.stop_awaiting_read(SECOND);
+    delivery.push_without_read(SECOND);
     assert_eq!(room(&delivery, now), 8, "no pong will ever acknowledge the output");
 }
 
@@ -204,7 +204,7 @@ fn a_client_that_reconnects_is_not_sent_events_of_a_process_that_an_observer_sta
     write(&mut delivery, "aaaa");
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
     delivery.attach(SECOND);
-    delivery.stop_awaiting_read(SECOND);
+    delivery.push_without_read(SECOND);
     assert_eq!((sent(&mut delivery, SECOND), room(&delivery, now)), (vec![], usize::MAX));
     assert!(delivery.read(SECOND, 0, None, None).catches_up);
 }
@@ -216,7 +216,7 @@ fn a_displaced_connection_cannot_change_the_delivery_to_its_successor() {
     delivery.attach(SECOND);
     let answer = delivery.read(FIRST, 1, None, None);
     assert!(!answer.catches_up && answer.page.chunks.is_empty());
-    delivery.answer_queued(FIRST);
+    delivery.note_answer_queued(FIRST);
     delivery.acknowledge(FIRST, 1);
     delivery.pause(FIRST);
     delivery.detach(FIRST, Departure::Goodbye, now);
@@ -236,7 +236,7 @@ fn output_that_the_old_client_has_acknowledged_is_kept_for_a_client_that_takes_o
     assert_eq!(room(&delivery, now), 0);
     let reclaimed = delivery.reclaim(ReclaimStep::Acknowledged, 0, MemoryPressure::High, now);
     assert_eq!(reclaimed.bytes, 0);
-    delivery.answer_queued(SECOND);
+    delivery.note_answer_queued(SECOND);
     assert_eq!(sent(&mut delivery, SECOND), [2]);
 }
 
@@ -269,7 +269,7 @@ fn events_of_a_process_that_an_observer_started_are_sent_to_a_client_that_asks()
     let unrequested = || {
         let mut delivery = started(StartedAs::Unrequested, 8);
         write(&mut delivery, "aaaa");
-        delivery.stop_awaiting_read(FIRST);
+        delivery.push_without_read(FIRST);
         assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], usize::MAX));
         delivery
     };
@@ -372,7 +372,7 @@ proptest! {
                     let answer = delivery.read(reader, last_sent, None, None);
                     prop_assert!(!answer.page.gap && answer.catches_up);
                     last_sent = answer.page.next_seq - 1;
-                    delivery.answer_queued(reader);
+                    delivery.note_answer_queued(reader);
                 }
             }
         }

@@ -17,7 +17,7 @@ pub enum ConnectError {
     InvalidUrl {
         /// The URL, without user and query.
         url: String,
-        /// What is wrong with the URL, as the second half of a sentence about it.
+        /// What is wrong with the URL, as a text that can follow a colon.
         reason: &'static str,
     },
     /// A header of the upgrade request contains characters that HTTP forbids. Holds the name of the header.
@@ -200,7 +200,8 @@ fn tls_message(error: &rustls::Error) -> String {
             "its answer is not TLS; a server without TLS is reached with ws://".to_owned()
         }
         rustls::Error::PeerIncompatible(_) => {
-            "it has no version of TLS or no cipher that this program has; it needs TLS 1.2 or 1.3".to_owned()
+            "it supports no TLS version or no cipher that this program supports; the server needs TLS 1.2 or 1.3"
+                .to_owned()
         }
         // The Debug form of an alert is its name in the TLS standard, which a user can search for.
         rustls::Error::AlertReceived(alert) => format!("it refused the handshake with the alert {alert:?}"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, DuplexStream, WriteHalf};
-use transport::{Framing, MessageLimits, MessageStream, PeerLabel, ReadEvent, ReceiptProof};
+use transport::{Framing, MessageLimits, MessageStream, PeerLabel, ProofOfReceipt, ReadEvent};
 
 use crate::support::send;
 
@@ -53,7 +53,7 @@ fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement>>) -> M
     let (read, sink) = tokio::io::split(io);
     let write = AcknowledgedWrites { sink, written_bytes: 0, acknowledged: Arc::clone(acknowledged) };
     let peer = PeerLabel::new("outside");
-    MessageStream::new(read, write, Framing::Lines, ReceiptProof::Flush, peer, MessageLimits::default())
+    MessageStream::new(read, write, Framing::Lines, ProofOfReceipt::Flush, peer, MessageLimits::default())
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_message_counts_as_received_when_the_peer_has_acknowledged_it() {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (by_them, by_us) = (Arc::default(), Arc::default());
     let (mut ours, mut theirs) = (stream(ours, &by_them), stream(theirs, &by_us));
-    assert_eq!(ours.receipt_proof, ReceiptProof::Flush);
+    assert_eq!(ours.proof_of_receipt, ProofOfReceipt::Flush);
 
     let mut sending = Box::pin(send(&mut ours, b"{}"));
     let received = tokio::select! {

@@ -20,6 +20,9 @@ use crate::file_calls::FileLane;
 use crate::jobs::BackgroundJob;
 use crate::rpc::{CallError, CallSlot};
 
+/// Whether a block that a lost connection did not carry can be sent again in smaller parts. It can, because each part has its own offset.
+const BLOCKS_CAN_BE_DIVIDED: bool = true;
+
 /// An open file or an upload. Dropping the value starts a job that closes it.
 pub(crate) struct RemoteFile {
     client: Arc<ClientHandle>,
@@ -65,12 +68,12 @@ impl RemoteFile {
         let write_size = &self.client.core.write_size;
         let mut read = BytesMut::new();
         loop {
-            let wanted = write_size.lock().bytes(true).min(len - read.len());
+            let wanted = write_size.lock().bytes(BLOCKS_CAN_BE_DIVIDED).min(len - read.len());
             let Some(part) = self.read_part(offset + read.len() as u64, wanted).await? else {
-                write_size.lock().handle_lost();
+                write_size.lock().note_connection_lost();
                 continue;
             };
-            write_size.lock().handle_taken(part.bytes.len());
+            write_size.lock().note_carried(part.bytes.len());
             let is_last = part.eof || part.bytes.len() < wanted || read.len() + part.bytes.len() >= len;
             if is_last && read.is_empty() {
                 return Ok(part);
@@ -104,14 +107,14 @@ impl RemoteFile {
         let write_size = &self.client.core.write_size;
         let (mut offset, mut rest) = (offset, block);
         loop {
-            let count = write_size.lock().bytes(true).min(rest.len());
+            let count = write_size.lock().bytes(BLOCKS_CAN_BE_DIVIDED).min(rest.len());
             let part = rest.slice(..count);
             let written = self.call_until_lost(|id| encode_write_block(id, &self.id, offset, &part)).await?;
             if written.is_none() {
-                write_size.lock().handle_lost();
+                write_size.lock().note_connection_lost();
                 continue;
             }
-            write_size.lock().handle_taken(count);
+            write_size.lock().note_carried(count);
             offset += count as u64;
             rest.advance(count);
             if rest.is_empty() {
@@ -124,7 +127,7 @@ impl RemoteFile {
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
-        let answer = self.client.core.call_encoded_until_lost(CallOptions::WAIT_FILES, encode).await;
+        let answer = self.client.core.call_encoded_until_lost(CallOptions::WAIT_FOR_FILE_REQUESTS, encode).await;
         answer.map_err(|error| self.failed(error))
     }
 
@@ -137,7 +140,9 @@ impl RemoteFile {
             mtime: options.mtime,
             sync: options.sync,
         };
-        let _changing = self.client.core.metadata_flights.changing();
+        // Callers that ask for metadata at the same time share one request. After the commit, they must not share a request that was sent
+        // before it or during it.
+        let _changing_files = self.client.core.metadata_flights.mark_files_changing();
         self.call::<methods::FsCommit>(&params).await.map(drop)
     }
 
@@ -149,7 +154,7 @@ impl RemoteFile {
     }
 
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
-        let answer = self.client.core.call::<M>(params, CallOptions::WAIT_FILES).await;
+        let answer = self.client.core.call::<M>(params, CallOptions::WAIT_FOR_FILE_REQUESTS).await;
         answer.map_err(|error| self.failed(error))
     }
 

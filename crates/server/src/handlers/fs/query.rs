@@ -13,7 +13,7 @@ use protocol::fs::{
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
 use super::{AnswerAttempt, answer, answer_in_room, failed, follow, native, spawn_query, uri, wire_error};
-use crate::connection::{Call, Connection, MetadataRequest};
+use crate::connection::{Call, Connection, FileMetadataRequest};
 use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
 
@@ -95,15 +95,15 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
     };
     if params.follow_symlinks {
         let connection = Arc::clone(&call.connection);
-        return connection.metadata_requests.lock().push(MetadataRequest { call, path, session });
+        return connection.file_metadata_requests.lock().push(FileMetadataRequest { call, path, session });
     }
     metadata_on_thread(call, path, files::Follow::No, session);
 }
 
 /// Answers the requests for metadata that arrived together. If they are many, another worker thread of tokio answers them, and this one
 /// decodes further messages meanwhile.
-pub(crate) fn answer_metadata_requests(connection: &Arc<Connection>) {
-    let requests = std::mem::take(&mut *connection.metadata_requests.lock());
+pub(crate) fn answer_file_metadata_requests(connection: &Arc<Connection>) {
+    let requests = std::mem::take(&mut *connection.file_metadata_requests.lock());
     if requests.len() < REQUESTS_FOR_ANOTHER_WORKER {
         return answer_together(connection, requests);
     }
@@ -112,14 +112,14 @@ pub(crate) fn answer_metadata_requests(connection: &Arc<Connection>) {
 }
 
 /// Sends the answers in one write, because a write for each answer takes longer than reading the metadata.
-fn answer_together(connection: &Connection, requests: Vec<MetadataRequest>) {
+fn answer_together(connection: &Connection, requests: Vec<FileMetadataRequest>) {
     let answered = requests.into_iter().filter_map(answer_if_cached).collect();
     Call::finish_together(connection, answered);
 }
 
 /// The answer, if the kernel has the metadata in its cache. Otherwise None, and a thread that may block reads the metadata and answers.
-fn answer_if_cached(request: MetadataRequest) -> Option<(Call, Result<FileMetadata, WireError>)> {
-    let MetadataRequest { call, path, session } = request;
+fn answer_if_cached(request: FileMetadataRequest) -> Option<(Call, Result<FileMetadata, WireError>)> {
+    let FileMetadataRequest { call, path, session } = request;
     match files::metadata_if_cached(&path) {
         Some(found) => Some((call, found.map(|metadata| to_wire(&metadata)).map_err(failed))),
         None => {
