@@ -1,4 +1,4 @@
-//! Commands about files, here and in environments. They work on whatever has a file system; only [`file_hosts`] knows where that is.
+//! Commands about files of this machine and of environments. They work on any file system; only [`file_hosts`] knows on which machine it is.
 
 pub(crate) mod args;
 pub(crate) mod cat;
@@ -7,6 +7,7 @@ mod copy_tree;
 pub(crate) mod cp;
 mod file_hosts;
 mod file_kind;
+mod host_path;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
 pub(crate) mod rm;

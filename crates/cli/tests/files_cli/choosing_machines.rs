@@ -56,7 +56,7 @@ async fn a_copy_that_does_not_involve_the_chosen_environment_is_refused() {
     let (_, stderr, code) = run(command_in_folder(&fixture, &["cp", "victim", "copy"])).await;
     assert_eq!(code, Some(1));
     let expected =
-        "exec-server: no path is in the environment that --connect chooses; write :PATH for a path over there\n";
+        "exec-server: no path is in the environment that --connect chooses; write :PATH for a path in it\n";
     assert_eq!(stderr, expected);
     assert!(!fixture.path("here/copy").exists() && !fixture.path("copy").exists());
 }

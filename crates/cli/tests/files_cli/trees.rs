@@ -175,7 +175,7 @@ async fn a_directory_is_removed_only_by_its_name() {
     for path in [":", ":.", ":inside/..", &fixture.remote("inside/."), ":/"] {
         let (_, stderr, code) = fixture.run(&["rm", "-r", path]).await;
         let refused = format!(
-            "exec-server: refusing to remove {path}: it means a directory without naming it; write its name\n"
+            "exec-server: refusing to remove {path}: it stands for a directory without naming it; write the name of the directory\n"
         );
         assert_eq!((stderr, code), (refused, Some(1)));
     }

@@ -1,33 +1,32 @@
-//! `cat`: files to our stdout.
+//! `cat`: prints files to stdout.
 
 use std::process::ExitCode;
 
 use client::Stream;
 
+use super::super::foreground::BROKEN_PIPE;
 use super::super::output_queue::OutputQueue;
 use super::args::CatArgs;
-use super::file_hosts::{BarePaths, FileHosts, HostPath};
+use super::file_hosts::{BarePaths, FileHosts};
+use super::host_path::HostPath;
 
-/// What a shell reports of a program that wrote to a pipe nobody reads.
-const NOBODY_READS: u8 = 128 + 13;
-
-/// What became of one file.
+/// How far one file was printed.
 enum Printed {
     Whole,
-    /// Somebody has read enough.
-    Enough,
+    /// Until stdout could not be written any more, for example because its reader has closed the pipe.
+    OutputFailed,
 }
 
-/// Prints each in turn. One that fails does not stop the others.
+/// Prints the files in turn. If one cannot be read, the others are still printed.
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
-    let places = hosts.places(&args.paths).await?;
+    let paths = hosts.resolve(&args.paths).await?;
     let (output, written) = OutputQueue::start()?;
     let mut code = ExitCode::SUCCESS;
-    for place in &places {
-        match print_file(place, &output).await {
+    for path in &paths {
+        match print_file(path, &output).await {
             Ok(Printed::Whole) => {}
-            Ok(Printed::Enough) => break,
+            Ok(Printed::OutputFailed) => break,
             Err(error) => {
                 crate::report_error(&error);
                 code = ExitCode::FAILURE;
@@ -38,22 +37,22 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     let written = written.await;
     hosts.close().await;
     match written {
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(NOBODY_READS)),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(BROKEN_PIPE)),
         Ok(Err(error)) => Err(anyhow::Error::from(error).context("cannot write to stdout")),
         Ok(Ok(())) => Ok(code),
         Err(_) => anyhow::bail!("the output was not written to its end"),
     }
 }
 
-async fn print_file(place: &HostPath, output: &OutputQueue) -> anyhow::Result<Printed> {
-    let unreadable = |error| anyhow::anyhow!(place.complaint("read", &error));
-    let uri = place.uri().map_err(unreadable)?;
-    let mut reader = place.host.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
+async fn print_file(path: &HostPath, output: &OutputQueue) -> anyhow::Result<Printed> {
+    let unreadable = |error| anyhow::anyhow!(path.failure("read", &error));
+    let uri = path.uri().map_err(unreadable)?;
+    let mut reader = path.host.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
     while let Some(piece) = reader.next().await {
         let piece = piece.map_err(unreadable)?;
         match output.reserve().await {
             Some(permit) => permit.send(Stream::Stdout, piece),
-            None => return Ok(Printed::Enough),
+            None => return Ok(Printed::OutputFailed),
         }
     }
     Ok(Printed::Whole)

@@ -1,4 +1,4 @@
-//! One file or one link from one place to another. What goes wrong on the way leaves nothing at the target.
+//! Copies one file or one symbolic link. A copy that fails leaves nothing at the target.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,42 +10,43 @@ use client::{
 };
 
 use super::super::progress::ProgressLine;
-use super::file_hosts::HostPath;
 use super::file_kind::SymlinkPolicy;
+use super::host_path::HostPath;
 
-/// Smaller files are not asked for their holes: that would take longer than to send them.
-const WORTH_ASKING: u64 = 256 << 10;
-/// A link is made in one step that cannot be repeated blindly; so often it is looked whether it was made.
+/// Size in bytes below which the holes of a file are not asked for, because that would take longer than to send them.
+const SMALLEST_SPARSE_FILE: u64 = 256 << 10;
+/// How often making a link is tried. After a lost connection it is not known whether the link was made, so each attempt checks that.
 const LINK_TRIES: usize = 8;
 
-/// Set-user-ID and set-group-ID. The copy belongs to somebody else, whose rights it must not lend.
+/// Set-user-ID and set-group-ID. The copy may have another owner, with whose rights it would run.
 const SET_ID_BITS: u32 = 0o6000;
 
 /// Which permission bits a copy gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyModes {
-    /// Something new gets those of its source, less what the umask takes where the copy is made. What is there keeps its own.
+    /// A new file gets the bits of its source that the umask of the target's machine allows. A file that exists keeps its bits.
     Umask,
-    /// Those of the source.
+    /// The bits of the source.
     Exact,
 }
 
-/// Why it was not copied: a sentence.
+/// The error is a sentence for the user.
 type Copied = Result<(), String>;
 
-/// Copies a file with its time. `looked` is what was known of it before it was opened.
+/// Copies a file with its modification time. `earlier` is its metadata from before it was opened, for servers that do not report metadata of
+/// an open file.
 pub(crate) async fn copy_file(
     source: &HostPath,
     target: &HostPath,
     target_links: SymlinkPolicy,
-    looked: &FileMetadata,
+    earlier: &FileMetadata,
     modes: CopyModes,
     progress: &ProgressLine,
 ) -> Copied {
-    let unreadable = |error: FileSystemError| source.complaint("read", &error);
-    let unwritable = |error: FileSystemError| target.complaint("write", &error);
-    let mut pieces = SourcePieces::open(source, looked.size).await.map_err(unreadable)?;
-    let metadata = pieces.metadata().unwrap_or(looked).clone();
+    let unreadable = |error: FileSystemError| source.failure("read", &error);
+    let unwritable = |error: FileSystemError| target.failure("write", &error);
+    let mut pieces = SourcePieces::open(source, earlier.size).await.map_err(unreadable)?;
+    let metadata = pieces.metadata().unwrap_or(earlier).clone();
     let bits = metadata.mode.map(|mode| mode & !SET_ID_BITS);
     let (mode, mode_if_new) = if modes == CopyModes::Exact { (bits, None) } else { (None, bits) };
     let follow_symlinks = target_links == SymlinkPolicy::Follow;
@@ -74,7 +75,7 @@ pub(crate) async fn copy_file(
     Ok(())
 }
 
-/// Begins the copy. A link that must not be followed is removed, so that the file can take its place.
+/// Opens the target for writing. A link that must not be followed is removed, so that the file can replace it.
 async fn begin(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
     let (files, uri) = (&target.host.files, target.uri()?);
     let begun = files.write_file_stream(&uri, options).await;
@@ -88,16 +89,18 @@ async fn begin(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWr
     begun
 }
 
-/// A file with or without its holes.
+/// The content of a file, with its holes or without.
 enum SourcePieces {
+    /// All bytes, holes as zeros.
     All(FileReader),
+    /// The bytes between the holes.
     Extents(ExtentReader),
 }
 
 impl SourcePieces {
     async fn open(source: &HostPath, size: u64) -> Result<Self, FileSystemError> {
         let (files, uri) = (&source.host.files, source.uri()?);
-        Ok(if size < WORTH_ASKING {
+        Ok(if size < SMALLEST_SPARSE_FILE {
             Self::All(files.read_file_stream(&uri, None).await?)
         } else {
             Self::Extents(files.read_extents(&uri, None).await?)
@@ -126,26 +129,26 @@ impl SourcePieces {
     }
 }
 
-/// Makes a link, in place of a file or another link if there is one.
-pub(crate) async fn copy_link(target: &HostPath, says: &OsString) -> Copied {
+/// Makes a link that contains `link_target`. A file or link that is in its place is removed.
+pub(crate) async fn copy_link(target: &HostPath, link_target: &OsString) -> Copied {
     if !target.host.has_links() {
         return Err(format!("left out {target}: it is a link, and this server cannot make links"));
     }
-    make_link(target, says).await.map_err(|error| target.complaint("make the link", &error))
+    make_link(target, link_target).await.map_err(|error| target.failure("make the link", &error))
 }
 
-async fn make_link(target: &HostPath, says: &OsString) -> Result<(), FileSystemError> {
+async fn make_link(target: &HostPath, link_target: &OsString) -> Result<(), FileSystemError> {
     let (files, uri) = (&target.host.files, target.uri()?);
     let mut tries = 0;
     loop {
-        let Err(error) = files.symlink(&uri, says.clone(), None).await else { return Ok(()) };
-        if files.read_link(&uri, None).await.is_ok_and(|found| found == *says) {
+        let Err(error) = files.symlink(&uri, link_target.clone(), None).await else { return Ok(()) };
+        if files.read_link(&uri, None).await.is_ok_and(|found| found == *link_target) {
             return Ok(());
         }
         tries += 1;
         match error.kind {
             _ if tries == LINK_TRIES => return Err(error),
-            // The connection was lost with the answer, and it was not made.
+            // The connection was lost before the answer, and the link was not made.
             ErrorKind::BrokenPipe => {}
             ErrorKind::AlreadyExists => {
                 let found = files.metadata(&uri, &FileOptions::default()).await;

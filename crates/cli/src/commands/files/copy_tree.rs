@@ -1,4 +1,5 @@
-//! A tree from one place to another, several things at a time. What cannot be copied is told and left out; the rest goes on.
+//! Copies trees, several files at a time. What cannot be copied is reported and left out; the rest is still copied. Start reading at
+//! [`TreeCopy::run`].
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -9,40 +10,42 @@ use tokio::task::JoinSet;
 
 use super::super::progress::ProgressLine;
 use super::copy_file::{CopyModes, copy_file, copy_link};
-use super::file_hosts::HostPath;
 use super::file_kind::{FileKind, SymlinkPolicy, inspect};
+use super::host_path::HostPath;
 use super::same_directory::is_same_directory;
 
-/// Things under way at once.
-const AT_ONCE: usize = 32;
-/// How much of files may be in memory at once: small files go side by side, large ones one after the other.
-const ROOM_UNITS: u32 = 16;
-const UNIT_BYTES: u64 = 128 << 10;
+/// Files and directories that are copied at once.
+const ITEMS_AT_ONCE: usize = 32;
+/// Permits for memory that all files under copy share. A file takes one permit for each [`PERMIT_BYTES`] of its size, so small files are
+/// copied side by side, and large ones one after the other.
+const MEMORY_PERMITS: u32 = 16;
+const PERMIT_BYTES: u64 = 128 << 10;
 
-/// Something to copy.
+/// A file, directory or link to copy.
 pub(crate) struct CopyItem {
     pub(crate) source: HostPath,
     pub(crate) target: HostPath,
-    /// What becomes of a link at the target. Below the target that was typed, an earlier copy may have left one that leads elsewhere.
+    /// What to do with a link at the target. Inside of a target tree, an earlier copy may have left a link that leads out of it, which must
+    /// not be followed.
     pub(crate) target_links: SymlinkPolicy,
 }
 
-/// What a copy is about.
+/// One `cp` command: what it copies, and how.
 pub(crate) struct TreeCopy {
     pub(crate) recursive: bool,
     modes: CopyModes,
     pub(crate) progress: Arc<ProgressLine>,
-    room: Semaphore,
-    /// Where it all goes.
+    memory: Semaphore,
+    /// The paths that the copies of the typed sources get.
     targets: Vec<HostPath>,
 }
 
-/// What came of an item.
+/// The result of copying one item.
 #[derive(Default)]
 struct ItemOutcome {
-    /// What is in it.
+    /// What is in a directory that was copied, to be copied next.
     inside: Vec<CopyItem>,
-    /// A directory that was copied, and the mode and time that it gets in the end.
+    /// A directory that was copied, and the mode and time that it gets after everything in it is copied.
     directory: Option<(HostPath, NewMetadata)>,
     has_failed: bool,
 }
@@ -54,18 +57,19 @@ impl TreeCopy {
         progress: Arc<ProgressLine>,
         targets: Vec<HostPath>,
     ) -> Arc<Self> {
-        Arc::new(Self { recursive, modes, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
+        Arc::new(Self { recursive, modes, progress, memory: Semaphore::new(MEMORY_PERMITS as usize), targets })
     }
 
-    /// Copies everything. False: something was left out. Dropped, it stops, and nothing half stays behind.
+    /// Copies these items and everything in them. Returns false if something was left out. Dropping the future stops the copy and leaves no
+    /// incomplete file.
     pub(crate) async fn run(self: &Arc<Self>, items: Vec<CopyItem>) -> bool {
         let mut waiting = items;
         let mut under_way: JoinSet<ItemOutcome> = JoinSet::new();
         let mut directories = Vec::new();
         let mut all_done = true;
         loop {
-            // The latest first: a tree is finished branch by branch, so that little waits.
-            while under_way.len() < AT_ONCE
+            // The latest item goes first, so that a tree is finished branch by branch and few items wait.
+            while under_way.len() < ITEMS_AT_ONCE
                 && let Some(item) = waiting.pop()
             {
                 let copying = Arc::clone(self);
@@ -77,9 +81,9 @@ impl TreeCopy {
             directories.extend(outcome.directory);
             all_done &= !outcome.has_failed;
         }
-        // What is made in a directory changes its time, and one that may not be written to could not be filled.
-        for (place, new) in directories.into_iter().rev() {
-            all_done &= self.finish_directory(&place, &new).await;
+        // Only now, because a new file changes the time of its directory, and no file can be made in a read-only directory.
+        for (path, metadata) in directories.into_iter().rev() {
+            all_done &= self.finish_directory(&path, &metadata).await;
         }
         all_done
     }
@@ -97,16 +101,17 @@ impl TreeCopy {
     async fn try_copy(&self, item: &CopyItem) -> Result<ItemOutcome, String> {
         let CopyItem { source, target, target_links } = item;
         let links = if self.recursive { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
-        match inspect(source, links).await.map_err(|error| source.complaint("read", &error))? {
+        match inspect(source, links).await.map_err(|error| source.failure("read", &error))? {
             FileKind::File(metadata) => {
                 self.progress.expect_bytes(metadata.size);
-                let units = u32::try_from(metadata.size / UNIT_BYTES + 1).unwrap_or(ROOM_UNITS).min(ROOM_UNITS);
-                let _room = self.room.acquire_many(units).await.map_err(|error| error.to_string())?;
+                let permits =
+                    u32::try_from(metadata.size / PERMIT_BYTES + 1).unwrap_or(MEMORY_PERMITS).min(MEMORY_PERMITS);
+                let _memory = self.memory.acquire_many(permits).await.map_err(|error| error.to_string())?;
                 copy_file(source, target, *target_links, &metadata, self.modes, &self.progress).await?;
                 Ok(ItemOutcome::default())
             }
-            FileKind::Link(says) => {
-                copy_link(target, &says).await?;
+            FileKind::Link(link_target) => {
+                copy_link(target, &link_target).await?;
                 Ok(ItemOutcome::default())
             }
             FileKind::Directory(metadata) if self.recursive => {
@@ -123,7 +128,7 @@ impl TreeCopy {
         }
     }
 
-    /// Whether a directory of the source is the copy that is being made, perhaps by another name of the same machine.
+    /// Whether a directory in the source is the target of this copy, perhaps because the machine has two names. Copying it would never end.
     async fn is_a_target(&self, source: &HostPath, metadata: &FileMetadata) -> bool {
         for target in self.targets.iter().filter(|target| target.path == source.path) {
             if let Ok(FileKind::Directory(found)) = inspect(target, SymlinkPolicy::Keep).await
@@ -138,15 +143,15 @@ impl TreeCopy {
 
     async fn copy_directory(&self, item: &CopyItem, metadata: FileMetadata) -> Result<ItemOutcome, String> {
         let CopyItem { source, target, target_links } = item;
-        // Before the target is made, which may be in it by another name.
-        let names = source.names().await.map_err(|error| source.complaint("list", &error))?;
+        // Listed before the target is made, which may be inside of the source under another name.
+        let names = source.names().await.map_err(|error| source.failure("list", &error))?;
         let is_there = self.modes == CopyModes::Umask && inspect(target, SymlinkPolicy::Follow).await.is_ok();
-        let unmakable = |error| target.complaint("make the directory", &error);
+        let unmakable = |error| target.failure("make the directory", &error);
         let uri = target.uri().map_err(unmakable)?;
         let follow_symlinks = *target_links == SymlinkPolicy::Follow;
         let options = CreateDirectoryOptions { follow_symlinks, ..CreateDirectoryOptions::default() };
         target.host.files.create_directory(&uri, &options).await.map_err(unmakable)?;
-        // From here on no part of a path may be a link, so those on the way to the target are resolved.
+        // Below this directory no link is followed, so links in the path of the target are resolved now.
         let made = if follow_symlinks { target.without_links().await.map_err(unmakable)? } else { target.clone() };
         let mode = match self.modes {
             CopyModes::Exact => metadata.mode,
@@ -167,18 +172,19 @@ impl TreeCopy {
         Ok(ItemOutcome { inside, directory: Some((made, new)), has_failed: false })
     }
 
-    async fn finish_directory(&self, place: &HostPath, new: &NewMetadata) -> bool {
-        // Where modes cannot be set, the person was told before the copy began.
-        if (new.mode.is_none() && new.mtime.is_none()) || !place.host.has_modes() {
+    /// Sets mode and time of a directory. Returns false if that fails.
+    async fn finish_directory(&self, path: &HostPath, metadata: &NewMetadata) -> bool {
+        // If modes cannot be set, the user was told before the copy began.
+        if (metadata.mode.is_none() && metadata.mtime.is_none()) || !path.host.has_modes() {
             return true;
         }
-        let set = async { place.host.files.set_metadata(&place.uri()?, new).await };
-        set.await.map_err(|error| self.progress.report(&place.complaint("set mode and time of", &error))).is_ok()
+        let set = async { path.host.files.set_metadata(&path.uri()?, metadata).await };
+        set.await.map_err(|error| self.progress.report(&path.failure("set mode and time of", &error))).is_ok()
     }
 }
 
-/// The permission bits of a copied directory. It was made with all of them, so the ones that `made` lacks are those that the umask takes. A
-/// set-group-ID bit that a directory has from the one above it stays.
+/// The mode of a copied directory. It was made with all permission bits, so the bits that are missing in `made` are those that the umask
+/// removes. A set-group-ID bit that it has inherited from its parent stays.
 fn mode_of_new_directory(source: u32, made: u32) -> u32 {
     const STICKY: u32 = 0o1000;
     const SET_GROUP_ID: u32 = 0o2000;

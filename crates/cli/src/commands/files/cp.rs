@@ -1,4 +1,7 @@
-//! `cp`: files and trees between here and environments, in every combination.
+//! `cp`: copies files and trees between this machine and environments, in every combination. It finds out what goes where; [`copy_tree`]
+//! copies.
+//!
+//! [`copy_tree`]: super::copy_tree
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -12,12 +15,13 @@ use super::super::signals::Signals;
 use super::args::CpArgs;
 use super::copy_file::CopyModes;
 use super::copy_tree::{CopyItem, TreeCopy};
-use super::file_hosts::{BarePaths, FileHost, FileHosts, HostPath};
+use super::file_hosts::{BarePaths, FileHost, FileHosts};
 use super::file_kind::SymlinkPolicy;
+use super::host_path::HostPath;
 
-/// Copies everything that can be.
+/// Copies all sources. What cannot be copied is reported, and the rest is still copied.
 pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
-    // From here on a signal must not leave anything half behind.
+    // From here on, a signal must not leave an incomplete file behind.
     let mut signals = Signals::listen_except_stop()?;
     let progress = Arc::new(ProgressLine::of_copy(args.quiet));
     let mut hosts = FileHosts::new(&args.target, BarePaths::Local)?;
@@ -30,62 +34,63 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     progress.clear();
     tokio::select! {
         () = hosts.close() => code,
-        // Whoever says it twice does not want to wait.
+        // A user who sends a second signal does not want to wait.
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
 
+/// Returns false if something could not be copied.
 async fn copy_all(args: &CpArgs, hosts: &mut FileHosts<'_>, progress: &Arc<ProgressLine>) -> anyhow::Result<bool> {
-    let mut sources = hosts.places(&args.paths).await?;
+    let mut sources = hosts.resolve(&args.paths).await?;
     let target = sources.pop().context("there is nothing to copy")?;
     let (mut items, mut targets) = (Vec::new(), Vec::new());
-    let mut all_good = true;
-    for warning in shortcomings(&sources, &target, args)? {
+    let mut all_found = true;
+    for warning in missing_features(&sources, &target, args)? {
         progress.report(&warning);
     }
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
     for source in sources {
-        match aim(&source, &target, is_directory, args.recursive).await {
+        match exact_target(&source, &target, is_directory, args.recursive).await {
             Ok(exact) => {
-                items.push(item(source, &exact, &target, args.recursive).await?);
+                items.push(copy_item(source, &exact, &target, args.recursive).await?);
                 targets.push(exact);
             }
             Err(sentence) => {
                 progress.report(&sentence);
-                all_good = false;
+                all_found = false;
             }
         }
     }
     let modes = if args.preserve { CopyModes::Exact } else { CopyModes::Umask };
     let copying = TreeCopy::new(args.recursive, modes, Arc::clone(progress), targets);
-    let hosts = hosts.all();
+    let hosts = hosts.environments();
     let copied = copying.run(items);
     tokio::pin!(copied);
     let mut tick = tokio::time::interval(DRAW_INTERVAL);
     loop {
         tokio::select! {
-            copied = &mut copied => return Ok(copied && all_good),
+            copied = &mut copied => return Ok(copied && all_found),
             _ = tick.tick() => progress.draw(hosts.iter().any(|host| FileHost::is_lost(host))),
         }
     }
 }
 
-/// What a copy will lack because a server has only the published protocol, in one sentence for each server. An error if it was asked for.
-fn shortcomings(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> anyhow::Result<Vec<String>> {
+/// One sentence for each server without extensions, which says what the copy will lack. It is an error if a flag asks for a missing feature.
+fn missing_features(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> anyhow::Result<Vec<String>> {
     let mut sentences = Vec::new();
-    let mut told: Vec<&Arc<FileHost>> = Vec::new();
-    for place in std::iter::once(target).chain(sources) {
-        let host = &place.host;
+    let mut seen: Vec<&Arc<FileHost>> = Vec::new();
+    for path in std::iter::once(target).chain(sources) {
+        let host = &path.host;
         let is_target = Arc::ptr_eq(host, &target.host);
         anyhow::ensure!(
             host.has_modes() || !args.preserve,
-            "the server of {place} does not know modes, so -p cannot be done; leave out -p"
+            "the server of {path} does not know modes, so -p cannot be done; leave out -p"
         );
-        if told.iter().any(|known| Arc::ptr_eq(known, host)) {
+        if seen.iter().any(|known| Arc::ptr_eq(known, host)) {
             continue;
         }
-        told.push(host);
+        seen.push(host);
         let modes = match is_target {
             _ if host.has_modes() => None,
             true => Some("it cannot set modes and times, so new files may be readable for others"),
@@ -94,18 +99,23 @@ fn shortcomings(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> anyho
         let links = (args.recursive && !host.has_links()).then_some("links are left out");
         let lacks: Vec<&str> = modes.into_iter().chain(links).collect();
         if !lacks.is_empty() {
-            sentences.push(format!("the server of {place} knows only the published protocol: {}", lacks.join("; ")));
+            sentences.push(format!("the server of {path} knows only the published protocol: {}", lacks.join("; ")));
         }
     }
     Ok(sentences)
 }
 
-/// What is copied where. A tree that goes into a directory that is there does not follow a link in it.
-async fn item(source: HostPath, exact: &HostPath, typed: &HostPath, recursive: bool) -> anyhow::Result<CopyItem> {
+/// One source with its target. A tree that is copied into an existing directory does not follow a link of its name there.
+async fn copy_item(
+    source: HostPath,
+    exact: &HostPath,
+    typed: &HostPath,
+    recursive: bool,
+) -> anyhow::Result<CopyItem> {
     let (target, target_links) = match exact.path.file_name() {
         Some(name) if recursive && exact.path != typed.path => {
             let real =
-                typed.without_links().await.map_err(|error| anyhow::anyhow!(typed.complaint("write", &error)))?;
+                typed.without_links().await.map_err(|error| anyhow::anyhow!(typed.failure("write", &error)))?;
             (real.join(name), SymlinkPolicy::Keep)
         }
         _ => (exact.clone(), SymlinkPolicy::Follow),
@@ -118,12 +128,17 @@ async fn is_directory(target: &HostPath) -> anyhow::Result<bool> {
     match look.await {
         Ok(found) => Ok(found.is_directory),
         Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
-        Err(error) => anyhow::bail!(target.complaint("write", &error)),
+        Err(error) => anyhow::bail!(target.failure("write", &error)),
     }
 }
 
-/// Where exactly a source goes.
-async fn aim(source: &HostPath, target: &HostPath, is_directory: bool, recursive: bool) -> Result<HostPath, String> {
+/// The path that the copy of a source gets: the typed target, or a path in it if it is a directory.
+async fn exact_target(
+    source: &HostPath,
+    target: &HostPath,
+    is_directory: bool,
+    recursive: bool,
+) -> Result<HostPath, String> {
     if target.means_directory() && !is_directory && !recursive {
         return Err(format!("{target} is not a directory"));
     }
@@ -132,8 +147,8 @@ async fn aim(source: &HostPath, target: &HostPath, is_directory: bool, recursive
         _ => target.clone(),
     };
     if Arc::ptr_eq(&source.host, &exact.host) {
-        let from = canonical(source).await.map_err(|error| source.complaint("read", &error))?;
-        let to = canonical(&exact).await.map_err(|error| exact.complaint("write", &error))?;
+        let from = canonical(source).await.map_err(|error| source.failure("read", &error))?;
+        let to = canonical(&exact).await.map_err(|error| exact.failure("write", &error))?;
         if from == to {
             return Err(format!("{source} and {exact} are the same"));
         }
@@ -144,18 +159,18 @@ async fn aim(source: &HostPath, target: &HostPath, is_directory: bool, recursive
     Ok(exact)
 }
 
-/// Without links as far as it exists.
-async fn canonical(place: &HostPath) -> Result<std::path::PathBuf, FileSystemError> {
-    for above in place.path.ancestors() {
+/// The path without symbolic links, as far as its directories exist.
+async fn canonical(path: &HostPath) -> Result<std::path::PathBuf, FileSystemError> {
+    for above in path.path.ancestors() {
         let Some(uri) = client::PathUri::from_native(above) else { break };
-        match place.host.files.canonicalize(&uri, None).await {
+        match path.host.files.canonicalize(&uri, None).await {
             Ok(found) => {
-                let rest = place.path.strip_prefix(above).unwrap_or(std::path::Path::new(""));
+                let rest = path.path.strip_prefix(above).unwrap_or(std::path::Path::new(""));
                 return Ok(found.to_native().unwrap_or_else(|_| above.to_owned()).join(rest));
             }
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(place.path.clone())
+    Ok(path.path.clone())
 }

@@ -1,4 +1,4 @@
-//! `ls`: names, and what is known of what has them.
+//! `ls`: lists files, and with `-l` their modes, sizes and times.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -11,24 +11,25 @@ use tokio::task::JoinSet;
 
 use super::super::print::{print_bytes, report};
 use super::args::LsArgs;
-use super::file_hosts::{BarePaths, FileHosts, HostPath};
+use super::file_hosts::{BarePaths, FileHosts};
 use super::file_kind::{FileKind, SymlinkPolicy, inspect};
+use super::host_path::HostPath;
 use crate::terminal_text::readable;
 
-/// Looks at once.
-const AT_ONCE: usize = 64;
+/// Files whose metadata is asked for at once.
+const REQUESTS_AT_ONCE: usize = 64;
 
-/// Lists each in turn. One that fails does not stop the others.
+/// Lists the paths in turn. If one cannot be listed, the others still are.
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
     let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
-    let places = hosts.places(&args.paths).await?;
+    let paths = hosts.resolve(&args.paths).await?;
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;
     let mut out = Vec::new();
-    for (number, place) in places.iter().enumerate() {
-        let listed = match places.len() {
-            1 => listing.list(place, &mut out).await,
-            _ => listing.with_heading(place, number > 0, &mut out).await,
+    for (number, path) in paths.iter().enumerate() {
+        let listed = match paths.len() {
+            1 => listing.list(path, &mut out).await,
+            _ => listing.with_heading(path, number > 0, &mut out).await,
         };
         if let Err(sentence) = listed {
             report(&sentence);
@@ -40,38 +41,39 @@ pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+/// How paths are listed.
 #[derive(Clone, Copy)]
 struct Listing {
+    /// `-l`
     long: bool,
+    /// `-a`
     all: bool,
+    /// Whether stdout is a terminal.
     is_terminal: bool,
 }
 
 impl Listing {
-    async fn with_heading(self, place: &HostPath, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    async fn with_heading(self, path: &HostPath, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let mut body = Vec::new();
-        self.list(place, &mut body).await?;
+        self.list(path, &mut body).await?;
         let separator = if is_later { "\n" } else { "" };
         out.extend_from_slice(separator.as_bytes());
-        self.put_name(place.shown.as_os_str(), out);
+        self.put_name(path.typed.as_os_str(), out);
         out.extend_from_slice(b":\n");
         out.extend(body);
         Ok(())
     }
 
-    async fn list(self, place: &HostPath, out: &mut Vec<u8>) -> Result<(), String> {
-        let unreadable = |error| place.complaint("read", &error);
-        // A link to a directory is listed as one, unless it is to be described.
-        let links = if self.long && !place.means_directory() { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
-        let rows = match inspect(place, links).await {
-            Ok(FileKind::Directory(_)) => self.rows(place).await?,
-            Ok(found) => vec![(place.shown.clone().into(), Some(found))],
+    async fn list(self, path: &HostPath, out: &mut Vec<u8>) -> Result<(), String> {
+        let unreadable = |error| path.failure("read", &error);
+        // A link to a directory is listed as a directory, except with `-l`, which describes the link.
+        let links = if self.long && !path.means_directory() { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
+        let rows = match inspect(path, links).await {
+            Ok(FileKind::Directory(_)) => self.rows(path).await?,
+            Ok(found) => vec![(path.typed.clone().into(), Some(found))],
             // It may be a link that leads nowhere.
             Err(_) => {
-                vec![(
-                    place.shown.clone().into(),
-                    Some(inspect(place, SymlinkPolicy::Keep).await.map_err(unreadable)?),
-                )]
+                vec![(path.typed.clone().into(), Some(inspect(path, SymlinkPolicy::Keep).await.map_err(unreadable)?))]
             }
         };
         let width = rows.iter().map(|(_, found)| size_of(found.as_ref()).len()).max().unwrap_or(0);
@@ -91,28 +93,28 @@ impl Listing {
         Ok(())
     }
 
-    async fn rows(self, place: &HostPath) -> Result<Vec<(OsString, Option<FileKind>)>, String> {
-        let mut names = place.names().await.map_err(|error| place.complaint("list", &error))?;
+    async fn rows(self, path: &HostPath) -> Result<Vec<(OsString, Option<FileKind>)>, String> {
+        let mut names = path.names().await.map_err(|error| path.failure("list", &error))?;
         names.retain(|name| self.all || !name.as_bytes().starts_with(b"."));
         names.sort();
         if !self.long {
             return Ok(names.into_iter().map(|name| (name, None)).collect());
         }
-        let place = Arc::new(place.clone());
+        let path = Arc::new(path.clone());
         let mut rows: Vec<(OsString, Option<FileKind>)> = Vec::with_capacity(names.len());
-        let mut looks = JoinSet::new();
+        let mut inspections = JoinSet::new();
         let mut names = names.into_iter();
         loop {
-            while looks.len() < AT_ONCE
+            while inspections.len() < REQUESTS_AT_ONCE
                 && let Some(name) = names.next()
             {
-                let place = Arc::clone(&place);
-                looks.spawn(async move {
-                    let found = inspect(&place.join(&name), SymlinkPolicy::Keep).await;
+                let path = Arc::clone(&path);
+                inspections.spawn(async move {
+                    let found = inspect(&path.join(&name), SymlinkPolicy::Keep).await;
                     (name, found.ok())
                 });
             }
-            match looks.join_next().await {
+            match inspections.join_next().await {
                 Some(row) => rows.extend(row.ok()),
                 None => break,
             }
@@ -121,7 +123,7 @@ impl Listing {
         Ok(rows)
     }
 
-    /// Programs get the name as it is.
+    /// Adds a name: readable on a terminal, and unchanged for a program.
     fn put_name(self, name: &OsStr, out: &mut Vec<u8>) {
         if self.is_terminal {
             out.extend(readable(&name.to_string_lossy()).into_bytes());
@@ -134,7 +136,7 @@ impl Listing {
 fn metadata_of(found: Option<&FileKind>) -> Option<&FileMetadata> {
     match found? {
         FileKind::File(metadata) | FileKind::Directory(metadata) | FileKind::Special(metadata) => Some(metadata),
-        // Of its target, which is not what is listed.
+        // The metadata would be that of the link's target.
         FileKind::Link(_) => None,
     }
 }
@@ -159,7 +161,7 @@ fn description(found: Option<&FileKind>, width: usize) -> String {
         },
     );
     let bits = match found {
-        // What a link allows is what its target allows; the link itself keeps nobody out, as every `ls` shows it.
+        // Access through a link depends on its target. Other `ls` programs show a link with all permissions, too.
         Some(FileKind::Link(_)) => permissions(Some(0o777)),
         _ => permissions(metadata.and_then(|metadata| metadata.mode)),
     };
@@ -181,7 +183,7 @@ fn permissions(mode: Option<u32>) -> String {
 /// `2026-01-31 23:59:59`, in UTC.
 fn date(seconds: i64) -> String {
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Counted from the first of March of the year 0, so that the leap day is the last of its year.
+    // Days since the first of March of the year 0. With years that begin in March, a leap day is the last day of its year.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

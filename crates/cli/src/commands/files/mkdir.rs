@@ -5,15 +5,16 @@ use std::process::ExitCode;
 use client::CreateDirectoryOptions;
 
 use super::args::MkdirArgs;
-use super::file_hosts::{BarePaths, FileHosts, HostPath};
+use super::file_hosts::{BarePaths, FileHosts};
+use super::host_path::HostPath;
 
-/// Makes each in turn. One that fails does not stop the others.
+/// Makes the directories in turn. If one cannot be made, the others still are.
 pub(crate) async fn mkdir(args: MkdirArgs) -> anyhow::Result<ExitCode> {
     let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
-    let places = hosts.places(&args.paths).await?;
+    let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
-    for place in &places {
-        if let Err(error) = make(place, args.parents).await {
+    for path in &paths {
+        if let Err(error) = make(path, args.parents).await {
             crate::report_error(&error);
             code = ExitCode::FAILURE;
         }
@@ -22,8 +23,8 @@ pub(crate) async fn mkdir(args: MkdirArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-async fn make(place: &HostPath, parents: bool) -> anyhow::Result<()> {
-    let failed = |error| anyhow::anyhow!(place.complaint("make the directory", &error));
+async fn make(path: &HostPath, parents: bool) -> anyhow::Result<()> {
+    let failed = |error| anyhow::anyhow!(path.failure("make the directory", &error));
     let options = CreateDirectoryOptions { recursive: parents, ..CreateDirectoryOptions::default() };
-    place.host.files.create_directory(&place.uri().map_err(failed)?, &options).await.map_err(failed)
+    path.host.files.create_directory(&path.uri().map_err(failed)?, &options).await.map_err(failed)
 }

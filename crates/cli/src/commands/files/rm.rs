@@ -1,19 +1,20 @@
-//! `rm`: removes files, links and, if asked to, directories.
+//! `rm`: removes files and links, and with `-r` directories.
 
 use std::process::ExitCode;
 
 use client::{FileOptions, RemoveOptions};
 
 use super::args::RmArgs;
-use super::file_hosts::{BarePaths, FileHosts, HostPath};
+use super::file_hosts::{BarePaths, FileHosts};
+use super::host_path::HostPath;
 
-/// Removes each in turn. One that fails does not save the others.
+/// Removes the files in turn. If one cannot be removed, the others still are.
 pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
     let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
-    let places = hosts.places(&args.paths).await?;
+    let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
-    for place in &places {
-        if let Err(error) = remove(place, &args).await {
+    for path in &paths {
+        if let Err(error) = remove(path, &args).await {
             crate::report_error(&error);
             code = ExitCode::FAILURE;
         }
@@ -22,17 +23,17 @@ pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-async fn remove(place: &HostPath, args: &RmArgs) -> anyhow::Result<()> {
+async fn remove(path: &HostPath, args: &RmArgs) -> anyhow::Result<()> {
     anyhow::ensure!(
-        !args.recursive || !(place.means_contents() || place.is_left_out()),
-        "refusing to remove {place}: it means a directory without naming it; write its name"
+        !args.recursive || !(path.means_contents() || path.is_empty()),
+        "refusing to remove {path}: it stands for a directory without naming it; write the name of the directory"
     );
-    let failed = |error| anyhow::anyhow!(place.complaint("remove", &error));
-    let (files, uri) = (&place.host.files, place.uri().map_err(failed)?);
+    let failed = |error| anyhow::anyhow!(path.failure("remove", &error));
+    let (files, uri) = (&path.host.files, path.uri().map_err(failed)?);
     if !args.recursive
         && let Ok(found) = files.metadata(&uri, &FileOptions::default()).await
     {
-        anyhow::ensure!(!found.is_directory || found.is_symlink, "{place} is a directory; remove it with -r");
+        anyhow::ensure!(!found.is_directory || found.is_symlink, "{path} is a directory; remove it with -r");
     }
     let options = RemoveOptions { recursive: args.recursive, force: args.force, ..RemoveOptions::default() };
     files.remove(&uri, &options).await.map_err(failed)

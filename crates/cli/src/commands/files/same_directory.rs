@@ -1,6 +1,6 @@
-//! Whether two paths on machines with different names lead to one directory. Paths and times cannot tell: machines that were made from one
-//! image have the same ones, and one machine can be reached by several names. So a directory that is about to be written to anyway is given
-//! something new for a moment, and the other path is looked at.
+//! Finds out whether two paths lead to one directory, although their machines have different names. Equal paths and times prove nothing,
+//! because machines that were made from one image have the same, and one machine can be reached by several names. So an empty directory with
+//! a random name is made below one path for a moment, and looked for below the other.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use client::{CreateDirectoryOptions, FileOptions, FileSystemError, RemoveOptions};
 
-use super::file_hosts::HostPath;
+use super::host_path::HostPath;
 
-/// Whether `source` and `target`, two directories, are the same one. A directory in which nothing can be made is not: no copy can grow
-/// inside it.
+/// Whether `source` and `target` are the same directory. If nothing can be made in the target, the answer is no: then no copy can be made
+/// inside of it either.
 pub(crate) async fn is_same_directory(source: &HostPath, target: &HostPath) -> bool {
     if Arc::ptr_eq(&source.host, &target.host) {
         return source.path == target.path;
@@ -22,8 +22,8 @@ pub(crate) async fn is_same_directory(source: &HostPath, target: &HostPath) -> b
         return false;
     }
     let is_seen = exists(&source.join(&name)).await;
-    // Nobody else knows the name, so a failure leaves an empty directory and nothing to decide.
-    let _stays = remove(&probe).await;
+    // If it cannot be removed, an empty directory stays behind, which changes nothing about the answer.
+    let _removed_or_left = remove(&probe).await;
     is_seen
 }
 
@@ -31,7 +31,7 @@ fn probe_name() -> OsString {
     format!(".exec-server-{:016x}.probe", RandomState::new().build_hasher().finish()).into()
 }
 
-/// Recursive, because only such a request is repeated when a connection is lost.
+/// Makes the directory. The default options are recursive, and only a recursive request is repeated when the connection is lost.
 async fn make(probe: &HostPath) -> Result<(), FileSystemError> {
     probe.host.files.create_directory(&probe.uri()?, &CreateDirectoryOptions::default()).await
 }

@@ -1,0 +1,121 @@
+//! A path on one of the machines that a command works on. It knows how the path was typed, and lists directories.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use client::{DirectoryEntry, FileSystemError, PathUri};
+
+use super::file_hosts::FileHost;
+use crate::terminal_text::readable;
+
+/// A path on a machine.
+#[derive(Clone)]
+pub(crate) struct HostPath {
+    pub(crate) host: Arc<FileHost>,
+    /// The absolute path.
+    pub(crate) path: PathBuf,
+    /// The path as it was typed, for messages.
+    pub(crate) typed: PathBuf,
+}
+
+impl HostPath {
+    /// The path as requests name it.
+    pub(crate) fn uri(&self) -> Result<PathUri, FileSystemError> {
+        PathUri::from_native(&self.path)
+            .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path is not absolute").into())
+    }
+
+    /// The path of a file in this directory.
+    pub(crate) fn join(&self, name: &OsStr) -> Self {
+        Self { host: Arc::clone(&self.host), path: self.path.join(name), typed: self.typed.join(name) }
+    }
+
+    /// The same file by a path without symbolic links. The file must exist.
+    pub(crate) async fn without_links(&self) -> Result<Self, FileSystemError> {
+        let path = self.host.files.canonicalize(&self.uri()?, None).await?.to_native();
+        let path = path.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+        Ok(Self { path, ..self.clone() })
+    }
+
+    /// Whether the path was typed as the contents of a directory (`dir/.`), not as the directory itself.
+    pub(crate) fn means_contents(&self) -> bool {
+        let typed = self.typed.as_os_str().as_bytes();
+        let last = typed.rsplit(|byte| matches!(byte, b'/' | b':')).next().unwrap_or_default();
+        matches!(last, b"." | b"..") || self.path.file_name().is_none()
+    }
+
+    /// Whether nothing was typed after the colon, which means the working directory of the server.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.typed.as_os_str().as_bytes().ends_with(b":")
+    }
+
+    /// Whether the path was typed with a slash at its end, as that of a directory.
+    pub(crate) fn means_directory(&self) -> bool {
+        self.typed.as_os_str().as_bytes().ends_with(b"/")
+    }
+
+    /// The names of the files in this directory. On this machine they are read without a limit of their number.
+    pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
+        if self.host.is_local() {
+            let path = self.path.clone();
+            let listed = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<OsString>> {
+                std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+            });
+            return Ok(listed.await.map_err(std::io::Error::from)??);
+        }
+        checked_names(self.host.files.read_directory_with_links(&self.uri()?, None).await?)
+    }
+
+    /// An error message: `action`, such as `read`, failed for this path.
+    pub(crate) fn failure(&self, action: &str, error: &FileSystemError) -> String {
+        format!("cannot {action} {self}: {}", error.words())
+    }
+}
+
+impl std::fmt::Display for HostPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&readable(&self.typed.to_string_lossy()))
+    }
+}
+
+/// The names in the listing of a server. A name with a slash could lead a copy out of its target directory. So could a name that comes twice:
+/// the first copy makes a link, and the second one follows it. Both are refused.
+fn checked_names(entries: Vec<DirectoryEntry>) -> Result<Vec<OsString>, FileSystemError> {
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let exact = entry.path.and_then(|path| path.to_native().ok());
+        let name = exact.as_deref().and_then(Path::file_name).map_or_else(|| entry.file_name.into(), OsStr::to_owned);
+        if Path::new(&name).file_name() != Some(&name) || !names.insert(name) {
+            let text = "exec-server protocol error: it has a name that cannot be in a directory";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text).into());
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_out_of_a_directory_are_refused() {
+        let names = |names: &[&str]| {
+            let entry = |name: &&str| DirectoryEntry {
+                file_name: (*name).to_owned(),
+                is_directory: false,
+                is_file: true,
+                is_symlink: None,
+                path: None,
+            };
+            checked_names(names.iter().map(entry).collect())
+        };
+        assert_eq!(names(&["b", "..a", "a b", ".c", "-"]).unwrap(), ["-", "..a", ".c", "a b", "b"]);
+        for bad in ["..", ".", "", "/", "../x", "/etc/passwd", "x/y", "x/", "./x", "x/.", "x/.."] {
+            assert!(names(&["good", bad]).is_err(), "{bad}");
+        }
+        assert!(names(&["twice", "once", "twice"]).is_err());
+    }
+}
