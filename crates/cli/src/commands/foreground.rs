@@ -1,5 +1,5 @@
 //! A process in the foreground: its output becomes ours, and our input, signals and window size go to it, until the process ends or we
-//! leave it. The only words of its own that it prints are about the connection. It does not know which command has started the process.
+//! leave it. It prints nothing of its own but notices about the connection, and does not know which command has started the process.
 //!
 //! [`Foreground::run`] prepares the terminal and the threads for stdin and stdout; [`event_loop`] says what follows from each event.
 
@@ -46,9 +46,9 @@ pub(crate) struct Foreground<'a> {
     pub(crate) timeout: Option<Duration>,
     /// Whether the process has a terminal.
     pub(crate) tty: bool,
-    /// Whether its events are printed as lines of JSON.
+    /// Whether the events of the process are printed as lines of JSON.
     pub(crate) json: bool,
-    /// Whether it belongs to a kept session, so that it may outlive us.
+    /// Whether the process belongs to a kept session, so that it may outlive us.
     pub(crate) is_kept: bool,
     pub(crate) end_of_input: EndOfInput,
     /// Whether the program is asked to draw its whole screen, because it has drawn on another terminal before.
@@ -58,9 +58,9 @@ pub(crate) struct Foreground<'a> {
 /// What the process is told when our stdin ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndOfInput {
-    /// Its stdin is closed too.
+    /// The stdin of the process is closed too.
     Passed,
-    /// Its stdin is closed if there was input. A command that is attached without any stdin only looks at the process.
+    /// The stdin of the process is closed if ours had input. `attach` with an empty stdin only looks at the process.
     PassedAfterInput,
     /// The server cannot close a stdin, but the process has a terminal: the end-of-file key is typed there.
     Typed,
@@ -75,11 +75,11 @@ pub(crate) enum EndOfInput {
 pub(crate) enum ForegroundEnd {
     /// The process has ended.
     Exited(ExitStatus),
-    /// A person has left it with `~.`, or their terminal is gone.
+    /// A person has left the process with `~.`, or the terminal of the person is gone.
     Left,
     /// A signal ends us before the process.
     Signalled(FatalSignal),
-    /// Nothing reads our output any more.
+    /// The reader of our output has closed the pipe.
     BrokenPipe,
     /// The server was asked to end the process and did not do so in time, or a person did not want to wait for that. The number is our exit
     /// code.
@@ -89,7 +89,7 @@ pub(crate) enum ForegroundEnd {
 /// How to leave the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goodbye {
-    /// Processes of ours are ended, and then the connection is closed.
+    /// The processes of this command are ended, and then the connection is closed.
     InOrder,
     /// The server does not answer, so we ask nothing more of it.
     Skipped,
@@ -122,7 +122,7 @@ impl Foreground<'_> {
         let (output, mut written) = OutputQueue::start()?;
         let event_loop = EventLoop::new(&self, terminal.as_ref(), &output, &mut screen);
         let end = event_loop.run(signals, stdin, &mut written).await;
-        // The thread that writes ends with the last piece.
+        // Without the queue, the writing thread ends after the last piece.
         drop(output);
         if let Ok(ForegroundEnd::Exited(_)) = end {
             let earlier_end = finish_writing(&mut written, signals).await?;

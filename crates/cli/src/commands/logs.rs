@@ -17,7 +17,7 @@ use super::event_printer::EventPrinter;
 use super::exit_code;
 use super::foreground::BROKEN_PIPE;
 use super::kept_session::{SessionCreation, SessionUse};
-use super::print::reader_is_gone;
+use super::print::{is_broken_pipe, reader_is_gone};
 use super::reattach_hint::ReattachHint;
 
 /// How long the server may wait for new output before it answers without any.
@@ -61,10 +61,6 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
 fn is_unknown_process(error: &anyhow::Error) -> bool {
     let refusal = error.downcast_ref::<ExecServerError>();
     refusal.is_some_and(|refusal| refusal.is_of_kind(error_kind::UNKNOWN_PROCESS))
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 async fn print_retained(

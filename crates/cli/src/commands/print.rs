@@ -33,6 +33,11 @@ pub(crate) fn cannot_write(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write the output: {error}"))
 }
 
+/// Whether an error means that the reader of our output has closed the pipe.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// Waits until the reader of our stdout has closed the pipe, also while we write nothing. If stdout is a file, it waits for ever.
 pub(crate) async fn reader_is_gone() {
     let (tell, told) = oneshot::channel();

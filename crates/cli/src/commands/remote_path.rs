@@ -28,8 +28,8 @@ impl RemotePath {
         Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
-    /// The flags for a connection to the environment of this path.
-    pub(crate) fn choose(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
+    /// The flags that choose the environment of this path.
+    pub(crate) fn target(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
         let Some(name) = &self.environment else { return Ok(flags.clone()) };
         anyhow::ensure!(
             flags.flag().is_none(),
@@ -72,10 +72,10 @@ mod tests {
     #[test]
     fn an_environment_is_chosen_once() {
         let flags = TargetArgs { connect: Some("ws://x".into()), ..TargetArgs::default() };
-        assert!(RemotePath::parse("box:a").choose(&flags).is_err());
-        assert!(RemotePath::parse(":a").choose(&flags).is_ok());
-        assert!(RemotePath::parse("a").choose(&flags).is_ok());
-        let chosen = RemotePath::parse("box:a").choose(&TargetArgs::default()).unwrap();
+        assert!(RemotePath::parse("box:a").target(&flags).is_err());
+        assert!(RemotePath::parse(":a").target(&flags).is_ok());
+        assert!(RemotePath::parse("a").target(&flags).is_ok());
+        let chosen = RemotePath::parse("box:a").target(&TargetArgs::default()).unwrap();
         assert_eq!(chosen.environment.as_deref(), Some("box"));
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::args::SearchArgs;
 use super::destination::Destination;
 use super::foreground::BROKEN_PIPE;
+use super::print::is_broken_pipe;
 use super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::remote_path::RemotePath;
 use super::signals::Signals;
@@ -59,26 +60,22 @@ pub(crate) async fn search(args: SearchArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 async fn search_all(args: &SearchArgs, totals: &mut SearchTotals, progress: &ProgressLine) -> anyhow::Result<()> {
-    let (pattern, places) = args.pattern_and_paths()?;
-    let places = if places.is_empty() { vec![String::new()] } else { places };
+    let (pattern, paths) = args.pattern_and_paths()?;
+    let paths = if paths.is_empty() { vec![String::new()] } else { paths };
     let mut connected: Option<(Option<String>, ExecServerClient)> = None;
-    for place in places.iter().map(|text| RemotePath::parse(text)) {
+    for path in paths.iter().map(|text| RemotePath::parse(text)) {
         let client = match connected.take() {
-            Some((environment, client)) if environment == place.environment => client,
+            Some((environment, client)) if environment == path.environment => client,
             other => {
                 if let Some((_, client)) = other {
                     client.close().await;
                 }
-                Destination::choose(&place.choose(&args.target)?)?.connect().await?
+                Destination::choose(&path.target(&args.target)?)?.connect().await?
             }
         };
-        search_one(args, pattern.as_deref(), &place, &client, totals, progress).await?;
-        connected = Some((place.environment, client));
+        search_one(args, pattern.as_deref(), &path, &client, totals, progress).await?;
+        connected = Some((path.environment, client));
     }
     if let Some((_, client)) = connected {
         client.close().await;
@@ -89,21 +86,21 @@ async fn search_all(args: &SearchArgs, totals: &mut SearchTotals, progress: &Pro
 async fn search_one(
     args: &SearchArgs,
     pattern: Option<&str>,
-    place: &RemotePath,
+    path: &RemotePath,
     client: &ExecServerClient,
     totals: &mut SearchTotals,
     progress: &ProgressLine,
 ) -> anyhow::Result<()> {
-    let root = place.uri(client).await?;
+    let root = path.uri(client).await?;
     let native = root.to_native()?;
     let context = args.context();
     let mut search = client.search(params(args, pattern, root, context)).await?;
-    let look = MatchStyle {
+    let style = MatchStyle {
         is_terminal: io::stdout().is_terminal(),
         has_colours: colours::are_wanted_on(&io::stdout()),
         names_only: args.files_with_matches,
     };
-    let mut shown = MatchPrinter::new(&native, &place.path, context, look);
+    let mut printer = MatchPrinter::new(&native, &path.path, context, style);
     let mut stdout = tokio::io::stdout();
     let mut draw = tokio::time::interval(DRAW_INTERVAL);
     loop {
@@ -115,10 +112,10 @@ async fn search_one(
             }
         };
         let Some(file) = file else { break };
-        let file = file.with_context(|| format!("cannot search {}", place.path.display()))?;
+        let file = file.with_context(|| format!("cannot search {}", path.path.display()))?;
         totals.matches += 1;
         progress.add_found_file();
-        let bytes = if args.json { line_of(&json!({"file": file})) } else { shown.render(&file) };
+        let bytes = if args.json { line_of(&json!({"file": file})) } else { printer.render(&file) };
         progress.print(&mut stdout, bytes).await?;
     }
     if let Some(result) = search.result() {
@@ -164,10 +161,10 @@ impl SearchArgs {
         if self.files {
             return Ok((None, self.words.clone()));
         }
-        let (pattern, places) = self.words.split_first().ok_or_else(|| {
+        let (pattern, paths) = self.words.split_first().ok_or_else(|| {
             anyhow::anyhow!("there is nothing to search for; give a PATTERN, or --files to list files")
         })?;
-        Ok((Some(pattern.clone()), places.to_vec()))
+        Ok((Some(pattern.clone()), paths.to_vec()))
     }
 
     fn context(&self) -> ContextLines {

@@ -18,7 +18,7 @@ use crate::terminal_text::readable;
 /// Prints changes until a signal ends us, or the watched file or directory is removed.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let path = RemotePath::parse(&args.path);
-    let client = Destination::choose(&path.choose(&args.target)?)?.connect().await?;
+    let client = Destination::choose(&path.target(&args.target)?)?.connect().await?;
     let uri = path.uri(&client).await?;
     // From here on, a signal must not leave the watch on the server.
     let mut signals = Signals::listen()?;

@@ -1,4 +1,4 @@
-//! The environments that commands can choose, the one that they use, and the reason for that. It connects to nothing.
+//! The environments that commands can choose, the default one, and why it is the default. It connects to nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,22 @@ pub(super) struct EnvironmentList {
 /// One row of the list.
 pub(super) struct ListedEnvironment {
     pub(super) destination: Destination,
-    /// Whether commands use it if they are given the same flags, or none.
+    /// Whether commands with the same flags use this environment.
     is_default: bool,
 }
 
 /// Why commands use one environment and not another.
 #[derive(Debug, PartialEq, Eq)]
 enum ChoiceReason {
-    /// This flag chooses it. If the flag names an environment of a file, this is the file.
+    /// This flag chooses the environment. If the flag names an environment of a file, the second value is the file.
     Flag(&'static str, Option<PathBuf>),
-    /// `default` of this file chooses it, or says that there is none.
+    /// `default` in this file names it, or says that there is none.
     FileDefault(PathBuf),
-    /// This file has no `default`, so it is this machine, unless the file excludes that.
+    /// This file has no `default`. Then the default is this machine, unless the file excludes it.
     FileWithoutDefault(PathBuf),
     /// This variable has the URL of the only environment, or says that there is none.
     Variable(&'static str),
-    /// Nothing is configured. These files were looked for.
+    /// Nothing is configured, so the default is this machine. These files were looked for.
     Unconfigured(Vec<PathBuf>),
 }
 

@@ -1,5 +1,5 @@
-//! Whether environments can be reached, how fast, and what their servers offer. Each is connected to once, with a session of its own that
-//! ends with the check.
+//! Checks whether environments can be reached, how fast they answer and what their servers offer. Each check makes one connection with a
+//! session of its own, and closes both.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use transport::ConnectError;
 use crate::commands::destination::Destination;
 use crate::terminal_text::error_line;
 
-/// Checks at once. Each may start a program or open a connection.
+/// How many environments are checked at once. Each check may start a program.
 const CHECKS_AT_ONCE: usize = 8;
 
-/// How long a server may take for the goodbye. The result is known by then.
+/// How long a server may take to close the connection. The result of the check is known by then.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The result of a check, or a sentence that says why the environment cannot be reached and what to do.
@@ -29,7 +29,7 @@ pub(super) struct Reached {
     pub(super) connecting: Duration,
     /// Time for one request and its answer.
     pub(super) round_trip: Duration,
-    /// `None`: the server does not know the request.
+    /// `None` from a server that does not know the request.
     pub(super) info: Option<EnvironmentInfo>,
 }
 

@@ -1,5 +1,5 @@
-//! Lines on stderr about the connection while a process runs: one when it is lost, one when it is back. Where stderr goes to a log and not
-//! to a person, a short break is not reported.
+//! Prints lines on stderr about the connection while a process runs: one when it is lost, one when it is back. If no person is at a terminal,
+//! a short break is not reported.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl ConnectionNotice {
         Self { is_raw, due: None, is_loss_reported: false }
     }
 
-    /// The state of the connection has changed. True: it is back, and lines were written across the screen.
+    /// Handles a change of the connection. Returns true if it is back and lines were written across the screen.
     pub(crate) fn handle(&mut self, state: &ConnectionState) -> bool {
         match state {
             ConnectionState::Recovering(_) if self.is_raw => self.report_loss(),

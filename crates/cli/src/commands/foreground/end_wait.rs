@@ -18,7 +18,7 @@ const LONGEST_END_PATIENCE: Duration = Duration::from_secs(60);
 /// Why the server was asked to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The process gets the signal that we got. It may ignore it, so we wait only for the server's answer.
+    /// The process gets the signal that we got. The process may ignore the signal, so we wait only for the answer of the server.
     Passed(FatalSignal),
     /// The server cannot pass this signal on and ends the process instead.
     Replaced(FatalSignal),

@@ -28,7 +28,7 @@ use crate::commands::terminal::{RawTerminal, window_size};
 /// How long descendants of an exited process may be silent before we leave. Their output belongs to the command, but a descendant that
 /// stays for ever must not keep us.
 const LINGER: Duration = Duration::from_secs(1);
-/// The same at a terminal, where background processes commonly stay behind.
+/// [`LINGER`] at a terminal, where background processes commonly stay behind.
 const LINGER_IN_TERMINAL: Duration = Duration::from_millis(100);
 /// How long a process may run on after the last of its input, if the server cannot close its stdin.
 const OPEN_STDIN_PATIENCE: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub(super) struct EventLoop<'a> {
     /// Whether we, and not the server, ended the process because its time was over.
     is_timed_out: bool,
     timeout_at: Option<Instant>,
-    /// When the process must have ended because its input is over and it cannot be told.
+    /// When we end the process, because its input is over and the server cannot tell the process.
     input_end_deadline: Option<Instant>,
     leave_at: Option<Instant>,
 }
@@ -283,8 +283,8 @@ impl<'a> EventLoop<'a> {
     }
 }
 
-/// The next event, once there is room to print it. `None`: the process is closed. If nothing can be written any more, it waits for ever; the
-/// writer reports why.
+/// Waits for room to print an event, and then for the event. `None`: the process is closed. If our output cannot be written any more, it waits
+/// for ever, and the writing thread reports the reason.
 async fn next_event<'a>(
     output: &'a OutputQueue,
     events: &mut ProcessEvents,

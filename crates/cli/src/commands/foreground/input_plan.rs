@@ -20,7 +20,7 @@ const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(1);
 /// What our stdin holds before the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StdinContent {
-    /// It has ended.
+    /// Our stdin has ended.
     Ended,
     Bytes,
     /// No byte has come so far: a terminal, or a pipe whose other end is open.
@@ -40,7 +40,7 @@ pub(crate) async fn plan(server: &Capabilities, tty: bool) -> anyhow::Result<End
         StdinContent::NothingYet => Ok(EndOfInput::CannotBePassed),
         StdinContent::Bytes => anyhow::bail!(
             "this server cannot end the stdin of a command, so a command that reads all of its input would never end; \
-             copy the input to a file over there, or give no input with `< /dev/null`"
+             copy the input to a file of the environment, or give no input with `< /dev/null`"
         ),
     }
 }

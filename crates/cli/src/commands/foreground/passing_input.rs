@@ -1,4 +1,4 @@
-//! Our stdin becomes the input of the process, to its end. How the end is passed on is decided before the start, by `input_plan`.
+//! Passes our stdin to the process until it ends. [`input_plan`](super::input_plan) has decided before the start how the end is passed on.
 
 use anyhow::Context as _;
 use client::{ExecServerError, WriteStatus};
@@ -13,14 +13,14 @@ const END_OF_FILE_KEY: u8 = 4;
 /// What the process knows about the end of our stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputEnd {
-    /// It was told, or does not read its input any more.
+    /// The process was told, or does not read its input any more.
     Settled,
-    /// The server cannot close its stdin. `after_input`: it got some input before.
+    /// The process was not told, because the server cannot close its stdin. `after_input`: the process has got input before.
     NotTold { after_input: bool },
 }
 
-/// Passes our stdin on until it ends. An error must end the command: without the rest of its input it would wait for ever, or take a part
-/// for the whole.
+/// Passes our stdin on until it ends. An error must end the command: without the rest of its input the process would wait for ever, or
+/// take a part for the whole.
 pub(super) async fn pass_input(foreground: &Foreground<'_>, mut input: StdinInput) -> anyhow::Result<InputEnd> {
     let process = foreground.process;
     let mut last_byte = None;

@@ -1,11 +1,11 @@
 //! Takes terminal queries out of old output that is shown again. A program asks its terminal for the cursor position or for its abilities by
 //! printing a control sequence, and the terminal types the answer. If an old query were shown again, our terminal would type an answer that
-//! the program does not expect. It knows only bytes, not which output is old.
+//! the program does not expect. The caller says which output is old.
 
 use bytes::Bytes;
 
-/// In bytes; a longer control sequence is no query.
-const LONGEST: usize = 4096;
+/// In bytes. A longer control sequence is not taken for a query.
+const LONGEST_QUERY: usize = 4096;
 
 /// The control character ENQ, to which a terminal answers with its name.
 const ENQUIRY: u8 = 0x05;
@@ -30,7 +30,7 @@ impl QueryFilter {
         if is_old {
             return self.filter(&output).into();
         }
-        let held_back = self.rest();
+        let held_back = self.take_held_back();
         if held_back.is_empty() { output } else { [&held_back[..], &output[..]].concat().into() }
     }
 
@@ -43,8 +43,8 @@ impl QueryFilter {
         shown
     }
 
-    /// The bytes that were held back, for when no old output follows.
-    fn rest(&mut self) -> Vec<u8> {
+    /// Takes the bytes that were held back, because no old output follows.
+    fn take_held_back(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.begun)
     }
 
@@ -67,7 +67,7 @@ impl QueryFilter {
             } else {
                 shown.append(&mut self.begun);
             }
-        } else if self.begun.len() >= LONGEST || matches!(byte, CANCEL | SUBSTITUTE) {
+        } else if self.begun.len() >= LONGEST_QUERY || matches!(byte, CANCEL | SUBSTITUTE) {
             shown.append(&mut self.begun);
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     fn shown(pieces: &[&str]) -> String {
         let mut filter = QueryFilter::default();
         let mut shown: Vec<u8> = pieces.iter().flat_map(|piece| filter.filter(piece.as_bytes())).collect();
-        shown.extend(filter.rest());
+        shown.extend(filter.take_held_back());
         String::from_utf8(shown).unwrap()
     }
 
@@ -206,7 +206,7 @@ mod tests {
         ] {
             assert_eq!(shown(&[output]), output, "{output:?}");
         }
-        let long = format!("\x1b]52;c;{}\x07", "A".repeat(3 * LONGEST));
+        let long = format!("\x1b]52;c;{}\x07", "A".repeat(3 * LONGEST_QUERY));
         assert_eq!(shown(&[&long]), long);
     }
 }

@@ -17,8 +17,8 @@ const MODES: [(u16, bool); 12] = [
     (1047, false),
     (1049, false),
 ];
-/// In bytes; a longer sequence switches no mode.
-const LONGEST: usize = 64;
+/// In bytes. A longer control sequence is not taken for one that switches a mode.
+const LONGEST_SWITCH: usize = 64;
 
 /// Which modes the output so far has switched.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl ScreenModes {
                     Some(escape) => shown = &shown[escape..],
                     None => return,
                 },
-                (1, b'[') | (2, b'?') | (3..LONGEST, b'0'..=b'9' | b';') => self.begun.push(byte),
+                (1, b'[') | (2, b'?') | (3..LONGEST_SWITCH, b'0'..=b'9' | b';') => self.begun.push(byte),
                 (4.., b'h' | b'l') => self.switch(byte == b'h'),
                 _ => self.begun.clear(),
             }

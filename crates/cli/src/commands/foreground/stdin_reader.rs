@@ -1,5 +1,5 @@
-//! Our stdin, read by a thread of its own: no other way waits for every kind of file, and `~.` must be seen even while the process takes no
-//! input. It knows nothing of the process.
+//! Reads our stdin in a thread of its own. A thread can wait for every kind of file, and it sees `~.` even while the process takes no input.
+//! It knows nothing of the process.
 
 use std::io;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::escape_keys::{EscapeCommand, EscapeKeys};
 
-/// As many bytes as a pipe holds.
+/// The size of a read, which is as much as a pipe holds.
 const READ_BYTES: usize = 64 * 1024;
 /// Reads from a file or a pipe that may wait to be passed on: enough to keep a write to the process busy.
 const READS_AHEAD: usize = 8;
-/// The same for a terminal, where each read is a key: `~.` may come behind many keys that the process does not take.
+/// [`READS_AHEAD`] of a terminal, where each read is a key: `~.` may follow many keys that the process does not take.
 const KEYS_AHEAD: usize = 4096;
 /// Waiting reads are joined to messages of about this size: worth a round trip, and not so large that they delay other messages.
 const MESSAGE_BYTES: usize = 256 * 1024;
 /// How often a background job checks whether it may read its terminal.
 const BACKGROUND_CHECK: Duration = Duration::from_millis(200);
 
-/// The two things that come from our stdin.
+/// The bytes and the escape command that come from our stdin.
 pub(crate) struct StdinReader {
     pub(crate) input: StdinInput,
     /// An escape command that was typed. Its sender is dropped when stdin ends.

@@ -1,4 +1,4 @@
-//! Lines as ripgrep shows them: `path:number:text`, and `path-number-text` for what stands around a match.
+//! Prints matches as ripgrep does: `path:number:text` for a line with a match, and `path-number-text` for a line around it.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,81 +13,89 @@ const NUMBER: &[u8] = b"\x1b[32m";
 const MATCH: &[u8] = b"\x1b[1;31m";
 const PLAIN: &[u8] = b"\x1b[0m";
 
-/// Lines around a match.
+/// How many lines are printed around each match.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContextLines {
     pub(super) before: u32,
     pub(super) after: u32,
 }
 
-/// How it looks.
+/// How matches are printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchStyle {
-    /// Whether a person reads it: what would move the cursor is shown as text.
+    /// Whether stdout is a terminal, so that escape sequences have to become visible.
     pub(super) is_terminal: bool,
     pub(super) has_colours: bool,
+    /// Print the paths of files and none of their lines.
     pub(super) names_only: bool,
 }
 
-/// What has been shown, and what may have to be.
+/// Prints the matches below one searched path.
 pub(super) struct MatchPrinter {
+    /// The searched path on its machine.
     root: PathBuf,
-    asked: PathBuf,
+    /// The same path as it was typed.
+    typed: PathBuf,
     context: ContextLines,
-    look: MatchStyle,
-    /// A file may come in parts, between those of others.
+    style: MatchStyle,
+    /// Files that were printed in part. The server may send a file in parts, with parts of other files in between.
     files: HashMap<PathBuf, PrintedFile>,
+    /// File and number of the line that was printed last.
     last: Option<(PathBuf, u64)>,
 }
 
+/// A file of which some lines were printed.
 #[derive(Default)]
 struct PrintedFile {
+    /// The number of the last line with a match.
     last_match: Option<u64>,
-    /// Lines that are shown if a match follows.
+    /// Lines that are printed if a match follows soon enough.
     held: Vec<FoundLine>,
 }
 
 impl MatchPrinter {
-    pub(super) fn new(root: &Path, asked: &Path, context: ContextLines, look: MatchStyle) -> Self {
-        Self { root: root.to_owned(), asked: asked.to_owned(), context, look, files: HashMap::new(), last: None }
+    pub(super) fn new(root: &Path, typed: &Path, context: ContextLines, style: MatchStyle) -> Self {
+        Self { root: root.to_owned(), typed: typed.to_owned(), context, style, files: HashMap::new(), last: None }
     }
 
+    /// The text to print for a file, or a part of one.
     pub(super) fn render(&mut self, file: &FoundFile) -> Vec<u8> {
         let mut out = Vec::new();
         let Ok(native) = file.path.to_native() else { return out };
-        let path = super::display_path(&self.root, &self.asked, &native);
-        if self.look.names_only || file.lines.is_empty() {
+        let path = super::display_path(&self.root, &self.typed, &native);
+        if self.style.names_only || file.lines.is_empty() {
             self.colour(&mut out, PATH, path.as_os_str().as_bytes());
             out.push(b'\n');
             return out;
         }
-        let mut part = self.files.remove(&path).unwrap_or_default();
+        let mut printed = self.files.remove(&path).unwrap_or_default();
         for line in &file.lines {
-            self.line(&mut out, &path, line, &mut part);
+            self.line(&mut out, &path, line, &mut printed);
         }
         if self.context.before > 0 || self.context.after > 0 {
-            self.files.insert(path, part);
+            self.files.insert(path, printed);
         }
         out
     }
 
-    /// The server sends as many lines before as after; which of them were asked for is known when the next match is.
-    fn line(&mut self, out: &mut Vec<u8>, path: &Path, line: &FoundLine, part: &mut PrintedFile) {
+    /// Adds a line. The server sends as many lines before a match as after it. Which of the lines before it were asked for is known only when
+    /// the match comes.
+    fn line(&mut self, out: &mut Vec<u8>, path: &Path, line: &FoundLine, file: &mut PrintedFile) {
         if line.matches.is_empty() {
-            let follows = part.last_match.is_some_and(|at| line.number <= at + u64::from(self.context.after));
+            let follows = file.last_match.is_some_and(|at| line.number <= at + u64::from(self.context.after));
             if follows {
                 self.put(out, path, line);
             } else {
-                part.held.push(line.clone());
+                file.held.push(line.clone());
             }
             return;
         }
-        for held in std::mem::take(&mut part.held) {
+        for held in std::mem::take(&mut file.held) {
             if held.number + u64::from(self.context.before) >= line.number {
                 self.put(out, path, &held);
             }
         }
-        part.last_match = Some(line.number);
+        file.last_match = Some(line.number);
         self.put(out, path, line);
     }
 
@@ -109,8 +117,8 @@ impl MatchPrinter {
 
     fn text(&self, out: &mut Vec<u8>, line: &FoundLine) {
         let bytes = line.raw.as_ref().map_or(line.text.as_bytes(), |raw| &raw.0);
-        // On a terminal, the end of a line with CR LF is only the end of a line.
-        let bytes = bytes.strip_suffix(b"\r").filter(|_| self.look.is_terminal).unwrap_or(bytes);
+        // On a terminal, the CR of a line that ends with CR LF is not shown.
+        let bytes = bytes.strip_suffix(b"\r").filter(|_| self.style.is_terminal).unwrap_or(bytes);
         let mut shown = 0;
         for range in &line.matches {
             let (start, end) = (range.start as usize, range.end as usize);
@@ -124,7 +132,7 @@ impl MatchPrinter {
     }
 
     fn colour(&self, out: &mut Vec<u8>, colour: &[u8], bytes: &[u8]) {
-        if !self.look.has_colours {
+        if !self.style.has_colours {
             return self.plain(out, bytes);
         }
         out.extend_from_slice(colour);
@@ -132,9 +140,9 @@ impl MatchPrinter {
         out.extend_from_slice(PLAIN);
     }
 
-    /// On a terminal, a line that would move the cursor or change colours is shown as text. Tabs do no harm.
+    /// Adds text without colours. On a terminal, escape sequences become visible; tabs stay.
     fn plain(&self, out: &mut Vec<u8>, bytes: &[u8]) {
-        if !self.look.is_terminal {
+        if !self.style.is_terminal {
             return out.extend_from_slice(bytes);
         }
         let text = String::from_utf8_lossy(bytes);
@@ -155,8 +163,8 @@ mod tests {
     }
 
     fn render(context: ContextLines, has_colours: bool, lines: Vec<FoundLine>) -> String {
-        let look = MatchStyle { is_terminal: has_colours, has_colours, names_only: false };
-        let mut shown = MatchPrinter::new(Path::new("/r"), Path::new("src"), context, look);
+        let style = MatchStyle { is_terminal: has_colours, has_colours, names_only: false };
+        let mut shown = MatchPrinter::new(Path::new("/r"), Path::new("src"), context, style);
         let file = FoundFile { path: "file:///r/a".parse().unwrap(), lines };
         String::from_utf8(shown.render(&file)).unwrap()
     }

@@ -43,8 +43,8 @@ impl EventLoop<'_> {
             self.notice.say(&format!("left before the server had ended the command; {MAY_RUN}"));
             return Some(ForegroundEnd::Abandoned(fatal.exit_code()));
         }
-        // At a terminal, Ctrl-C and Ctrl-\ are bytes for the process, so this signal is meant for us. A kept process goes on without us,
-        // unless a person without a terminal there types these keys: they have no other way to interrupt it.
+        // In raw mode, Ctrl-C and Ctrl-\ are bytes for the process, so a signal is meant for us. A process of a kept session goes on without
+        // us, unless the signal comes from one of these keys: without a terminal of its own, it can be interrupted in no other way.
         let is_key = matches!(fatal.signal, Signal::Interrupt | Signal::Quit);
         if self.terminal.is_some() || !is_connected || (self.foreground.is_kept && !is_key) {
             return Some(ForegroundEnd::Signalled(fatal));
@@ -73,7 +73,7 @@ impl EventLoop<'_> {
                 let stopping = self.foreground.process.signal(Signal::Stop);
                 let _late = tokio::time::timeout(STOP_PATIENCE, stopping).await;
             }
-            // The process runs on, until nothing takes its output.
+            // The server cannot stop the process, which runs on until its output is full.
             None => {}
         }
         stop_ourselves();
