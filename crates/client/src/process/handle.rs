@@ -34,7 +34,7 @@ pub struct ExecProcess {
     first: Mutex<Option<ExecProcessEventReceiver>>,
     /// Sequence number of the last event that the server no longer retained when the client attached to the process. 0 if there is none.
     skipped: u64,
-    /// Sequence number of the last event from before the client attached. [`taken_up_after`](Self::taken_up_after) returns it.
+    /// Sequence number of the last event from before the client attached. [`last_seq_before_attach`](Self::last_seq_before_attach) returns it.
     last_seq_before_attach: u64,
     /// Bytes of output that were dropped before the client attached. [`lost_bytes`](Self::lost_bytes) returns it.
     lost_bytes: u64,
@@ -89,7 +89,7 @@ impl ExecProcess {
 
     /// Sequence number of the last event that had happened when the client attached to the process: events up to this number are old. 0 for
     /// a process that this client has started.
-    pub fn taken_up_after(&self) -> u64 {
+    pub fn last_seq_before_attach(&self) -> u64 {
         self.last_seq_before_attach
     }
 

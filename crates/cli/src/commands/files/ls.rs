@@ -44,9 +44,9 @@ pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
 /// How paths are listed.
 #[derive(Clone, Copy)]
 struct Listing {
-    /// `-l`
+    /// Whether `-l` was given: one line for each file, with its metadata.
     long: bool,
-    /// `-a`
+    /// Whether `-a` was given: names that begin with a dot are listed too.
     all: bool,
     /// Whether stdout is a terminal.
     is_terminal: bool,

@@ -194,7 +194,7 @@ impl<'a> EventLoop<'a> {
             }
         } else if let ExecProcessEvent::Output(mut output) = event {
             if self.terminal.is_some() {
-                let is_old = output.seq <= self.foreground.process.taken_up_after();
+                let is_old = output.seq <= self.foreground.process.last_seq_before_attach();
                 output.chunk = self.queries.filter_if(is_old, output.chunk);
                 self.screen.watch(&output.chunk);
             }
