@@ -114,7 +114,7 @@ impl BlockModel<'_> {
                 self.handles.insert(handle, ModelHandle::File { opened, contents });
             }
             (Err(error), None) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
-            (opened, _) => panic!("the model has another file: {opened:?}"),
+            (opened, _) => panic!("the file exists only on disk or only in the model: {opened:?}"),
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
     check_native(Path::new(OsStr::from_bytes(bytes)));
 }
 
-/// The canonical text of a parsed URI parses to the same URI. The URI has one native path or none.
+/// The canonical text of a parsed URI parses to the same URI. If the URI has a native path, the URI of that path has the same native path.
 fn check_text(text: &str) {
     let Ok(uri) = text.parse::<PathUri>() else { return };
     assert!(uri.as_str().starts_with("file://"), "{uri}");

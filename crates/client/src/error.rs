@@ -61,7 +61,7 @@ pub enum ExecServerError {
     /// Too many calls, or too many clean-ups of dropped handles, are unfinished.
     #[error("exec-server has reached its limit of {0} pending requests")]
     TooManyRequests(usize),
-    /// The client cannot follow the process any longer.
+    /// The client can no longer receive the events of the process. The process itself may still run. Holds the reason.
     #[error("{0}")]
     ProcessFailed(String),
 }

@@ -16,8 +16,8 @@ use crate::pool::{ConnectionAge, ConnectionLease, LeasedConnection};
 use crate::proxy::Route;
 use crate::validate::Hop;
 
-/// A request is sent at most this often: over a connection that the server closes at that moment, over one on which the server refuses it,
-/// and once more.
+/// Attempts to send one request. The first can fail because the server closes the pooled connection at that moment, the second because the
+/// server refuses the request on its connection. The third is the last.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The headers of a response, its body, and the connection on which the body comes.
@@ -31,6 +31,7 @@ struct AttemptFailure {
 }
 
 impl FetcherState {
+    /// Sends one request and returns its response. `allowance` limits the name look-ups that run at once for the session of the request.
     pub(crate) async fn exchange(
         &self,
         hop: &Hop,

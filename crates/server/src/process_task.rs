@@ -160,6 +160,7 @@ impl ProcessTask {
             ChildIo::Pty { pty, held } => {
                 ([OutputPump::new(pty.reader(), Stream::Pty), OutputPump::closed(Stream::Pty)], Some(held))
             }
+            // A shell that runs the profile of the user for a snapshot. It reports its state over this pipe.
             ChildIo::Report(report) => {
                 ([OutputPump::new(report, Stream::Stdout), OutputPump::closed(Stream::Stderr)], None)
             }
@@ -182,8 +183,8 @@ impl ProcessTask {
                 () = first.readable(), if can_read => self.read_output(&mut pumps[0], ChildOutput::try_read),
                 () = second.readable(), if can_read => {
                     // The order between two pipes is unknown, but a program that writes to both mostly writes to stdout first. So stdout is
-                    // read first if it has bytes. `read_now` does not wait for them, because the program may have opened the pipe too and
-                    // may read the bytes itself.
+                    // read first if it has bytes. These bytes may be gone by now, if the program has opened its own stdout pipe for reading.
+                    // Then `read_now` returns `WouldBlock` at once.
                     if pumps[0].has_waiting() {
                         self.read_output(&mut pumps[0], ChildOutput::read_now);
                     }
@@ -274,7 +275,8 @@ impl ProcessTask {
                     }
                     Ok(ReadOutcome::WouldBlock) => {
                         pump.paused_until = pump.pace.emptied(got, Instant::now().into_std()).map(Instant::from_std);
-                        // The pipe is empty, so a descendant has read some of the bytes. Later output comes after the exit.
+                        // The pipe is empty. If bytes from before the exit were still expected, a descendant has read them. Output that comes
+                        // later is logged after the exit.
                         pump.bytes_before_exit = 0;
                         break;
                     }

@@ -21,8 +21,8 @@ pub fn limit_freed_memory() {
     }
 }
 
-/// Returns freed memory that lies between memory in use to the system, which glibc never does by itself. It walks through all heaps, so
-/// call it only after much memory was freed.
+/// Gives the system back the freed memory that lies between memory in use. glibc never does this by itself. The call walks through all heaps,
+/// so make it only after much memory was freed.
 pub fn trim_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes an integer only, and locks each heap while it works on it.

@@ -1,5 +1,5 @@
 //! The roster: a list of all leaders, the processes that the server has started itself. The guard process reads it after the server has
-//! ended, and so finds leaders that have removed their tag, and their descendants.
+//! ended, and so finds leaders that have removed their tag (a number that every process inherits as a resource limit), and their descendants.
 //!
 //! The roster is a file in memory (`memfd`) that the server and the guard have open. The server writes a record when a leader is started
 //! and clears it when the leader is reaped. Writing does not wait for the guard, and records are not lost when the server is killed.
@@ -67,7 +67,8 @@ impl AsFd for Roster {
     }
 }
 
-/// The guard's side of the roster: the process ids of the leaders of one server, which are also the numbers of their sessions.
+/// The guard's side of the roster: the process ids of the leaders of one server. Each is also the id of the kernel session
+/// (`setsid`) of its leader.
 pub(crate) fn leaders(memory: BorrowedFd<'_>, instance: ServerInstance) -> HashSet<i32> {
     let mut leaders = HashSet::new();
     let mut record = [0; RECORD_BYTES];

@@ -68,8 +68,8 @@ impl TestServer {
         Self::launch(command, args).await
     }
 
-    /// Starts a server with any command, such as another program that executes the server. `args` are the arguments of the
-    /// server in it; they say how many addresses to wait for.
+    /// Starts a server with any command, such as another program that executes the server. `command` must already
+    /// contain `args`, the arguments of the server. They are used only to count the addresses to wait for.
     pub async fn launch(mut command: Command, args: &[&str]) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();

@@ -1,5 +1,6 @@
-//! Refuses clock, network and files of the standard library in the sources of vocabulary and rules. The check of the layers does not see
-//! them, because the standard library is no dependency. Tests may use them: they need a first instant.
+//! Refuses clock, network and files of the standard library in crates of the layers *vocabulary* and *rules* ([`CrateLayer::is_pure`]). The
+//! check of the layers does not see such uses, because the standard library is no dependency. Tests may use the clock, because a test needs an
+//! `Instant` to begin with.
 
 use super::complaint::Complaint;
 use super::layers::{CrateLayer, layer_of};
@@ -31,10 +32,18 @@ fn check_file(file: &File) -> Vec<Complaint> {
             .iter()
             .filter(|module| has_word(&line.code, &format!("std::{module}")) || imported.contains(module));
         complaints.extend(clocks.map(|clock| {
-            Complaint::at(&file.path, line.number, format!("`{clock}` in a value; take the time as an argument"))
+            Complaint::at(
+                &file.path,
+                line.number,
+                format!("`{clock}` in a crate without I/O; take the time as an argument"),
+            )
         }));
         complaints.extend(modules.map(|module| {
-            Complaint::at(&file.path, line.number, format!("`std::{module}` in a value; leave it to a mechanism"))
+            Complaint::at(
+                &file.path,
+                line.number,
+                format!("`std::{module}` in a crate without I/O; move the code to a crate of the layer mechanisms"),
+            )
         }));
     }
     complaints
@@ -100,7 +109,9 @@ mod tests {
         }
         assert_eq!(
             complaints("protocol", "\nuse std::fs;"),
-            ["crates/protocol/src/lib.rs:2: `std::fs` in a value; leave it to a mechanism"]
+            [
+                "crates/protocol/src/lib.rs:2: `std::fs` in a crate without I/O; move the code to a crate of the layer mechanisms"
+            ]
         );
     }
 

@@ -34,7 +34,7 @@ impl ZeroFile {
     }
 }
 
-/// Requests 24 times the file, which must be more than the buffers of two sockets hold, and reads no answer.
+/// Requests the file 24 times and reads no answer. The answers together must be larger than the buffers of two sockets.
 async fn request_too_much(client: &mut Client, file: &ZeroFile) {
     for _ in 0..24 {
         client.send("fs/readFile", file.params()).await;

@@ -69,10 +69,10 @@ async fn no_output_is_dropped_before_the_detached_hold_ends() {
 
 #[tokio::test]
 async fn a_connected_client_gets_all_output_of_processes_that_have_closed() {
-    /// Even when the total limit is reached, each process may have 64 KiB of unread output. With 120 processes and the limit of
-    /// 16 MiB that is more than the 20 MB for which the test waits below.
+    /// Even when the total limit is reached, each process may have 64 KiB of unread output. So 120 processes can write 16 MiB and 120 times
+    /// 64 KiB, about 24 MB, before all of them must wait. The test waits below for 20 MB.
     const PROCESSES: usize = 120;
-    /// Less than one process may retain, but more than all of them may together.
+    /// Output of each process: less than the limit for one process. The output of all processes together exceeds the total limit.
     const BYTES: usize = 1_000_000;
     let server = TestServer::with_args(&["--retain-total-bytes", "16MiB"]).await;
     let mut client = server.client().await;

@@ -1,4 +1,4 @@
-//! The responses to a harness.
+//! What unified exec returns to its caller, for example a harness: a program that runs commands for an AI agent.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub enum StdinOutcome {
     Untouched,
     /// The server has accepted the text. The command gets it when it reads.
     Taken,
-    /// The yield time was over before the server had accepted the whole text, because the command does not read. The rest of the text may
+    /// The time that the request allows the call to wait was over before the server had accepted the whole text, because the command does not read. The rest of the text may
     /// be lost.
     Pending,
     /// The stdin of the command is closed. The command counts as ended, and is killed if it still runs.

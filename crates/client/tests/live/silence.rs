@@ -44,7 +44,7 @@ async fn a_silent_connection_is_replaced_after_the_silence_timeout() {
     // Bytes that came just before the silence are the last sign of life.
     assert!(noticed > TIMEOUT - Duration::from_millis(200), "the connection was given up after {noticed:?}");
     state.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
-    // Events that were received before the silence are read first.
+    // Events that were received before the silence are read first. `before` is the sequence number of the last of them.
     let before = process.subscribe_wake().borrow().to_owned();
     loop {
         match tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes") {
@@ -75,7 +75,8 @@ async fn a_slow_connection_is_not_taken_for_silent() {
     const TIMEOUT: Duration = Duration::from_secs(3);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
-    // The message takes longer than the silence timeout, and the server sends nothing before the whole message has arrived.
+    // The write below is one message. It takes longer than the silence timeout, and the server sends nothing before the whole message
+    // has arrived.
     proxy.slow_down(6 << 20);
     let client = connect(&proxy, TIMEOUT).await;
     let script = format!("head -c {INPUT_BYTES} | wc -c");

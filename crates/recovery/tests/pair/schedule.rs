@@ -15,8 +15,8 @@ pub(crate) const RECOVERY_BUDGET: Time = 5000;
 /// Which server the client is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// The server of this project: reports gaps, answers in pages, waits for the first read after a resume, and makes the process wait for
-    /// its client.
+    /// The server of this project: reports gaps, answers in pages, sends no events after a resume until the client has read once, and makes
+    /// the process wait for its client.
     Ours,
     /// The reference implementation: reports neither gaps nor the sequence number of the exit, and sends an event only to a client that is
     /// attached when the event happens.
@@ -62,7 +62,8 @@ pub(crate) struct Pause {
     pub(crate) lasts: Time,
 }
 
-/// The server reclaims memory from the delivery.
+/// The server is short of memory and drops output that it retains for the client. `step` says which output may be dropped, and `share` how
+/// many bytes the process may keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reclaim {
     pub(crate) at: Time,

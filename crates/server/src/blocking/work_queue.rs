@@ -48,8 +48,8 @@ pub(super) struct WorkQueue<J> {
 struct OwnedJobs<J> {
     waiting: VecDeque<J>,
     running: usize,
-    /// Time that threads have spent on jobs of this owner. A new owner begins with the smallest value of the other owners, so that it does
-    /// not get all threads until it has caught up.
+    /// Time that threads have spent on jobs of this owner. An owner that began with zero would get all threads until it had caught up, so a new
+    /// owner begins with the smallest value of the other owners.
     spent: Duration,
 }
 
@@ -108,8 +108,8 @@ impl<J> WorkQueue<J> {
         }
     }
 
-    /// Whether the caller has to start another thread, which is then counted as starting. A new thread counts as progress: on a busy machine
-    /// it may take a while to run, and until `hang_timeout` has passed again no further thread is added because threads hang.
+    /// Whether the caller has to start another thread, which is then counted as starting. A new thread counts as progress, because
+    /// on a busy machine it may take a while to run. So hanging threads lead to one more thread only after `hang_timeout` has passed again.
     pub(super) fn claim_thread(&mut self, now: Instant) -> bool {
         let is_stuck = || {
             let since_progress = self.last_progress.map(|at| now.saturating_duration_since(at));

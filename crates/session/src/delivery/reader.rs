@@ -62,7 +62,8 @@ enum Backpressure {
 
 #[derive(Debug)]
 pub(super) struct DeliveryReader {
-    /// Whether this is a watcher instead of the session's client. A watcher never makes the process wait.
+    /// Whether this reader is a watcher: a connection that follows the process beside the session's client. A watcher never makes the process
+    /// wait.
     is_watcher: bool,
     /// The connection that reads now.
     pub(super) connection: Option<ConnectionNumber>,
@@ -113,10 +114,12 @@ impl DeliveryReader {
         self.backpressure != Backpressure::Never && self.hold_until.is_none_or(|until| now < until)
     }
 
+    /// The connection over which the process was started reads it.
     pub(super) fn connect(&mut self, connection: ConnectionNumber) {
         self.connection = Some(connection);
     }
 
+    /// The client has resumed the session over another connection.
     pub(super) fn attach(&mut self, connection: ConnectionNumber) {
         self.connection = Some(connection);
         self.hold_until = None;
@@ -152,6 +155,7 @@ impl DeliveryReader {
         }
     }
 
+    /// Events may be sent although the client has not read since it resumed the session.
     pub(super) fn push_without_read(&mut self) {
         self.stage = Stage::Live;
         self.follow();

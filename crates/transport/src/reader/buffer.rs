@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const FIRST_READ_BYTES: usize = 4 * 1024;
 /// Size of the largest read. Larger ones were not noticeably faster.
 const LARGE_READ_BYTES: usize = 256 * 1024;
-/// If the buffer has fewer bytes than this while the reader waits, it is shrunk to their number.
+/// If the buffer holds fewer bytes than this while the reader waits, its capacity is reduced to the bytes that it holds.
 const IDLE_BYTES: usize = 2 * 1024;
 /// Messages of up to this size are copied out of the buffer. Without the copy, a small message that is kept for long would keep a whole
 /// read buffer allocated.
@@ -32,8 +32,8 @@ impl ReadBuffer {
     }
 
     /// Reads once and returns how many bytes were read; 0 is the end. `missing_bytes` is how many more bytes the decoder needs for the
-    /// current frame, 0 if that is not known. However large this number is, the buffer at most doubles or grows by 256 KiB. So memory for a
-    /// long message is allocated only as its bytes arrive.
+    /// current frame, 0 if that is not known. However large this number is, one call makes the buffer at most twice as large or 256 KiB
+    /// larger, whichever is more. So memory for a long message is allocated only as its bytes arrive.
     pub(super) fn poll_fill(
         &mut self,
         source: &mut (impl AsyncRead + Unpin),

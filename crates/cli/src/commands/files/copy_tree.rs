@@ -36,7 +36,7 @@ pub(crate) struct TreeCopy {
     modes: CopyModes,
     pub(crate) progress: Arc<ProgressLine>,
     memory: Semaphore,
-    /// The paths that the copies of the typed sources get.
+    /// The target path of each source that was given on the command line.
     targets: Vec<HostPath>,
 }
 
@@ -128,7 +128,8 @@ impl TreeCopy {
         }
     }
 
-    /// Whether a directory in the source is the target of this copy, perhaps because the machine has two names. Copying it would never end.
+    /// Whether a directory in the source is the target of this copy, also if source and target name the same machine in two ways. Copying
+    /// such a directory would never end.
     async fn is_a_target(&self, source: &HostPath, metadata: &FileMetadata) -> bool {
         for target in self.targets.iter().filter(|target| target.path == source.path) {
             if let Ok(FileKind::Directory(found)) = inspect(target, SymlinkPolicy::Keep).await

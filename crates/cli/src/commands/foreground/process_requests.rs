@@ -1,5 +1,5 @@
-//! Requests about the process that the loop makes while it goes on: signals, the end, the window size. One is sent at a time, so that the
-//! server gets them in their order. While the server does not answer, later requests wait, and equal ones are merged as the kernel merges
+//! Requests about the process that the foreground loop sends without waiting for their answers: signals, termination, the window size. One
+//! request is sent at a time, so that the server gets them in their order. While the server does not answer, later requests wait, and equal ones are merged as the kernel merges
 //! pending signals: at most one of each signal, one termination and the latest window size wait, however long the server is silent.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ impl ProcessRequest {
         matches!(self, Self::Signal(_) | Self::Terminate)
     }
 
-    /// One request that has the effect of `self` and then `later`, or `None` if it takes both.
+    /// One request that has the effect of `self` and then `later`, or `None` if both requests must be sent.
     fn merged(self, later: Self) -> Option<Self> {
         match (self, later) {
             // The screen has to be drawn in the size that the window has in the end.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signal_that_was_sent_waits_once_in_the_order_of_the_first() {
+    fn equal_requests_wait_once_in_the_order_of_their_first_occurrence() {
         let round = [
             ProcessRequest::Signal(Signal::User2),
             ProcessRequest::Resize(size(80)),
