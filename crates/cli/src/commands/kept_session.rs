@@ -13,8 +13,8 @@ use super::print::report;
 use super::saved_sessions::SessionRecord;
 use super::{background_server, saved_sessions};
 
-/// What a command does in a kept session. A server without `sessionObserve` cannot let a command look beside the attached client, so there
-/// every command takes the session over.
+/// What a command does in a kept session. A session of a server without `sessionObserve` has one client at a time, so there every
+/// command takes the session over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
     /// Take the session over and receive the events of its processes. The client that was attached is told so and has to leave.

@@ -136,7 +136,7 @@ async fn print_pages(
             printer.event(&exited(exit_seq, exit)).await?;
         }
         if is_last {
-            // Prints what JSON holds back, whether or not the process goes on.
+            // Prints an incomplete character that was held back for JSON, whether or not the process goes on.
             printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
             return match (stop_at, exit) {
                 (StopAt::Seq(_), _) => Ok(ExitCode::SUCCESS),

@@ -1,5 +1,5 @@
 //! Our stdout and stderr, written by a thread of its own. A slow reader delays that thread and, through a short queue, the process, but never
-//! the connection. It does not know what the bytes are.
+//! the connection.
 
 use std::io;
 

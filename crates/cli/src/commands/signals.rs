@@ -72,7 +72,7 @@ impl Signals {
     fn listen_for(is_wanted: impl Fn(SignalEffect) -> bool) -> io::Result<Self> {
         let listen =
             |(native, effect): (Native, SignalEffect)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, effect));
-        // These two only report something, so there is no reason to respect that they were ignored.
+        // These two report a change that has already happened, so they are received although we were started to ignore them.
         let is_report = |effect: SignalEffect| matches!(effect, SignalEffect::Continue | SignalEffect::Resize);
         let received = RECEIVED.into_iter().filter(|(_, effect)| is_wanted(*effect));
         let received = received.filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));

@@ -1,4 +1,4 @@
-//! Rows of text below each other, for people. It knows nothing of what the columns mean.
+//! Aligns rows of text in columns, for people.
 
 use std::io::IsTerminal as _;
 

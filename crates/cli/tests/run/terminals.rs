@@ -20,6 +20,16 @@ fn run_waiting_script(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
     Terminal::start(&all, |command| command)
 }
 
+/// A shell at its prompt, on a server whose connections can be cut.
+async fn shell_behind_proxy() -> (TestServer, CuttingProxy, Terminal) {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut terminal = shell(&["--connect", &proxy.url()]);
+    terminal.keys("PS1='now''> '\r");
+    terminal.shows("now> ").await;
+    (server, proxy, terminal)
+}
+
 #[tokio::test]
 async fn a_shell_works_in_the_terminal_of_the_user() {
     let mut terminal = shell(&[]);
@@ -97,11 +107,7 @@ async fn a_stopped_command_restores_the_terminal() {
 
 #[tokio::test]
 async fn a_lost_connection_is_shown_and_recovered() {
-    let server = TestServer::start().await;
-    let proxy = CuttingProxy::start(server.address()).await;
-    let mut terminal = shell(&["--connect", &proxy.url()]);
-    terminal.keys("PS1='now''> '\r");
-    terminal.shows("now> ").await;
+    let (_server, proxy, mut terminal) = shell_behind_proxy().await;
     proxy.cut();
     terminal.shows("\r\n[exec-server: connection lost, reconnecting…]\r\n").await;
     terminal.shows("[exec-server: reconnected]\r\n").await;
@@ -113,11 +119,7 @@ async fn a_lost_connection_is_shown_and_recovered() {
 
 #[tokio::test]
 async fn a_user_can_leave_while_the_connection_is_lost() {
-    let server = TestServer::start().await;
-    let proxy = CuttingProxy::start(server.address()).await;
-    let mut terminal = shell(&["--connect", &proxy.url()]);
-    terminal.keys("PS1='now''> '\r");
-    terminal.shows("now> ").await;
+    let (_server, proxy, mut terminal) = shell_behind_proxy().await;
     proxy.refuse(true);
     proxy.cut();
     terminal.shows("connection lost").await;
@@ -128,17 +130,13 @@ async fn a_user_can_leave_while_the_connection_is_lost() {
 
 #[tokio::test]
 async fn sizes_that_could_not_be_sent_are_merged_to_the_last_one() {
-    let server = TestServer::start().await;
-    let proxy = CuttingProxy::start(server.address()).await;
-    let mut terminal = shell(&["--connect", &proxy.url()]);
-    terminal.keys("PS1='now''> '\r");
-    terminal.shows("now> ").await;
+    let (server, proxy, mut terminal) = shell_behind_proxy().await;
     proxy.refuse(true);
     proxy.cut();
     terminal.shows("connection lost").await;
     for columns in 101..=300 {
         terminal.resize(33, columns);
-        // It sleeps again when it has handled the signal.
+        // The command sleeps again when it has handled the signal.
         eventually("the command waits", || (process_state(terminal.pid())? == 'S').then_some(())).await;
     }
     proxy.refuse(false);

@@ -43,7 +43,7 @@ pub(crate) struct TreeCopy {
 /// The result of copying one item.
 #[derive(Default)]
 struct ItemOutcome {
-    /// What is in a directory that was copied, to be copied next.
+    /// The files and directories in a directory that was copied, which are copied next.
     inside: Vec<CopyItem>,
     /// A directory that was copied, and the mode and time that it gets after everything in it is copied.
     directory: Option<(HostPath, NewMetadata)>,

@@ -90,7 +90,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Waits for whatever comes next until something ends the loop.
+    /// Waits for the next event, input, signal or deadline, and handles it, until the process ends or we leave it.
     pub(super) async fn run(
         mut self,
         signals: &mut Signals,

@@ -16,7 +16,7 @@ const STUCK_OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 impl EventLoop<'_> {
-    /// `is_connected`: the server can be asked something at this moment.
+    /// Handles a signal. `is_connected`: the connection to the server is not lost at this moment.
     pub(super) async fn handle_signal(&mut self, signal: SignalEffect, is_connected: bool) -> Option<ForegroundEnd> {
         match signal {
             SignalEffect::End(fatal) => return self.handle_fatal_signal(fatal, is_connected),
