@@ -255,7 +255,7 @@ mod tests {
         let refused = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
         assert_eq!(tls_message(&refused), "it refused the handshake with the alert HandshakeFailure");
         let other_version = rustls::Error::PeerIncompatible(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13);
-        assert!(tls_message(&other_version).ends_with("it needs TLS 1.2 or 1.3"));
+        assert!(tls_message(&other_version).ends_with("the server needs TLS 1.2 or 1.3"));
     }
 
     #[test]
