@@ -1,4 +1,4 @@
-//! The time from one byte typed into a terminal until its echo is back.
+//! Measures the time from sending one byte to a terminal until the echo of the byte is received.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use crate::sample::p50;
 use crate::table::{Goal, Measurement, Row};
 
 const ROUNDS: usize = 10;
-const PER_ROUND: usize = 100;
+const BYTES_PER_ROUND: usize = 100;
 
 pub(crate) async fn one_byte() -> Result<Row> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
-    client.start("echo", &["/usr/bin/cat"], true).await?;
+    client.send_start("echo", &["/usr/bin/cat"], true).await?;
     client.next().await?;
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         bare.extend(without_server()?);
-        for _ in 0..PER_ROUND {
+        for _ in 0..BYTES_PER_ROUND {
             ours.push(through_server(&mut client).await?);
         }
-        // The terminal of the kernel buffers at most 4,095 bytes of a line.
-        newline(&mut client).await?;
+        // A new line for each round keeps lines shorter than 4,095 bytes, the most that the kernel buffers of a line.
+        end_line(&mut client).await?;
     }
     Ok(Row {
         figure: "PTY echo of one byte, p50",
@@ -36,6 +36,7 @@ pub(crate) async fn one_byte() -> Result<Row> {
     })
 }
 
+/// The time until the echo of one byte is received through the server.
 async fn through_server(client: &mut RawClient) -> Result<Duration> {
     let start = Instant::now();
     client.send("process/write", r#"{"processId":"echo","chunk":"eA=="}"#).await?;
@@ -53,14 +54,14 @@ async fn through_server(client: &mut RawClient) -> Result<Duration> {
     Ok(took)
 }
 
-async fn newline(client: &mut RawClient) -> Result<()> {
+async fn end_line(client: &mut RawClient) -> Result<()> {
     client.send("process/write", r#"{"processId":"echo","chunk":"Cg=="}"#).await?;
-    // The terminal echoes the newline, and `cat` prints the whole line: at least 100 bytes.
+    // The terminal echoes the newline as CR LF, and `cat` prints the line, which also ends with CR LF.
     let mut bytes = 0;
     let mut answered = false;
-    while bytes < PER_ROUND + 4 || !answered {
+    while bytes < BYTES_PER_ROUND + 4 || !answered {
         let message = client.next().await?;
-        match crate::raw::chunk(&message) {
+        match crate::raw::output_chunk(&message) {
             Some(text) => bytes += protocol::decode_base64(text)?.len(),
             None => answered = true,
         }
@@ -68,7 +69,7 @@ async fn newline(client: &mut RawClient) -> Result<()> {
     Ok(())
 }
 
-/// The same round trip on a terminal of this process, without a server.
+/// The times of [`BYTES_PER_ROUND`] echoes of one byte, on a terminal of this process, without a server.
 fn without_server() -> Result<Vec<Duration>> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::pty::grantpt(&master)?;
@@ -76,7 +77,7 @@ fn without_server() -> Result<Vec<Duration>> {
     let name = rustix::pty::ptsname(&master, Vec::new())?;
     let _slave = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
     let mut samples = Vec::new();
-    for _ in 0..PER_ROUND {
+    for _ in 0..BYTES_PER_ROUND {
         let start = Instant::now();
         rustix::io::write(&master, b"x")?;
         rustix::io::read(&master, &mut [0u8; 16])?;

@@ -1,5 +1,7 @@
-//! How much time the client library adds to the raw protocol, how fast it recovers, and the throughput of the command line. A one-shot is
-//! the start of a short process and the wait for its end.
+//! Measures the client library, which programs embed: how much longer a one-shot takes than with [`RawClient`], which
+//! does as little as possible, and how soon the library recovers from a lost or silent connection. Also measures the
+//! throughput of `exec-server run`, which uses the library. A one-shot is the start of a short process and the wait
+//! for its end.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,36 +16,39 @@ use crate::sample::{p50, p95};
 use crate::table::{Goal, Measurement, Row};
 
 const ROUNDS: usize = 8;
-const PER_ROUND: usize = 60;
+const ONE_SHOTS_PER_ROUND: usize = 60;
 const RECOVERIES: usize = 200;
-/// Measurements of a silent connection. Each takes as long as the silence timeout of the client.
+/// Measurements of a silent connection. Each takes at least the silence timeout of the client, 8 seconds.
 const SILENCES: usize = 2;
 const BYTES: u64 = 1 << 30;
-const GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
+/// A command that prints [`BYTES`] bytes.
+const PRINT_GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
 const REPETITIONS: usize = 3;
 
 async fn connect(url: &str) -> Result<ExecServerClient> {
     Ok(ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(url, "bench")).await?)
 }
 
-/// One-shots over an open connection, one at a time. Raw protocol and client take turns, so that noise affects both equally.
+/// Measures one-shots over an open connection, one at a time. [`RawClient`] and the client library take turns, so
+/// that noise affects both equally.
 pub(crate) async fn one_shot() -> Result<Row> {
     let server = TestServer::start().await;
     let mut raw = RawClient::connect(server.url()).await?;
     let client = connect(server.url()).await?;
-    let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
+    let (mut raw_times, mut ours) = (Vec::new(), Vec::new());
     let mut number = 0;
     for _ in 0..ROUNDS {
-        for _ in 0..PER_ROUND {
+        for _ in 0..ONE_SHOTS_PER_ROUND {
             number += 1;
             let start = Instant::now();
-            raw.start(&format!("p{number}"), &[TRUE], false).await?;
-            raw.closed().await?;
-            by_hand.push(start.elapsed());
+            raw.send_start(&format!("p{number}"), &[TRUE], false).await?;
+            raw.wait_for_process_closed().await?;
+            raw_times.push(start.elapsed());
         }
-        for _ in 0..PER_ROUND {
+        for _ in 0..ONE_SHOTS_PER_ROUND {
             number += 1;
             let mut params = StartParams::new(format!("p{number}"), [TRUE], "file:///".parse()?);
+            // No environment variables, as in the requests of `RawClient`.
             params.env_policy = None;
             let start = Instant::now();
             let output = client.start(params).await?.wait_with_output().await?;
@@ -54,13 +59,14 @@ pub(crate) async fn one_shot() -> Result<Row> {
     Ok(Row {
         figure: "one-shot through `ExecServerClient`, p50, beside the raw protocol",
         ours: p50(ours),
-        limit: Some(p50(by_hand)),
+        limit: Some(p50(raw_times)),
         goal: Goal::UpToTimes(1.15),
     })
 }
 
-/// The time from the moment at which a connection goes silent, without being closed, until an event has come over a new one. Client and
-/// server have their defaults. The result is the longest of [`SILENCES`] measurements.
+/// Measures the time from the moment at which a connection goes silent, without being closed, until an event has come
+/// over a new connection. Client and server have their default settings. The result is the longest of [`SILENCES`]
+/// measurements.
 pub(crate) async fn silence() -> Result<Row> {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -72,11 +78,12 @@ pub(crate) async fn silence() -> Result<Row> {
     let mut longest = Duration::ZERO;
     for _ in 0..SILENCES {
         ensure!(events.next().await.is_some());
+        // The open connection carries no more bytes. New connections do.
         proxy.freeze();
         proxy.thaw_new();
         let silent = Instant::now();
         let is_lost = |state: &ConnectionState| matches!(state, ConnectionState::Recovering(_));
-        // Events that were received before the silence must be taken, or the client would pause the process.
+        // Events from before the silence are taken here, so that the next event is one from the new connection.
         loop {
             tokio::select! {
                 event = events.next() => ensure!(event.is_some()),
@@ -95,7 +102,8 @@ pub(crate) async fn silence() -> Result<Row> {
     })
 }
 
-/// The time from the moment at which the server can be reached again until the client has recovered ten processes.
+/// Measures the time from the moment at which the server can be reached again until the client has reconnected and
+/// has caught up with ten processes.
 pub(crate) async fn recovery() -> Result<Row> {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -111,7 +119,7 @@ pub(crate) async fn recovery() -> Result<Row> {
         proxy.refuse(true);
         proxy.cut();
         state.wait_for(|state| matches!(state, ConnectionState::Recovering(_))).await?;
-        // Long enough for the waits between attempts to have grown.
+        // Meanwhile the client tries to reconnect, and its waits between attempts grow to their maximum.
         tokio::time::sleep(Duration::from_millis(250)).await;
         proxy.refuse(false);
         let reachable = Instant::now();
@@ -126,17 +134,18 @@ pub(crate) async fn recovery() -> Result<Row> {
     })
 }
 
-/// The time of the whole command, which starts a server of its own, from its start to its exit.
+/// Measures the throughput of the whole command `exec-server run`, which starts a server of its own, from the start
+/// of the command to its exit.
 pub(crate) fn gibibyte_through_run() -> Result<Row> {
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
-        let (total, took) = bare::read_pipe(GIBIBYTE)?;
+        let (total, took) = bare::read_pipe(PRINT_GIBIBYTE)?;
         ensure!(total == BYTES, "the pipe gave {total} bytes");
         bare.push(took);
         let start = Instant::now();
         let status = Command::new(binary())
             .args(["run", "--"])
-            .args(GIBIBYTE)
+            .args(PRINT_GIBIBYTE)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()?;

@@ -1,4 +1,5 @@
-//! Files of the server: one small file, many requests at once, a walk over a tree, and a search. Copies of large files are in `copy.rs`.
+//! Measures requests about files: one small file, many requests at once, a walk over directories, and a search.
+//! Copies of large files are in `copy.rs`.
 
 pub(crate) mod copy;
 mod tree;
@@ -16,31 +17,36 @@ use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
 use crate::table::{Goal, Row};
 
-const ROUNDS: usize = 10;
-const PER_ROUND: usize = 200;
+/// Requests that are measured one at a time.
+const SINGLE_REQUESTS: usize = 2000;
+/// Requests in one batch, which are sent at once.
 const AT_ONCE: usize = 1000;
-/// Entries of the tree that is walked. They are in two halves, because one answer cannot hold all of them.
+/// Batches that are measured.
+const BATCHES: usize = 50;
+/// Files and directories that are walked. They are in two directory trees, whose roots are counted too, because one
+/// answer cannot hold all of them.
 const ENTRIES: usize = 50_000;
+/// Measurements of the walk and of the search.
 const REPETITIONS: usize = 5;
 
-pub(crate) async fn small() -> Result<Vec<Row>> {
+pub(crate) async fn small_files() -> Result<Vec<Row>> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("small");
     std::fs::write(&file, [b'x'; 1024])?;
     let params = format!(r#"{{"path":"file://{}"}}"#, file.display());
-    let mut rows = round_trips(&params).await?;
-    rows.push(write(directory.path(), &params).await?);
+    let mut rows = single_reads(&params).await?;
+    rows.push(single_writes(directory.path(), &params).await?);
     rows.push(many_at_once(&file, &params).await?);
     Ok(rows)
 }
 
-/// One request after the other. After each, an echo of the same size is measured, so that both meet the same state of the
-/// machine.
-async fn round_trips(params: &str) -> Result<Vec<Row>> {
+/// Measures one request after the other. After each request, an echo of a message as large as the answer is measured,
+/// so that noise affects both equally. On a machine with one processor, the first row is left out.
+async fn single_reads(params: &str) -> Result<Vec<Row>> {
     let server = TestServer::start().await;
     let peer = EchoPeer::start()?;
     let mut client = RawClient::connect(server.url()).await?;
-    let mut echoed = RawClient::connect_only(&peer.url).await?;
+    let mut echo_client = RawClient::connect_without_handshake(&peer.url).await?;
     let answer = client.ask("fs/readFile", params).await?;
     ensure!(answer.len() > 1024 && answer.len() < 2048, "{}", String::from_utf8_lossy(&answer));
     let same_size = "x".repeat(answer.len());
@@ -50,20 +56,21 @@ async fn round_trips(params: &str) -> Result<Vec<Row>> {
         ("`fs/readFile` of 1 KiB, p50, beside a WebSocket echo, on two processors", true),
         ("the same on one processor", false),
     ] {
-        let pinning = if on_two { CpuPinning::apart(&processes)? } else { Some(CpuPinning::together(&processes)?) };
+        let pinning =
+            if on_two { CpuPinning::pin_apart(&processes)? } else { Some(CpuPinning::pin_together(&processes)?) };
         let Some(_pinning) = pinning else { continue };
         let (mut read, mut echo) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS * PER_ROUND {
+        for _ in 0..SINGLE_REQUESTS {
             read.push(timed(client.ask("fs/readFile", params)).await?);
-            echo.push(timed(echoed.echo(&same_size)).await?);
+            echo.push(timed(echo_client.echo(&same_size)).await?);
         }
         rows.push(Row { figure, ours: p50(read), limit: Some(p50(echo)), goal: Goal::UpToTimes(1.5) });
     }
     Ok(rows)
 }
 
-/// Overwrites an existing file and reads another one, in turn.
-async fn write(directory: &Path, read_params: &str) -> Result<Row> {
+/// Measures requests that overwrite a file, in turn with requests that read another file.
+async fn single_writes(directory: &Path, read_params: &str) -> Result<Row> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let file = directory.join("written");
@@ -73,9 +80,9 @@ async fn write(directory: &Path, read_params: &str) -> Result<Row> {
     let params = format!(r#"{{"path":"file://{}","dataBase64":"{data}"}}"#, file.display());
     client.ask("fs/writeFile", &params).await?;
     ensure!(file.metadata()?.len() == 1024);
-    let _pinning = CpuPinning::apart(&[server.pid()])?;
+    let _pinning = CpuPinning::pin_apart(&[server.pid()])?;
     let (mut written, mut read) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS * PER_ROUND {
+    for _ in 0..SINGLE_REQUESTS {
         written.push(timed(client.ask("fs/writeFile", &params)).await?);
         read.push(timed(client.ask("fs/readFile", read_params)).await?);
     }
@@ -90,12 +97,13 @@ async fn write(directory: &Path, read_params: &str) -> Result<Row> {
 async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
-    // A call that may block records that the device is local. Only then does `metadata_if_cached` answer for files on it.
+    // `metadata_if_cached` answers only for files on devices that are known to be local. This call and this request
+    // make the device known here and in the server.
     files::metadata(file, files::Follow::Yes)?;
     client.ask("fs/getMetadata", params).await?;
     let (mut many, mut direct) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS * REPETITIONS {
-        let requests = client.requests("fs/getMetadata", params, AT_ONCE);
+    for _ in 0..BATCHES {
+        let requests = client.encode_requests("fs/getMetadata", params, AT_ONCE);
         many.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
         let start = Instant::now();
         for _ in 0..AT_ONCE {
@@ -119,13 +127,13 @@ async fn timed<T>(work: impl Future<Output = Result<T>>) -> Result<Duration> {
 
 pub(crate) async fn walk() -> Result<Row> {
     let directory = tempfile::tempdir()?;
-    let halves = tree::flat(directory.path(), ENTRIES)?;
+    let halves = tree::make_walk_trees(directory.path(), ENTRIES)?;
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut find) = (Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         let start = Instant::now();
-        let found = command_lines(Command::new("find").arg(directory.path()))?;
+        let found = count_printed_lines(Command::new("find").arg(directory.path()))?;
         find.push(start.elapsed());
         ensure!(found > ENTRIES, "find found {found}");
         let start = Instant::now();
@@ -154,13 +162,13 @@ pub(crate) async fn walk() -> Result<Row> {
 }
 
 pub(crate) async fn search() -> Result<Row> {
-    let root = tree::kernel_sized()?;
+    let root = tree::make_search_tree()?;
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut rg) = (Vec::new(), Vec::new());
     for turn in 0..REPETITIONS {
         let start = Instant::now();
-        let expected = command_lines(Command::new("rg").args(["--line-number", tree::PATTERN]).arg(&root))?;
+        let expected = count_printed_lines(Command::new("rg").args(["--line-number", tree::PATTERN]).arg(&root))?;
         rg.push(start.elapsed());
         let start = Instant::now();
         let found = search_once(&mut client, &root, turn).await?;
@@ -190,8 +198,8 @@ async fn search_once(client: &mut RawClient, root: &Path, turn: usize) -> Result
     }
 }
 
-/// Runs a command that lists something, as a script would, and counts the lines.
-fn command_lines(command: &mut Command) -> Result<usize> {
+/// Runs a command and counts the lines that it prints.
+fn count_printed_lines(command: &mut Command) -> Result<usize> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
     Ok(memchr::memchr_iter(b'\n', &output.stdout).count())

@@ -1,5 +1,9 @@
-//! Measures the product and the limit of this machine in the same run, and prints both as a table. A figure that misses its goal is marked,
-//! and the run still succeeds. `cargo xtask bench` builds and runs this program; each module measures one area.
+//! Measures the product and the limit of this machine in the same run, and prints both as a table. A figure that
+//! misses its goal is marked, and the run still succeeds. `cargo xtask bench` builds and runs this program.
+//!
+//! Each module measures one area, except for these, which the others share: `bare`, `peer`, `processors`, `raw`,
+//! `sample` and `table`. Arguments choose the benchmarks whose names contain one of them; without arguments all run.
+//! `--markdown` prints the table as Markdown.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this program prints a table")]
 
@@ -30,7 +34,8 @@ fn main() -> Result<()> {
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
 
-    // Keeps freed memory in the process, as the product does, so that buffers are not mapped and cleared again for each message.
+    // Freed memory up to a limit stays in this process, as in the product, so that the kernel need not map and clear
+    // new memory for the buffers of each message.
     spawn::limit_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows: Vec<Row> = runtime.block_on(async {
@@ -45,7 +50,7 @@ fn main() -> Result<()> {
             rows.extend(output::one_gibibyte().await?);
         }
         if wanted("client") {
-            eprintln!("measuring the client …");
+            eprintln!("measuring the client library …");
             rows.push(embedded::one_shot().await?);
             rows.push(embedded::recovery().await?);
         }
@@ -54,7 +59,7 @@ fn main() -> Result<()> {
             rows.push(embedded::silence().await?);
         }
         if wanted("run") {
-            eprintln!("measuring the command line …");
+            eprintln!("measuring `exec-server run` …");
             rows.push(embedded::gibibyte_through_run()?);
         }
         if wanted("echo") {
@@ -63,29 +68,29 @@ fn main() -> Result<()> {
         }
         if wanted("memory") {
             eprintln!("measuring memory …");
-            rows.extend(memory::idle().await?);
+            rows.extend(memory::size_and_memory().await?);
         }
         if wanted("files") {
             eprintln!("measuring files …");
-            rows.extend(files::small().await?);
+            rows.extend(files::small_files().await?);
             rows.push(files::walk().await?);
         }
         if wanted("copy") {
             eprintln!("measuring copies …");
-            rows.extend(files::copy::gibibyte().await?);
-            rows.extend(files::copy::memory().await?);
+            rows.extend(files::copy::throughput().await?);
+            rows.extend(files::copy::peak_memory().await?);
         }
         if wanted("search") {
             eprintln!("measuring a search …");
             rows.push(files::search().await?);
         }
         if wanted("terminate") {
-            eprintln!("measuring terminates …");
+            eprintln!("measuring `process/terminate` …");
             rows.push(terminate::many_at_once().await?);
         }
         if wanted("crowd") {
-            eprintln!("measuring one-shots beside 1,000 live processes …");
-            rows.push(one_shot::in_a_crowd().await?);
+            eprintln!("measuring one-shots while 1,000 other processes run …");
+            rows.push(one_shot::while_many_processes_run().await?);
         }
         anyhow::Ok(rows)
     })?;

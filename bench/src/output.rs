@@ -1,4 +1,5 @@
-//! 1 GiB of output from a process to a client that decodes it.
+//! Measures how fast 1 GiB of output passes from a process to a client that decodes it, and how much processor time
+//! the server needs for that.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +7,12 @@ use anyhow::{Result, ensure};
 use testkit::{TestServer, cpu_time};
 
 use crate::bare;
-use crate::raw::{RawClient, chunk, is_notification};
+use crate::raw::{RawClient, is_notification, output_chunk};
 use crate::table::{Goal, Measurement, Row};
 
 const BYTES: u64 = 1 << 30;
-const ARGV: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
+/// A command that prints [`BYTES`] bytes.
+const PRINT_GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
 const REPETITIONS: usize = 3;
 
 pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
@@ -18,14 +20,14 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut bare, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..REPETITIONS {
-        let (total, took) = bare::read_pipe(ARGV)?;
+        let (total, took) = bare::read_pipe(PRINT_GIBIBYTE)?;
         ensure!(total == BYTES, "the pipe gave {total} bytes");
         bare.push(took);
         let before = cpu_time(server.pid());
         ours.push(through_server(&mut client, &format!("big{turn}")).await?);
         cpu.push(cpu_time(server.pid()) - before);
     }
-    let middle = |mut times: Vec<Duration>| {
+    let median = |mut times: Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
     };
@@ -33,13 +35,13 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     Ok(vec![
         Row {
             figure: "1 GiB from `head -c` to the client, decoded",
-            ours: rate(middle(ours)),
-            limit: Some(rate(middle(bare))),
+            ours: rate(median(ours)),
+            limit: Some(rate(median(bare))),
             goal: Goal::AtLeastTimes(0.45),
         },
         Row {
             figure: "server CPU for that",
-            ours: Measurement::Seconds(middle(cpu).as_secs_f64()),
+            ours: Measurement::Seconds(median(cpu).as_secs_f64()),
             limit: None,
             goal: Goal::UpTo(Measurement::Seconds(1.3)),
         },
@@ -48,13 +50,13 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
 
 async fn through_server(client: &mut RawClient, process: &str) -> Result<Duration> {
     let start = Instant::now();
-    client.start(process, ARGV, false).await?;
+    client.send_start(process, PRINT_GIBIBYTE, false).await?;
     let mut total = 0;
     let mut decoded = Vec::new();
     loop {
         let message = client.next().await?;
         if is_notification(&message, "process/output") {
-            let text = chunk(&message).unwrap_or_default();
+            let text = output_chunk(&message).unwrap_or_default();
             total += protocol::decode_base64_into(text, &mut decoded)? as u64;
         } else if is_notification(&message, "process/closed") {
             ensure!(total == BYTES, "{total} bytes arrived");

@@ -1,5 +1,5 @@
-//! A WebSocket server that sends every message back. It uses the transport of the product and runs in a process of its own. It shows how
-//! long a round trip takes if the server does no work.
+//! A WebSocket server that sends every message back. It uses the transport of the product and runs in a process of
+//! its own. It shows how long a round trip takes if the server does no work.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,10 +10,10 @@ use transport::{
     HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal, ReadEvent, accept_messages,
 };
 
-/// With this argument, this program is the echo server.
+/// If this is the first argument, this program is the echo server.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
 
-/// A running echo server. Dropping it ends the process.
+/// A running echo server. Dropping the value kills the process of the server.
 pub(crate) struct EchoPeer {
     child: Child,
     pub(crate) url: String,
@@ -23,7 +23,8 @@ impl EchoPeer {
     pub(crate) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?).arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
-        BufReader::new(child.stdout.take().context("its stdout is missing")?).read_line(&mut url)?;
+        BufReader::new(child.stdout.take().context("the stdout of the echo server is missing")?)
+            .read_line(&mut url)?;
         Ok(Self { child, url: url.trim().to_owned() })
     }
 
@@ -34,8 +35,8 @@ impl EchoPeer {
 
 impl Drop for EchoPeer {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
-        let _reaped = self.child.wait();
+        let _ignored = self.child.kill();
+        let _ignored = self.child.wait();
     }
 }
 
@@ -47,6 +48,7 @@ pub(crate) fn serve() -> Result<()> {
         let listener = Listener::bind(&url, None).await?;
         println!("{}", listener.url());
         loop {
+            // Warnings about connections that cannot be accepted are ignored.
             let socket = listener.accept(|_| {}).await?;
             let limits = MessageLimits { message_bytes: 64 << 20 };
             if let Some(accepted) = accept_messages(socket, Arc::new(OpenSurface), limits).await? {
@@ -72,7 +74,7 @@ async fn echo(stream: MessageStream) -> Result<()> {
     }
 }
 
-/// Accepts every connection without a token.
+/// The echo server's decisions about HTTP requests: every connection is accepted without a token.
 struct OpenSurface;
 
 impl HttpSurface for OpenSurface {

@@ -1,11 +1,12 @@
-//! A client with as little work of its own as possible: it builds no JSON trees, and copies no output except to decode it.
+//! A client with as little work of its own as possible: it does not parse JSON, and leaves output in the received
+//! message.
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use memchr::memmem;
 use transport::{ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
-/// A connection to a server, usually after the handshake that opens a session.
+/// A connection to a server: to the product, after the handshake that opens a session, or to an echo server.
 pub(crate) struct RawClient {
     reader: Reader,
     writer: Writer,
@@ -14,16 +15,17 @@ pub(crate) struct RawClient {
 }
 
 impl RawClient {
+    /// Opens a connection with a new session.
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let mut client = Self::connect_only(url).await?;
+        let mut client = Self::connect_without_handshake(url).await?;
         client.send("initialize", r#"{"clientName":"bench"}"#).await?;
         client.next().await?;
         client.send_text(r#"{"method":"initialized"}"#).await?;
         Ok(client)
     }
 
-    /// A connection without a handshake.
-    pub(crate) async fn connect_only(url: &str) -> Result<Self> {
+    /// Opens a connection and sends nothing over it.
+    pub(crate) async fn connect_without_handshake(url: &str) -> Result<Self> {
         let MessageStream { reader, writer, framing, .. } = connect(url, ConnectOptions::default()).await?;
         Ok(Self { reader, writer, framing, next_id: 1 })
     }
@@ -34,7 +36,8 @@ impl RawClient {
         self.answer().await
     }
 
-    /// Sends `requests`, made by [`requests`](Self::requests), in one write, and waits for all `count` answers.
+    /// Sends `requests`, made by [`encode_requests`](Self::encode_requests), in one write, and waits for all `count`
+    /// answers.
     pub(crate) async fn ask_all(&mut self, requests: &[u8], count: usize) -> Result<()> {
         self.writer.write_all(requests).await?;
         for _ in 0..count {
@@ -43,8 +46,8 @@ impl RawClient {
         Ok(())
     }
 
-    /// The frames of `count` equal requests.
-    pub(crate) fn requests(&self, method: &str, params: &str, count: usize) -> Vec<u8> {
+    /// The frames of `count` requests that differ only in their ids.
+    pub(crate) fn encode_requests(&self, method: &str, params: &str, count: usize) -> Vec<u8> {
         let mut out = Vec::new();
         for id in 0..count {
             let text = format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#);
@@ -59,6 +62,7 @@ impl RawClient {
         self.next().await
     }
 
+    /// Takes the next message as an answer. Fails if it is an error.
     async fn answer(&mut self) -> Result<Bytes> {
         let answer = self.next().await?;
         if answer.starts_with(br#"{"error""#) {
@@ -67,6 +71,7 @@ impl RawClient {
         Ok(answer)
     }
 
+    /// Sends one request without waiting for the answer, which the caller gets from [`next`](Self::next).
     pub(crate) async fn send(&mut self, method: &str, params: &str) -> Result<()> {
         let id = self.next_id;
         self.next_id += 1;
@@ -80,7 +85,7 @@ impl RawClient {
     }
 
     /// Sends `process/start` without waiting for the answer.
-    pub(crate) async fn start(&mut self, process: &str, argv: &[&str], tty: bool) -> Result<()> {
+    pub(crate) async fn send_start(&mut self, process: &str, argv: &[&str], tty: bool) -> Result<()> {
         let argv = serde_json::to_string(argv)?;
         self.send(
             "process/start",
@@ -100,13 +105,14 @@ impl RawClient {
                     self.writer.write_all(&out).await?;
                 }
                 ReadEvent::Pong(_) => {}
-                ReadEvent::TooLarge { .. } | ReadEvent::Closed(_) => bail!("the connection ended"),
+                ReadEvent::TooLarge { .. } => bail!("a message is too large"),
+                ReadEvent::Closed(_) => bail!("the connection ended"),
             }
         }
     }
 
-    /// Waits until some process has closed.
-    pub(crate) async fn closed(&mut self) -> Result<()> {
+    /// Waits for the next `process/closed`: some process has ended, and all its output was received.
+    pub(crate) async fn wait_for_process_closed(&mut self) -> Result<()> {
         loop {
             let message = self.next().await?;
             if is_notification(&message, "process/closed") {
@@ -119,14 +125,15 @@ impl RawClient {
     }
 }
 
-/// Whether a message is the notification of that name.
+/// Whether a message is a notification whose name begins with `notification`.
 pub(crate) fn is_notification(message: &[u8], notification: &str) -> bool {
     message.strip_prefix(br#"{"method":""#).is_some_and(|rest| rest.starts_with(notification.as_bytes()))
 }
 
-/// The base64 text of an output notification.
-pub(crate) fn chunk(message: &[u8]) -> Option<&str> {
+/// The base64 text of an output notification. None for any other message.
+pub(crate) fn output_chunk(message: &[u8]) -> Option<&str> {
     const MEMBER: &[u8] = br#""chunk":""#;
+    // The chunk is the last member, so only `"}}` follows it. The members before it are short.
     let start = memmem::find(&message[..message.len().min(512)], MEMBER)? + MEMBER.len();
     std::str::from_utf8(message.get(start..message.len() - 3)?).ok()
 }

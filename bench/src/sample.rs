@@ -1,4 +1,4 @@
-//! Percentiles of many timings.
+//! Computes percentiles of measured times.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub(crate) fn p50(samples: Vec<Duration>) -> Measurement {
     percentile(samples, 50)
 }
 
-/// The time that 95 of 100 samples do not exceed.
+/// The time that at least 95 % of the samples do not exceed.
 pub(crate) fn p95(samples: Vec<Duration>) -> Measurement {
     percentile(samples, 95)
 }

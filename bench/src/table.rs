@@ -1,15 +1,16 @@
-//! The table of figures: our figure, the limit of this machine, their ratio, the goal, and whether the goal is reached. The table knows
-//! numbers and units, not how they are measured.
+//! The table of figures: our figure, the limit of this machine, their ratio, the goal, and whether the goal is
+//! reached. The table knows numbers and units, not how they are measured.
 
 use std::fmt;
 
 /// One row of the table. Without a limit, the cells for the limit and the ratio are empty.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What was measured, as the first cell shows it.
+    /// What was measured, as the first cell shows it. A text after `beside` says what `limit` is, if it is not the
+    /// same work without a server.
     pub(crate) figure: &'static str,
     pub(crate) ours: Measurement,
-    /// The figure for the same work without a server, in the unit of `ours`.
+    /// The figure that `ours` is compared with, in the same unit: usually that of the same work without a server.
     pub(crate) limit: Option<Measurement>,
     pub(crate) goal: Goal,
 }
@@ -38,7 +39,7 @@ pub(crate) enum Goal {
 
 const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
 
-/// Columns aligned with spaces: the first to the left, numbers to the right.
+/// Columns aligned with spaces: words to the left, numbers to the right.
 pub(crate) fn text(rows: &[Row]) -> String {
     let lines = cells(rows);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
@@ -55,7 +56,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The same cells as a Markdown table.
+/// The same cells as in [`text`], as a Markdown table.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut lines = cells(rows).into_iter().map(|line| format!("| {} |\n", line.join(" | ")));
     let header = lines.next().unwrap_or_default();
@@ -78,6 +79,7 @@ impl Row {
         ]
     }
 
+    /// `short` means that the goal is missed.
     fn verdict(&self) -> &'static str {
         if self.is_reached() { "ok" } else { "short" }
     }
@@ -184,18 +186,18 @@ idle memory      7.0 MiB                      at most 8.0 MiB  ok
     }
 
     #[test]
-    fn a_goal_is_reached_exactly_at_its_limit() {
+    fn a_goal_is_reached_at_its_bound_but_not_beyond_and_never_without_a_limit_that_it_needs() {
         let reached = |ours, limit: Option<f64>, goal| {
             let limit = limit.map(Measurement::PerSecond);
             Row { figure: "", ours: Measurement::PerSecond(ours), limit, goal }.is_reached()
         };
-        let above = Goal::AtMostLimitPlus(Measurement::PerSecond(2.0));
+        let limit_plus_two = Goal::AtMostLimitPlus(Measurement::PerSecond(2.0));
         assert!(reached(3.0, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(!reached(3.1, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(reached(1.0, Some(2.0), Goal::AtLeastTimes(0.5)));
         assert!(!reached(0.9, Some(2.0), Goal::AtLeastTimes(0.5)));
-        assert!(reached(3.0, Some(1.0), above));
-        assert!(!reached(3.1, Some(1.0), above));
+        assert!(reached(3.0, Some(1.0), limit_plus_two));
+        assert!(!reached(3.1, Some(1.0), limit_plus_two));
         assert!(!reached(1.0, None, Goal::UpToTimes(1.5)));
     }
 }

@@ -1,4 +1,4 @@
-//! Many `process/terminate` requests at once: the time until the last one is answered.
+//! Measures the time from sending many `process/terminate` requests at once until the last of them is answered.
 
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,10 @@ pub(crate) async fn many_at_once() -> Result<Row> {
     })
 }
 
+/// Starts `count` processes. Then measures the time until all requests to terminate them are answered.
 async fn terminate(client: &mut RawClient, name: &str, count: usize) -> Result<Duration> {
     for number in 0..count {
-        client.start(&format!("{name}-{number}"), &["/usr/bin/sleep", "1000"], false).await?;
+        client.send_start(&format!("{name}-{number}"), &["/usr/bin/sleep", "1000"], false).await?;
         client.next().await?;
     }
     let start = Instant::now();

@@ -20,9 +20,9 @@ const REQUEST_BYTES: usize = 8;
 /// Requests of one input. More would make a run slow without finding more bugs.
 const MOST_REQUESTS: usize = 64;
 /// Ends the requests of an input. JSON follows.
-const RAW: u8 = 0xff;
-/// Extents that one request asks for.
-const EXTENTS: usize = 3;
+const JSON_FOLLOWS: u8 = 0xff;
+/// Most extents that one request asks for.
+const MAX_EXTENTS: usize = 3;
 
 /// Panics if the model and the files differ, or if params change by encoding and decoding them.
 pub(crate) fn check(bytes: &[u8]) {
@@ -30,8 +30,8 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut model = BlockModel { root: directory.path(), files: HashMap::new(), handles: HashMap::new() };
     let mut rest = bytes;
     for _ in 0..MOST_REQUESTS {
-        if let [RAW, json @ ..] = rest {
-            check_raw(json);
+        if let [JSON_FOLLOWS, json @ ..] = rest {
+            check_params(json);
             break;
         }
         let Some((request, tail)) = rest.split_first_chunk::<REQUEST_BYTES>() else { break };
@@ -41,28 +41,30 @@ pub(crate) fn check(bytes: &[u8]) {
     model.check_files();
 }
 
-fn check_raw(json: &[u8]) {
-    round_raw::<OpenParams>(json);
-    round_raw::<CreateParams>(json);
-    round_raw::<ReadBlockParams>(json);
-    round_raw::<WriteBlockParams>(json);
-    round_raw::<CommitParams>(json);
-    round_raw::<ExtentsParams>(json);
-    round_raw::<CloseParams>(json);
+fn check_params(json: &[u8]) {
+    check_round_trip::<OpenParams>(json);
+    check_round_trip::<CreateParams>(json);
+    check_round_trip::<ReadBlockParams>(json);
+    check_round_trip::<WriteBlockParams>(json);
+    check_round_trip::<CommitParams>(json);
+    check_round_trip::<ExtentsParams>(json);
+    check_round_trip::<CloseParams>(json);
 }
 
-fn round_raw<P: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {
+fn check_round_trip<P: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {
     if let Ok(params) = serde_json::from_slice::<P>(json) {
         assert_eq!(over_the_wire(&params), params);
     }
 }
 
+/// Encodes and decodes params, as if a client had sent them.
 fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
     let json = serde_json::to_string(params).expect("params can be encoded");
     serde_json::from_str(&json).expect("encoded params can be decoded")
 }
 
-/// An open handle, and the contents that the model expects.
+/// An open handle, and the contents that the model expects. `is_over` says that a commit was tried, which ends an
+/// upload.
 enum ModelHandle {
     File { opened: RegularFile, contents: Vec<u8> },
     Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, has_failed: bool, is_over: bool },
@@ -76,7 +78,7 @@ struct BlockModel<'a> {
 }
 
 impl BlockModel<'_> {
-    fn handle(&mut self, [what, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
+    fn handle(&mut self, [method, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
         let (handle, name) = (handle % 4, name % 4);
         let offset = match flags {
             // Offsets that no file has.
@@ -85,7 +87,7 @@ impl BlockModel<'_> {
             _ => u64::from(high) << 8 | u64::from(low),
         };
         let length = usize::from(length) * if flags & 1 == 0 { 1 } else { 64 };
-        match what % 7 {
+        match method % 7 {
             0 => self.open(handle, name),
             1 => self.create(handle, name, flags & 2 == 0),
             2 => self.read(handle, offset, length),
@@ -229,7 +231,7 @@ impl BlockModel<'_> {
     fn extents(&mut self, handle: u8, offset: u64) {
         let Some(ModelHandle::File { opened, contents }) = self.handles.get(&handle) else { return };
         let params = over_the_wire(&ExtentsParams { handle_id: handle.to_string(), offset });
-        let found = opened.extents(params.offset, EXTENTS).expect("the extents are known");
+        let found = opened.extents(params.offset, MAX_EXTENTS).expect("the extents are known");
         assert_eq!(found.size, contents.len() as u64);
         let mut at = offset;
         for extent in &found.extents {

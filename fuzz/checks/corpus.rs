@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-/// Checks every input of the corpus of `target`. Fails if there are fewer than `expected` inputs, because then the corpus was not found.
-pub(crate) fn replay(target: &str, expected: usize, check: fn(&[u8])) {
+/// Checks every input of the corpus of `target`. Fails if there are fewer than `min_inputs`, because then the corpus
+/// was not found.
+pub(crate) fn replay(target: &str, min_inputs: usize, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut replayed = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
@@ -14,5 +15,5 @@ pub(crate) fn replay(target: &str, expected: usize, check: fn(&[u8])) {
         assert!(checked.is_ok(), "the input {} fails a check", path.display());
         replayed += 1;
     }
-    assert!(replayed >= expected, "expected at least {expected} inputs in {}", folder.display());
+    assert!(replayed >= min_inputs, "expected at least {min_inputs} inputs in {}", folder.display());
 }

@@ -1,12 +1,12 @@
-//! Checks that hold for any bytes that arrive as a message. Used by the fuzz target and by the test that replays the corpus, so that an
-//! input that once broke the decoder is checked in every test run.
+//! Checks that must succeed for any bytes that arrive as a message. Used by the fuzz target and by the test that
+//! replays the corpus, so that an input that once broke the decoder is checked in every test run.
 
 use protocol::{
     Incoming, RequestId, decode, encode_error, encode_notification, encode_request, encode_response, sniff_id,
 };
 use serde_json::value::RawValue;
 
-/// A message is cut after each of its first bytes, up to this number.
+/// `sniff_id` is checked with every prefix of a message up to this length, in bytes.
 const LONGEST_CUT: usize = 256;
 
 /// Panics if one of the checks fails for these bytes.

@@ -1,5 +1,5 @@
-//! Checks that hold for any text that arrives as a path URI, and for any native path. Used by the fuzz target and by the test that replays
-//! the corpus.
+//! Checks that must succeed for any text that arrives as a path URI, and for any native path. Used by the fuzz target
+//! and by the test that replays the corpus.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

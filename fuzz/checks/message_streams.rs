@@ -1,5 +1,6 @@
-//! Checks that hold for the two decoders of message streams and any received bytes. The fuzz targets `websocket` and `lines` and the test
-//! that replays their corpora use these checks. They use only the public API of `transport`, without a runtime.
+//! Checks of the two decoders of message streams, WebSocket frames and lines, which must succeed for any received
+//! bytes. The fuzz targets `websocket` and `lines` and the test that replays their corpora use these checks. The
+//! checks use only the public API of `transport`, without a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use transport::{Framing, MessageLimits, MessageStream, PeerLabel, ReadEvent};
 
-/// Capacity of the byte stream between the two ends, in bytes. A piece is never longer.
+/// Capacity of the byte stream between the two ends, in bytes. The input is sent in pieces of at most this size.
 const PIPE_BYTES: usize = 64 * 1024;
-/// Length of the prefix of a message over the limit.
+/// Longest prefix that a reader returns of a message over the limit, in bytes.
 const PREFIX_BYTES: usize = 1024;
 
 /// How a stream ended, with the text of the error if there was one.
@@ -73,7 +74,7 @@ pub(crate) fn check_lines(input: &[u8]) {
     }
 }
 
-/// The event of one line, without its newline. Blank lines have none.
+/// The event that the reader must return for one line, which is given without its newline. None for a blank line.
 fn event_of_line(line: &[u8], limit: usize) -> Option<ReadEvent> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() > limit {
@@ -82,8 +83,8 @@ fn event_of_line(line: &[u8], limit: usize) -> Option<ReadEvent> {
     (!line.trim_ascii().is_empty()).then(|| ReadEvent::Message(line.to_vec().into()))
 }
 
-/// Cuts the prefix of a line over the limit. How much of the line has arrived when it is reported depends on the pieces, but it is always
-/// more than the limit, or the longest prefix.
+/// Cuts the prefix of a line over the limit, so that events can be compared. The reader returns a prefix that is
+/// longer than the limit, or has [`PREFIX_BYTES`]; how much longer depends on the pieces in which the line arrives.
 fn with_common_prefix(event: ReadEvent, limit: usize) -> ReadEvent {
     match event {
         ReadEvent::TooLarge { mut prefix } => {

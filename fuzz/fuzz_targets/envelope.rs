@@ -1,4 +1,4 @@
-//! Any bytes as a message: `RUSTC_BOOTSTRAP=1 cargo fuzz run envelope`.
+//! Takes any bytes as a JSON-RPC message. Run it with `RUSTC_BOOTSTRAP=1 cargo fuzz run envelope`.
 #![no_main]
 
 #[path = "../checks/envelope.rs"]

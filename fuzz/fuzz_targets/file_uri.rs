@@ -1,4 +1,4 @@
-//! Any bytes as a `file:` URI and as a native path: `RUSTC_BOOTSTRAP=1 cargo fuzz run file_uri`.
+//! Takes any bytes as a `file:` URI and as a native path. Run it with `RUSTC_BOOTSTRAP=1 cargo fuzz run file_uri`.
 #![no_main]
 
 #[path = "../checks/file_uri.rs"]

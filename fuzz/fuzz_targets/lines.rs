@@ -1,4 +1,4 @@
-//! Any bytes as messages that are lines: `RUSTC_BOOTSTRAP=1 cargo fuzz run lines`.
+//! Takes any bytes as a stream in which each line is a message. Run it with `RUSTC_BOOTSTRAP=1 cargo fuzz run lines`.
 #![no_main]
 
 #[path = "../checks/message_streams.rs"]

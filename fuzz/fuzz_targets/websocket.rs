@@ -1,4 +1,5 @@
-//! Any bytes as WebSocket frames, for a server and for a client: `RUSTC_BOOTSTRAP=1 cargo fuzz run websocket`.
+//! Takes any bytes as WebSocket frames that a server or a client receives. Run it with
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run websocket`.
 #![no_main]
 
 #[path = "../checks/message_streams.rs"]

@@ -22,7 +22,8 @@ usage: cargo xtask <chore>
   test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
   test <filter>...  run only the tests; the arguments go to nextest
   tidy              check what compilers do not: layers, order of modules, licences, names, lengths, texts
-  bench [WORD]...   measure, and print the figures as a table; only those whose names contain a word
+  bench [WORD]...   measure, and print the figures as a table; with words, only areas whose names contain one
+                    (one-shot, output, client, silence, run, echo, memory, files, copy, search, terminate, crowd)
   bench --markdown  the same table as docs/benchmarks.md has it
 ";
 
@@ -30,8 +31,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {
-        ["test"] => test::everything(),
-        ["test", filter @ ..] => test::only(filter),
+        ["test"] => test::run_all(),
+        ["test", filter @ ..] => test::run_filtered(filter),
         ["tidy"] => tidy::run(),
         ["bench", args @ ..] => bench::run(args),
         ["help" | "--help" | "-h"] => {

@@ -1,5 +1,5 @@
-//! One step of a chore: a header line, the work, its time. Steps run other programs in the root of the project and
-//! let them write to the terminal themselves.
+//! One step of a chore: a header line, the work, its time. Also starts the programs that steps need, which write to
+//! the terminal themselves.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,9 +31,9 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 /// Runs a command to its end. Returns an error if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
+    let status = command.status().with_context(|| format!("cannot run {}", command_line(command)))?;
     if !status.success() {
-        bail!("{} failed: {status}", shown(command));
+        bail!("{} failed: {status}", command_line(command));
     }
     Ok(())
 }
@@ -43,14 +43,15 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
-        .with_context(|| format!("cannot run {}", shown(command)))?;
+        .with_context(|| format!("cannot run {}", command_line(command)))?;
     if !output.status.success() {
-        bail!("{} failed: {}", shown(command), output.status);
+        bail!("{} failed: {}", command_line(command), output.status);
     }
     Ok(output.stdout)
 }
 
-fn shown(command: &Command) -> String {
+/// Program and arguments in backticks, for error messages.
+fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     let words: Vec<_> = std::iter::once(name).chain(command.get_args()).map(|word| word.to_string_lossy()).collect();

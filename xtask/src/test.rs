@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that must hold before a change is merged. The cheap checks come before the
-//! tests, so that a slip in formatting is found in seconds.
+//! `cargo xtask test`: everything that must succeed before a change is merged. The fast checks come before the
+//! tests, so that a mistake in formatting is found in seconds.
 
 use anyhow::Result;
 
@@ -7,28 +7,28 @@ use crate::step::{cargo, run, step};
 use crate::tools::{self, Runner};
 
 /// Runs all steps. The first step that fails ends the run.
-pub(crate) fn everything() -> Result<()> {
-    let runner = install()?;
+pub(crate) fn run_all() -> Result<()> {
+    let runner = install_prerequisites()?;
     step("formatting", || run(&mut cargo(&["fmt", "--all", "--", "--check"])))?;
     step("lints", || run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     step("tidy", crate::tidy::run)?;
     step("documentation", || run(cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")))?;
     build()?;
     step("examples in the documentation", || run(&mut cargo(&["test", "--quiet", "--doc", "--workspace"])))?;
-    // The tests come last, so that the last line of the run is their number.
-    tests(runner, &[])
+    // The tests come last, so that their summary is at the end of the output.
+    run_tests(runner, &[])
 }
 
 /// Runs only the tests that `filter` selects, in the syntax of nextest.
-pub(crate) fn only(filter: &[&str]) -> Result<()> {
-    let runner = install()?;
+pub(crate) fn run_filtered(filter: &[&str]) -> Result<()> {
+    let runner = install_prerequisites()?;
     build()?;
-    tests(runner, filter)
+    run_tests(runner, filter)
 }
 
-fn install() -> Result<Runner> {
+fn install_prerequisites() -> Result<Runner> {
     let mut runner = Runner::CargoTest;
-    step("what the tests need", || {
+    step("install what the tests need", || {
         tools::install_missing_programs()?;
         crate::mcp_server::install()?;
         runner = tools::test_runner();
@@ -44,7 +44,7 @@ fn build() -> Result<()> {
     step("build", || run(&mut cargo(&["build", "--workspace", "--bins", "--tests"])))
 }
 
-fn tests(runner: Runner, filter: &[&str]) -> Result<()> {
+fn run_tests(runner: Runner, filter: &[&str]) -> Result<()> {
     step("tests", || {
         let mut command = match runner {
             Runner::Nextest => cargo(&["nextest", "run", "--workspace"]),

@@ -1,4 +1,5 @@
-//! Large files copied with `exec-server cp` in both directions, compared with the same file through a pipe.
+//! Measures copies of large files with `exec-server cp`: down, from the server to this machine, and up, to the
+//! server. The limit is a copy of the same file through a pipe.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,14 +15,14 @@ use crate::sample::p50;
 use crate::table::{Goal, Measurement, Row};
 
 const GIBIBYTE: u64 = 1 << 30;
-const LARGE: u64 = 4 * GIBIBYTE;
+const LARGE_FILE_BYTES: u64 = 4 * GIBIBYTE;
 const REPETITIONS: usize = 3;
 /// A file system in memory, so that the speed of the disk does not count.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The throughput of 1 GiB in both directions.
-pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
-    let directory = directory(3 * GIBIBYTE)?;
+/// Measures the throughput of 1 GiB in both directions.
+pub(crate) async fn throughput() -> Result<Vec<Row>> {
+    let directory = temporary_directory(3 * GIBIBYTE)?;
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
     fill(&source, GIBIBYTE)?;
     let server = TestServer::start().await;
@@ -43,20 +44,20 @@ pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
     ])
 }
 
-/// The largest memory of client and server while 4 GiB are copied.
-pub(crate) async fn memory() -> Result<Vec<Row>> {
-    let directory = directory(2 * LARGE)?;
+/// Measures the largest resident memory of `exec-server cp` and of the server while 4 GiB are copied.
+pub(crate) async fn peak_memory() -> Result<Vec<Row>> {
+    let directory = temporary_directory(2 * LARGE_FILE_BYTES)?;
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
-    fill(&source, LARGE)?;
+    fill(&source, LARGE_FILE_BYTES)?;
     let mut peaks = Vec::new();
     for direction in [
         [remote(&source), target.to_string_lossy().into_owned()],
         [source.to_string_lossy().into_owned(), remote(&target)],
     ] {
-        // A new server, because the kernel keeps the peak of an earlier copy.
+        // A new server, because the kernel reports the peak since the start of a process.
         let server = TestServer::start().await;
         let client = cp(&server, &direction[0], &direction[1])?;
-        ensure!(target.metadata()?.len() == LARGE);
+        ensure!(target.metadata()?.len() == LARGE_FILE_BYTES);
         std::fs::remove_file(&target)?;
         peaks.push((client, peak_resident_bytes(server.pid())));
     }
@@ -69,7 +70,8 @@ pub(crate) async fn memory() -> Result<Vec<Row>> {
     ])
 }
 
-fn directory(bytes: u64) -> Result<TempDir> {
+/// A directory in memory if this many bytes and a quarter more fit there, or else on the disk.
+fn temporary_directory(bytes: u64) -> Result<TempDir> {
     let memory = rustix::fs::statvfs(IN_MEMORY).ok().filter(|fs| fs.f_bavail * fs.f_frsize > bytes + bytes / 4);
     Ok(match memory {
         Some(_) => tempfile::tempdir_in(IN_MEMORY)?,
@@ -77,6 +79,7 @@ fn directory(bytes: u64) -> Result<TempDir> {
     })
 }
 
+/// Writes a file of this size, which is a multiple of 1 MiB.
 fn fill(path: &Path, bytes: u64) -> Result<()> {
     let block: Vec<u8> = (0..1u32 << 20).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut file = File::create(path)?;
@@ -89,6 +92,7 @@ fn remote(path: &Path) -> String {
     format!(":{}", path.display())
 }
 
+/// Measures a copy of 1 GiB to `target`. Then checks the size of `target` and removes it.
 fn timed(target: &PathBuf, copy: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let start = Instant::now();
     copy()?;
@@ -100,13 +104,14 @@ fn timed(target: &PathBuf, copy: impl FnOnce() -> Result<()>) -> Result<Duration
 
 fn through_a_pipe(source: &Path, target: &Path) -> Result<()> {
     let mut reading = Command::new("cat").arg(source).stdout(Stdio::piped()).spawn()?;
-    let pipe = reading.stdout.take().context("its stdout is missing")?;
+    let pipe = reading.stdout.take().context("the stdout of `cat` is missing")?;
     let status = Command::new("cat").stdin(pipe).stdout(File::create(target)?).status()?;
     ensure!(status.success() && reading.wait()?.success());
     Ok(())
 }
 
-/// Runs `exec-server cp` and returns its largest resident memory, in bytes.
+/// Runs `exec-server cp` and returns its largest resident memory, in bytes. The memory is read every 5 ms, because
+/// the kernel no longer reports it after the end.
 fn cp(server: &TestServer, source: &str, target: &str) -> Result<usize> {
     let mut child = Command::new(binary())
         .args(["cp", "--quiet", "--connect", server.url(), source, target])

@@ -1,4 +1,4 @@
-//! Makes the directory trees that the benchmarks walk and search.
+//! Makes the directory trees that the benchmarks of `fs/walk` and `fs/search` use.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,13 +12,15 @@ pub(super) const PATTERN: &str = r"probe_\w+_handler\(";
 const FILES: usize = 75_000;
 const FILES_PER_DIRECTORY: usize = 25;
 const DIRECTORIES_PER_DIRECTORY: usize = 50;
-/// One file in this many has matches.
-const RARE: usize = 200;
-/// Lines of a file on average: about 16 KiB, as in the sources of the Linux kernel.
-const LINES: usize = 440;
+/// One file in this many has lines that match [`PATTERN`].
+const FILES_PER_MATCH: usize = 200;
+/// Average number of snippets, of one or two lines each, in a file. They make a file of about 16 KiB, the average
+/// size in the sources of the Linux kernel.
+const SNIPPETS: usize = 440;
 
-/// Makes two trees of directories with up to 99 files each, with `entries` entries together. Returns their roots.
-pub(super) fn flat(root: &Path, entries: usize) -> Result<Vec<PathBuf>> {
+/// Makes two directory trees and returns their roots. Together they have `entries` files and directories, the roots
+/// included. Each directory below a root has up to 99 files.
+pub(super) fn make_walk_trees(root: &Path, entries: usize) -> Result<Vec<PathBuf>> {
     let halves: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.join(name)).collect();
     for half in &halves {
         let mut left = entries / halves.len() - 1;
@@ -40,8 +42,9 @@ pub(super) fn flat(root: &Path, entries: usize) -> Result<Vec<PathBuf>> {
     Ok(halves)
 }
 
-/// A tree about as large as that of the Linux kernel, made once and kept beside the program.
-pub(super) fn kernel_sized() -> Result<PathBuf> {
+/// Returns the root of a tree about as large as the sources of the Linux kernel. The first run makes the tree and
+/// leaves it in the directory of this program, for later runs.
+pub(super) fn make_search_tree() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let beside = program.parent().context("this program has no directory")?;
     let root = beside.join("bench-tree");
@@ -50,7 +53,8 @@ pub(super) fn kernel_sized() -> Result<PathBuf> {
         return Ok(root);
     }
     eprintln!("making a tree of {FILES} files …");
-    let _was_not_there = fs::remove_dir_all(&root);
+    // An earlier run that was interrupted may have left a part of the tree.
+    let _ignored = fs::remove_dir_all(&root);
     for number in 0..FILES {
         let leaf = number / FILES_PER_DIRECTORY;
         let directory = root.join(format!("part{:02}/driver{leaf:04}", leaf / DIRECTORIES_PER_DIRECTORY));
@@ -63,28 +67,28 @@ pub(super) fn kernel_sized() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The text of a file, the same in every run.
+/// The text of the file with this number. It is the same in every run.
 fn text(number: usize) -> String {
-    let mut out = String::with_capacity(LINES * 40);
+    let mut out = String::with_capacity(SNIPPETS * 40);
     let mut state = number as u64 + 1;
     let mut random = move || {
-        // SplitMix64: random enough that the text does not repeat.
+        // A shortened SplitMix64: random enough that the text does not repeat.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ (mixed >> 27)
     };
-    let lines = LINES / 2 + random() as usize % LINES;
-    for line in 0..lines {
+    let snippets = SNIPPETS / 2 + random() as usize % SNIPPETS;
+    for snippet in 0..snippets {
         let value = random();
-        let _to_a_string = match value % 5 {
+        let _cannot_fail = match value % 5 {
             0 => writeln!(out, "static int register_{:x}(struct device *dev, u32 flags)", value >> 40),
             1 => writeln!(out, "\tif (dev->state & FLAG_{:X}) {{", value >> 44),
             2 => writeln!(out, "\t\treturn -E{:X};\n\t}}", value >> 52),
             3 => writeln!(out, "/* {:016x} {:016x} */", value, value.rotate_left(17)),
-            _ => writeln!(out, "\twrite_reg(dev, 0x{:04x}, value{line});", value >> 48),
+            _ => writeln!(out, "\twrite_reg(dev, 0x{:04x}, value{snippet});", value >> 48),
         };
-        if number.is_multiple_of(RARE) && line % 100 == 7 {
-            let _to_a_string = writeln!(out, "\tprobe_{:x}_handler(dev);", value >> 48);
+        if number.is_multiple_of(FILES_PER_MATCH) && snippet % 100 == 7 {
+            let _cannot_fail = writeln!(out, "\tprobe_{:x}_handler(dev);", value >> 48);
         }
     }
     out

@@ -1,5 +1,6 @@
-//! The parts of TLS that several crates need: certificates and keys in PEM files, the root certificates of the system, and the settings of
-//! a TLS client. The caller decides which roots it trusts and which protocols it offers. This crate opens no connection.
+//! The parts of TLS that several crates need: reading certificates and keys from PEM files, the root certificates of
+//! the system, and the settings of a TLS client. The caller decides which roots it trusts and which protocols it
+//! offers. This crate opens no connection.
 
 #![forbid(unsafe_code)]
 
@@ -12,27 +13,32 @@ use rustls::{ClientConfig, RootCertStore};
 
 pub use pem_file::{PemFileError, read_certificates, read_key};
 
-/// The system has no root certificate that can be used. Holds the error of the certificate store, or is empty if the store is empty.
+/// The system has no root certificate that can be used. Holds the first error from reading the root certificates, or
+/// an empty string if reading gave no error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("this system has no root certificates: {0}")]
 pub struct NoSystemRoots(pub String);
 
-/// Reads the root certificates of the system. The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` can name others. Blocks for
-/// milliseconds, because a system can have hundreds of files.
+/// Reads the root certificates of the system. If the environment variable `SSL_CERT_FILE` or `SSL_CERT_DIR` is set,
+/// only the certificates there are read. Blocks for milliseconds, because a system can have hundreds of files.
 pub fn system_roots() -> Result<RootCertStore, NoSystemRoots> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // Certificates that cannot be parsed are skipped: many systems have some old ones.
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        return Err(NoSystemRoots(loaded.errors.first().map(ToString::to_string).unwrap_or_default()));
+        return Err(NoSystemRoots(
+            loaded.errors.first().map_or_else(|| "no certificate was found".to_owned(), ToString::to_string),
+        ));
     }
     Ok(roots)
 }
 
-/// The settings of a TLS client that trusts `roots` and has no certificate of its own. It offers no application protocol (ALPN).
+/// The settings of a TLS client that trusts `roots` and has no certificate of its own. It offers no application
+/// protocol (ALPN).
 pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
-    // The crypto provider is passed explicitly. Setting a default for the whole process would affect a program that embeds this crate.
+    // The crypto provider is passed explicitly. Setting a default for the whole process would affect a program that
+    // embeds this crate.
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth())
 }

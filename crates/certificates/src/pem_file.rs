@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM files. Each error names the file, because the user has given more than one.
+//! Reads certificates and keys from PEM files. Each error names the file, because a user can pass several files.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -6,7 +6,7 @@ use std::{fs, io};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Why a file with certificates or a key cannot be used.
+/// The reason why a file with certificates or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PemFileError {
     /// The file cannot be read.
@@ -25,10 +25,10 @@ pub enum PemFileError {
         /// The error of the PEM parser.
         source: pem::Error,
     },
-    /// The certificate file contains no certificate. Holds its path.
+    /// A file that should hold certificates contains none. Holds the path of the file.
     #[error("{} has no certificate in it; expected a section `BEGIN CERTIFICATE`", .0.display())]
     NoCertificate(PathBuf),
-    /// The key file contains no unencrypted private key. Holds its path.
+    /// A file that should hold a key contains no unencrypted private key. Holds the path of the file.
     #[error("{} has no private key in it; expected an unencrypted section `BEGIN PRIVATE KEY`", .0.display())]
     NoKey(PathBuf),
 }

@@ -1,5 +1,6 @@
-//! The flags of the server. Each has an environment variable of its name. The flags for limits are in [`limit_flags`](crate::limit_flags), the
-//! commands in [`commands::args`](crate::commands::args).
+//! The flags of the server. Each, except for those that print help, has an environment variable of its name. The
+//! flags for limits are in [`limit_flags`](crate::limit_flags), the commands and their flags in
+//! [`commands::args`](crate::commands::args).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,25 +10,27 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
 use crate::commands::args::Command;
-use crate::limit_flags::LimitFlags;
+use crate::limit_flags::LimitArgs;
 
-/// The description in the manual page. `--help` shows only its first sentence.
+/// The description in the manual page. `--help` shows one sentence instead, the doc comment of [`Args`].
 const LONG_ABOUT: &str = "\
 exec-server runs and controls processes on this machine for a program that is somewhere else.
 
-Without a command it is the server. It prints one line with the URL of each address as soon as clients can connect, and writes its log \
-to stderr. SIGTERM or SIGINT ends it after it has ended every process that it has started; a second signal makes it hurry. On SIGHUP it \
-reads the token file again.
+Without a command it is the server. As soon as clients can connect, it prints the URL of each address on a line of \
+its own, unless it serves stdio. It writes its log to stderr. SIGTERM or SIGINT ends it after it has ended every \
+process that it has started; a second signal kills these processes at once. On SIGHUP it reads the token file again.
 
 With a command it is a client. The command works in an environment: a machine on which such a server runs, or is started for the command. \
 The flags -e, --connect and --ssh choose the environment; without one of them it is the default of environments.toml, or else this \
-machine. A kept session (--session) and the processes in it outlive the command that has started them.";
+machine. A kept session (--session) and the processes in it outlive the command that has started the session.";
 
-/// The texts about two flags in the manual page, where they have more room.
+/// The text about `--listen` in the manual page. `--help` shows a shorter one.
 const LISTEN_HELP: &str = "An address to listen on: ws://IP:PORT, wss://IP:PORT, unix:///PATH, or stdio for stdin and stdout. Port 0 is \
 a free port. The flag can be repeated.";
+/// The text about `--token-file` in the manual page. `--help` shows a shorter one.
 const TOKEN_FILE_HELP: &str = "A file with the bearer tokens to accept, one on each line, as TOKEN or as NAME: TOKEN; the name is for \
-the log. The file is read again on SIGHUP. An address that other machines can reach needs it.";
+the log. The file is read again on SIGHUP. An address that other machines can reach needs \
+such a file, or --insecure-no-auth.";
 
 /// Run and control processes on this machine for a program that is somewhere else
 #[derive(Parser, Debug)]
@@ -70,7 +73,7 @@ pub(crate) struct Args {
     pub(crate) allow_host: Vec<String>,
 
     #[command(flatten)]
-    pub(crate) limits: LimitFlags,
+    pub(crate) limits: LimitArgs,
 
     /// Accepted for compatibility and ignored: requests are always served concurrently
     #[arg(long, env = "EXEC_SERVER_CONCURRENT_REQUESTS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), hide = true)]
@@ -81,7 +84,7 @@ pub(crate) struct Args {
     pub(crate) help_limits: bool,
 
     /// Print this help
-    // The short help for both spellings, because the long help does not fit a screen.
+    // `-h` and `--help` both print the short help, because the long help does not fit a screen.
     #[arg(short, long, action = clap::ArgAction::HelpShort, global = true)]
     help: Option<bool>,
 
@@ -90,16 +93,16 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// The names of the variables that a server reads in place of its flags.
+/// The names of the environment variables that a server reads for flags that are not given.
 pub(crate) fn server_variables() -> Vec<OsString> {
     Args::command().get_arguments().filter_map(|argument| argument.get_env().map(OsString::from)).collect()
 }
 
 impl Args {
-    /// Parses the command line of this process. With a command, the variables for the flags of a server are not read, so that a wrong value
-    /// in one of them does not make the command fail.
+    /// Parses the command line of this process. With a command, the environment variables for the flags of a server
+    /// are not read, so that a wrong value in one of these variables does not make the command fail.
     pub(crate) fn of_this_process() -> Self {
-        // The flags of the server exclude a command, so a command is always the first word.
+        // The flags of the server exclude a command, so only the first word can be a command.
         let first = std::env::args_os().nth(1);
         let is_client = first.is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"));
         let mut command = Self::command();
@@ -122,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_server() {
+    fn the_default_limits_are_those_of_the_server_library() {
         let ours = Args::parse_from(["exec-server"]).limits.config;
         assert_eq!(format!("{ours:?}"), format!("{:?}", Config::default()));
     }
 
     #[test]
-    fn every_flag_has_an_environment_variable_of_its_name() {
+    fn every_flag_that_does_not_print_help_has_an_environment_variable_of_its_name() {
         for argument in
             Args::command().get_arguments().filter(|argument| !argument.get_id().as_str().starts_with("help"))
         {
@@ -139,24 +142,24 @@ mod tests {
     }
 
     #[test]
-    fn help_fits_a_screen() {
+    fn help_has_at_most_40_lines() {
         let help = Args::command().render_help().to_string();
         assert!(help.lines().count() <= 40, "{help}");
     }
 
     #[test]
-    fn a_sentence_of_a_help_text_is_broken_by_the_terminal_only() {
+    fn help_texts_have_no_line_break_in_a_sentence_and_no_indented_line_over_100_characters() {
         for command in std::iter::once(Args::command()).chain(Args::command().get_subcommands().cloned()) {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let broken = |line: &&str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(['.', ':']);
-            assert_eq!(text.lines().find(broken), None, "{}", command.get_name());
+            let is_broken = |line: &&str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(['.', ':']);
+            assert_eq!(text.lines().find(is_broken), None, "{}", command.get_name());
             let is_wide = |line: &&str| line.starts_with(' ') && line.chars().count() > 100;
             assert_eq!(text.lines().find(is_wide), None, "{}", command.get_name());
         }
     }
 
     #[test]
-    fn zero_concurrent_requests_is_an_error() {
+    fn concurrent_requests_must_be_at_least_one() {
         assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "0"]).is_err());
         assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "32"]).is_ok());
     }

@@ -1,5 +1,6 @@
-//! The commands, which use the same client that programs embed. Each has a module of its name; [`args`] has their flags, [`destination`]
-//! connects them, and [`foreground`] runs a process in the terminal.
+//! The commands, such as `run` and `cp`. They use the client library that other programs can embed. Each command has
+//! a module of its name. [`args`] has the flags of all commands, [`destination`] connects to the server, and
+//! [`foreground`] runs a process in the terminal.
 
 pub(crate) mod args;
 mod attach;
@@ -45,21 +46,25 @@ use tokio::runtime::Builder;
 
 use crate::runtime::start_runtime;
 
-/// How long the program waits at its end for threads that write files.
-const LAST_WRITES: Duration = Duration::from_secs(2);
+/// Longest time that the program waits at its end for threads that write files.
+const LAST_WRITES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs one command to its end and returns the exit code of the program.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    // A command logs only if `RUST_LOG` is set.
     crate::log::start_unqueued("off");
-    // Output comes in large buffers. Memory that was freed is kept, so that the kernel does not have to map and clear it for each of them.
+    // The limits for freed memory are so large that the memory of output buffers is kept and used again. Otherwise
+    // the kernel would have to map and clear new memory for each buffer.
     spawn::limit_freed_memory();
-    // One thread suffices, and spares the tasks through which output passes the switch between threads. Blocking work has other threads.
+    // One thread suffices. Output passes through several tasks, and is faster if no task has to wake another thread.
+    // Blocking work has threads of its own.
     let runtime = start_runtime(&mut Builder::new_current_thread())?;
     let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));
     if writes_files {
-        // A thread may still be writing a file. It removes the incomplete file when it is done.
-        runtime.shutdown_timeout(LAST_WRITES);
+        // If the copy was interrupted, a thread may still be writing a file. It removes the incomplete file at its
+        // end.
+        runtime.shutdown_timeout(LAST_WRITES_PATIENCE);
     } else {
         // A thread of tokio may still wait for stdin, which could take for ever.
         runtime.shutdown_background();
@@ -71,30 +76,30 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(args).await,
         Command::Shell(args) => shell::shell(args).await,
-        Command::Ps(args) => fails_with_one(ps::ps(args).await),
-        Command::Kill(args) => fails_with_one(kill::kill(args).await),
+        Command::Ps(args) => exit_one_on_error(ps::ps(args).await),
+        Command::Kill(args) => exit_one_on_error(kill::kill(args).await),
         Command::Logs(args) if args.follow => logs::logs(args).await,
-        Command::Logs(args) => fails_with_one(logs::logs(args).await),
+        Command::Logs(args) => exit_one_on_error(logs::logs(args).await),
         Command::Attach(args) => attach::attach(args).await,
-        Command::Env(args) => fails_with_one(env::env(args).await),
+        Command::Env(args) => exit_one_on_error(env::env(args).await),
         Command::Search(args) => Ok(search::search(args).await),
-        Command::Watch(args) => fails_with_one(watch::watch(args).await),
-        Command::Cp(args) => fails_with_one(files::cp::cp(args).await),
-        Command::Ls(args) => fails_with_one(files::ls::ls(args).await),
-        Command::Cat(args) => fails_with_one(files::cat::cat(args).await),
-        Command::Rm(args) => fails_with_one(files::rm::rm(args).await),
-        Command::Mkdir(args) => fails_with_one(files::mkdir::mkdir(args).await),
+        Command::Watch(args) => exit_one_on_error(watch::watch(args).await),
+        Command::Cp(args) => exit_one_on_error(files::cp::cp(args).await),
+        Command::Ls(args) => exit_one_on_error(files::ls::ls(args).await),
+        Command::Cat(args) => exit_one_on_error(files::cat::cat(args).await),
+        Command::Rm(args) => exit_one_on_error(files::rm::rm(args).await),
+        Command::Mkdir(args) => exit_one_on_error(files::mkdir::mkdir(args).await),
         Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
-        Command::Man(args) => fails_with_one(man::man(args).await),
-        Command::Completions(args) => fails_with_one(completions::completions(args).await),
+        Command::Man(args) => exit_one_on_error(man::man(args).await),
+        Command::Completions(args) => exit_one_on_error(completions::completions(args).await),
     }
 }
 
-/// Makes every failure exit code 1. For commands that do not return the exit code of another program, from which [`OUR_FAILURE`] would have
-/// to be told apart.
+/// Reports an error and makes it exit code 1. Commands that return the exit code of another program do not use this
+/// function. Their own errors become [`OUR_FAILURE`], so that they can be told apart from failures of that program.
 ///
 /// [`OUR_FAILURE`]: crate::OUR_FAILURE
-fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+fn exit_one_on_error(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     Ok(result.unwrap_or_else(|error| {
         crate::report_error(&error);
         ExitCode::FAILURE

@@ -1,5 +1,5 @@
-//! The flags for limits, and `--help-limits`. Both are made from the server's list of limits, so a limit that is added to the list gets a
-//! flag, an environment variable and a line of help without a change here.
+//! The flags for limits, and the text of `--help-limits`. Both are made from the server's list of limits, so a limit
+//! that is added to the list gets a flag, an environment variable and a line of help without a change here.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -9,21 +9,26 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use server::{ADJUSTABLE_LIMITS, Config, Limit, LimitUnit};
 
 use crate::terminal_text::wrapped;
-use crate::units::{SizeArg, TimeArg, count};
+use crate::units::{SizeArg, TimeArg, parse_count};
 
-/// The limit that `--help` shows. The others are shown by `--help-limits` and the manual only, so that `--help` fits a screen.
-const IN_HELP: &str = "session_ttl";
+/// The only limit that `--help` shows. The other limits are in `--help-limits` and in the manual, so that `--help`
+/// fits a screen.
+const LIMIT_IN_HELP: &str = "session_ttl";
 
-/// Columns of the text in `--help-limits`.
+/// Longest line of `--help-limits`, in columns.
 const TEXT_WIDTH: usize = 100;
-/// Columns in front of the sentences about a limit, for its flag and its default.
+/// Columns of `--help-limits` that come before the sentences about a limit. They show its flag and its default.
 const INDENT: usize = 41;
 
-/// The flag for a limit. It owns the texts of the flag, which clap needs for as long as the program runs.
+/// The definition of the flag for one limit. It owns the texts of the flag, which clap needs for as long as the
+/// program runs.
 struct LimitFlag {
     limit: &'static Limit,
+    /// The flag without `--`, such as `max-wait`.
     name: String,
+    /// The environment variable that sets the limit too, such as `EXEC_SERVER_MAX_WAIT`.
     variable: String,
+    /// `None` if there is no limit by default.
     default: Option<String>,
 }
 
@@ -37,14 +42,15 @@ static FLAGS: LazyLock<Vec<LimitFlag>> = LazyLock::new(|| {
     ADJUSTABLE_LIMITS.iter().map(flag).collect()
 });
 
-/// The values of all flags and variables for limits.
+/// The limits after the command line was parsed.
 #[derive(Debug)]
-pub(crate) struct LimitFlags {
-    /// The settings of the server, with the limits in them and without a guard.
+pub(crate) struct LimitArgs {
+    /// The settings of the server. Each limit has the value of its flag, of its environment variable, or else its
+    /// default. The setting `guard` is no limit and is still `None`.
     pub(crate) config: Config,
 }
 
-impl clap::Args for LimitFlags {
+impl clap::Args for LimitArgs {
     fn augment_args(command: Command) -> Command {
         command.args(FLAGS.iter().map(LimitFlag::argument))
     }
@@ -54,11 +60,11 @@ impl clap::Args for LimitFlags {
     }
 }
 
-impl FromArgMatches for LimitFlags {
+impl FromArgMatches for LimitArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut flags = Self { config: Config::default() };
-        flags.update_from_arg_matches(matches)?;
-        Ok(flags)
+        let mut limits = Self { config: Config::default() };
+        limits.update_from_arg_matches(matches)?;
+        Ok(limits)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -86,24 +92,26 @@ impl LimitFlag {
             .help(limit.help.trim_end_matches('.'))
             .value_parser(|text: &str| parse(limit, text))
             .default_value(self.default.as_deref())
-            .hide(limit.name != IN_HELP)
+            .hide(limit.name != LIMIT_IN_HELP)
     }
 }
 
-/// Parses a value in the unit of the limit, and checks that the limit may have it.
+/// Parses a value for this limit. Returns the number in the unit of the limit. Fails if the text is no such value, or
+/// if the value is too small.
 fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
     let number = match limit.unit {
-        LimitUnit::Count => count(text)? as u64,
+        LimitUnit::Count => parse_count(text)? as u64,
         LimitUnit::Bytes => text.parse::<SizeArg>()?.0 as u64,
         LimitUnit::Milliseconds => text.parse::<TimeArg>()?.0.as_millis() as u64,
     };
     limit.check(number).map(|()| number).map_err(str::to_owned)
 }
 
-/// The same command line with every limit under a heading of its own, and with the whole text about each limit.
-pub(crate) fn show_all(command: Command) -> Command {
-    let is_limit = |argument: &Arg| ADJUSTABLE_LIMITS.iter().find(|limit| argument.get_id().as_str() == limit.name);
-    command.mut_args(move |argument| match is_limit(&argument) {
+/// Changes the definition of the command line for the manual: the flags for limits get the heading `Limits`, and the
+/// text of each flag also says what happens at its limit.
+pub(crate) fn describe_limits(command: Command) -> Command {
+    let limit_of = |argument: &Arg| ADJUSTABLE_LIMITS.iter().find(|limit| argument.get_id().as_str() == limit.name);
+    command.mut_args(move |argument| match limit_of(&argument) {
         Some(limit) => argument.help_heading("Limits").long_help(format!("{} {}", limit.help, limit.at_limit)),
         None => argument,
     })
@@ -119,7 +127,8 @@ pub(crate) fn print() -> io::Result<()> {
 }
 
 fn render() -> String {
-    let mut out = String::from("Each can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
+    let mut out =
+        String::from("Each limit can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
     for LimitFlag { limit, name, default, .. } in FLAGS.iter() {
         let default = default.as_deref().unwrap_or("off");
         let sentences = wrapped(&format!("{} {}", limit.help, limit.at_limit), INDENT, INDENT, TEXT_WIDTH);
@@ -133,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_flags_with_defaults() {
+    fn help_limits_lists_only_limits_with_their_defaults_in_lines_of_limited_width() {
         let text = render();
         assert!(text.contains("--max-message-bytes"), "{text}");
         assert!(text.contains("64MiB"), "{text}");
@@ -151,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_output_that_is_retained_is_refused() {
+    fn retain_bytes_may_be_any_size_but_zero() {
         let retain = ADJUSTABLE_LIMITS.iter().find(|limit| limit.name == "retain_bytes").unwrap();
         assert_eq!((parse(retain, "1"), parse(retain, "2KiB")), (Ok(1), Ok(2048)));
         assert!(parse(retain, "0").is_err() && parse(retain, "0KiB").is_err());

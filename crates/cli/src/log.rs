@@ -1,5 +1,5 @@
-//! The log on stderr. In a server, a thread of its own writes the log, because the reader of stderr may be slow or may have stopped reading,
-//! and no task of the server may wait for it. `RUST_LOG` decides which messages are logged.
+//! The log on stderr. In a server, a thread of its own writes the log: the reader of stderr may be slow or may have
+//! stopped reading, and no task of the server may wait for that reader. `RUST_LOG` decides which messages are logged.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -12,51 +12,55 @@ use tracing_subscriber::EnvFilter;
 
 use crate::colours;
 
-/// Bytes of lines that may wait for the thread, which can hold as many again while it writes. Further lines are dropped and counted.
+/// Bytes of lines that may wait for the thread of the log. While the thread writes, it can hold as many bytes again.
+/// Further lines are dropped and counted.
 const WAITING_BYTES: usize = 256 << 10;
 
-/// The longest line in bytes. A longer line is cut.
+/// The longest line in bytes. A longer line is cut. The text of a panic counts as one line.
 const LONGEST_LINE_BYTES: usize = 16 << 10;
 
-/// How long the program waits at its end until the last lines are written.
-const LAST_LINES: Duration = Duration::from_secs(1);
+/// Longest time that a server waits at its end until the last lines are written.
+const LAST_LINES_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Starts a log without a thread, for commands. `default_filter` is used if `RUST_LOG` is not set.
+/// Starts a log without a thread, for a command such as `run`. `default_filter` is used if `RUST_LOG` is not set or
+/// not valid.
 pub(crate) fn start_unqueued(default_filter: &str) {
-    let _is_started_once = tracing_subscriber::fmt()
+    let _error_if_already_started = tracing_subscriber::fmt()
         .with_env_filter(filter(default_filter))
         .with_ansi(colours::are_wanted_on(&io::stderr()))
         .with_writer(io::stderr)
-        // A failed write would be reported on the same stderr, and panic if that fails too.
+        // By default tracing reports a failed write with `eprintln!`, which panics if stderr cannot be written.
         .log_internal_errors(false)
         .try_init();
 }
 
-/// The log of a server. Dropping it waits for the lines that are not written yet, for at most [`LAST_LINES`].
+/// The log of a server. Dropping it waits for the lines that are not written yet, for at most
+/// [`LAST_LINES_PATIENCE`].
 pub(crate) struct ServerLog {
     queue: Arc<LogQueue>,
 }
 
 impl ServerLog {
-    /// Starts the log and its thread. `default_filter` is used if `RUST_LOG` is not set. Panics are logged whatever the filter is.
+    /// Starts the log and its thread. `default_filter` is used if `RUST_LOG` is not set or not valid. The text of a
+    /// panic is logged whatever the filter is.
     pub(crate) fn start(default_filter: &str) -> io::Result<Self> {
         let queue = Arc::new(LogQueue::default());
-        let (of_thread, of_log, of_panics) = (Arc::clone(&queue), Arc::clone(&queue), Arc::clone(&queue));
-        thread::Builder::new().name("log".into()).spawn(move || of_thread.write_all_to(&mut io::stderr()))?;
-        let make_line = move || LogLine(Arc::clone(&of_log));
-        let _is_started_once = tracing_subscriber::fmt()
+        let (for_thread, for_events, for_panics) = (Arc::clone(&queue), Arc::clone(&queue), Arc::clone(&queue));
+        thread::Builder::new().name("log".into()).spawn(move || for_thread.write_all_to(&mut io::stderr()))?;
+        let make_writer = move || EventWriter(Arc::clone(&for_events));
+        let _error_if_already_started = tracing_subscriber::fmt()
             .with_env_filter(filter(default_filter))
             .with_ansi(colours::are_wanted_on(&io::stderr()))
-            .with_writer(make_line)
+            .with_writer(make_writer)
             .try_init();
-        panic::set_hook(Box::new(move |panic| of_panics.push(panic_text(panic).as_bytes())));
+        panic::set_hook(Box::new(move |panic| for_panics.push(panic_text(panic).as_bytes())));
         Ok(Self { queue })
     }
 }
 
 impl Drop for ServerLog {
     fn drop(&mut self) {
-        self.queue.wait_until_written(LAST_LINES);
+        self.queue.wait_until_written(LAST_LINES_PATIENCE);
     }
 }
 
@@ -74,10 +78,10 @@ fn panic_text(panic: &panic::PanicHookInfo<'_>) -> String {
     text
 }
 
-/// Takes the text of one event and queues it.
-struct LogLine(Arc<LogQueue>);
+/// Takes the text of one event of `tracing`, and queues it as a line of the log.
+struct EventWriter(Arc<LogQueue>);
 
-impl Write for LogLine {
+impl Write for EventWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(line);
         Ok(line.len())
@@ -101,8 +105,9 @@ struct LogQueue {
 #[derive(Default)]
 struct WaitingLines {
     bytes: Vec<u8>,
-    /// Lines that came after the waiting ones and were dropped for lack of room.
+    /// Number of lines that came after the waiting lines and were dropped for lack of room.
     dropped: u64,
+    /// Whether the thread writes lines that it has taken.
     is_writing: bool,
 }
 
@@ -116,7 +121,7 @@ impl LogQueue {
         self.added.notify_one();
     }
 
-    /// Writes lines as they come, and never returns.
+    /// Takes and writes lines as they come. Never returns.
     fn write_all_to(&self, out: &mut impl Write) {
         let mut lines = self.lock();
         loop {
@@ -124,17 +129,18 @@ impl LogQueue {
             let text = lines.take();
             lines.is_writing = true;
             drop(lines);
-            // There is no other place to report a failure.
-            let _nobody_reads = out.write_all(&text).and_then(|()| out.flush());
+            // An error is ignored, because there is no other place to report it.
+            let _unreportable_error = out.write_all(&text).and_then(|()| out.flush());
             lines = self.lock();
             lines.is_writing = false;
             self.written.notify_all();
         }
     }
 
+    /// Waits until all lines are written, but not longer than `patience`.
     fn wait_until_written(&self, patience: Duration) {
         let is_pending = |lines: &mut WaitingLines| lines.is_writing || !lines.is_empty();
-        let _written_or_late = self.written.wait_timeout_while(self.lock(), patience, is_pending);
+        let _written_or_timed_out = self.written.wait_timeout_while(self.lock(), patience, is_pending);
     }
 }
 
@@ -148,7 +154,8 @@ impl WaitingLines {
             Some(beginning) if line.len() > LONGEST_LINE_BYTES => (beginning, "…\n".as_bytes()),
             _ => (line, b""),
         };
-        // After a line was dropped, later ones are dropped too, so that their number stands in the log where they are missing.
+        // After a dropped line, every line is dropped until the thread takes the waiting lines. So all dropped lines
+        // are missing at one place of the log, and the log has their number there.
         if self.dropped > 0 || self.bytes.len() + line.len() + end.len() > WAITING_BYTES {
             self.dropped += 1;
             return;
@@ -157,7 +164,7 @@ impl WaitingLines {
         self.bytes.extend_from_slice(end);
     }
 
-    /// Takes all waiting lines, followed by a line with the number of dropped ones.
+    /// Takes all waiting lines, followed by a line with the number of dropped lines if there are any.
     fn take(&mut self) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.bytes);
         let dropped = std::mem::take(&mut self.dropped);
@@ -175,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_without_room_are_counted_where_they_are_missing() {
+    fn after_a_dropped_line_all_lines_are_dropped_and_counted_until_the_next_take() {
         let mut lines = WaitingLines::default();
         let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
         for _ in 0..WAITING_BYTES / line.len() + 3 {

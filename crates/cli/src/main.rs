@@ -1,5 +1,5 @@
-//! The binary `exec-server`. It reads the command line, and is a client if that names a command ([`commands`]), and otherwise a server
-//! ([`serve`]).
+//! The binary `exec-server`. If the command line names a command, such as `run` or `man`, the program runs it
+//! ([`commands`]); most commands are clients of a server. Without a command the program is a server ([`serve`]).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -18,10 +18,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-/// Exit code if exec-server itself fails. It differs from the exit codes of most commands that `exec-server run` runs, as with docker.
+/// Exit code if a server fails, or a command that otherwise returns the exit code of another program, such as `run`.
+/// docker uses the same code, and few other programs do. A failure of most other commands has the exit code 1.
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // A server starts this program a second time as its guard. If the server dies, the guard kills the processes that
+    // the server has started.
     if let Some(code) = exec_server::become_guard_if_asked() {
         return ExitCode::from(u8::from(code != 0));
     }
@@ -47,7 +50,8 @@ pub(crate) fn report_error(error: &anyhow::Error) {
     write_to_stderr(&format!("exec-server: {}\n", terminal_text::error_line(error)));
 }
 
-/// Writes to stderr. A failure is ignored: there is no other place to report it, and the exit code must not change. `eprintln!` would panic.
+/// Writes to stderr. An error is ignored: there is no other place to report it, and the exit code must not change.
+/// `eprintln!` would panic instead.
 pub(crate) fn write_to_stderr(text: &str) {
-    let _nobody_listens = io::stderr().write_all(text.as_bytes());
+    let _unreportable_error = io::stderr().write_all(text.as_bytes());
 }

@@ -1,5 +1,5 @@
-//! Manual pages, made from the definition of the command line, so that they name every flag. It writes roff and knows neither files nor
-//! terminals. Start reading at [`all`].
+//! Makes the manual pages from the definition of the command line, so that the pages name every flag. The pages are
+//! roff source in memory; this module knows neither files nor terminals. Start reading at [`all`].
 
 use std::io::Write;
 
@@ -13,10 +13,11 @@ use crate::limit_flags;
 /// The section of the manual for commands of users.
 const SECTION: &str = "1";
 
-/// The title of the manual that the pages belong to, which stands at the top of each.
+/// The title of the whole manual, which stands at the top of each page.
 const MANUAL: &str = "exec-server manual";
 
-/// The pages have no date, so that the same sources make the same pages. A space, because an empty argument would be left out.
+/// The pages have no date, so that the same sources make the same pages. The date is a space, because clap_mangen
+/// would write nothing for an empty date, and roff would take the next argument for the date.
 const NO_DATE: &str = " ";
 
 /// One page of the manual.
@@ -29,9 +30,9 @@ pub(crate) struct ManPage {
     pub(crate) text: String,
 }
 
-/// The page of the program, and one page for each command.
+/// The page of the program, and then one page for each command.
 pub(crate) fn all() -> Vec<ManPage> {
-    let program = limit_flags::show_all(Args::command()).mut_args(show).subcommand_help_heading("COMMANDS");
+    let program = limit_flags::describe_limits(Args::command()).mut_args(show).subcommand_help_heading("COMMANDS");
     let mut program = program.mut_subcommands(|command| command.mut_args(show));
     program.build();
     let commands =
@@ -39,7 +40,7 @@ pub(crate) fn all() -> Vec<ManPage> {
     std::iter::once(page(program.clone(), None)).chain(commands).collect()
 }
 
-/// A flag that `--help` leaves out for lack of room is in the manual.
+/// Makes a flag visible that `--help` leaves out for lack of room.
 fn show(flag: Arg) -> Arg {
     flag.hide(false).hide_short_help(false)
 }
@@ -67,16 +68,18 @@ fn page(command: Command, name: Option<String>) -> ManPage {
     ManPage { command: name, file_name: format!("{title}.{SECTION}"), text: text.lines().map(typeset).collect() }
 }
 
-/// A part of a page that the library writes, without the lines by which it defines an apostrophe.
+/// A part of a page that clap_mangen writes. clap_mangen writes `\*(Aq` for an apostrophe, and begins each part with
+/// lines that define it. This function writes plain apostrophes and removes those lines.
 fn rendered(part: impl Fn(&mut dyn Write) -> std::io::Result<()>) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
-    let _always_written = part(&mut text);
+    let _impossible_error = part(&mut text);
     let text = String::from_utf8_lossy(&text).replace(r"\*(Aq", "'");
     text.strip_prefix(&Roff::new().render()).unwrap_or(&text).to_owned()
 }
 
-/// A line of roff in which characters that have another look in books stay as they are typed, and text in backquotes is bold.
+/// The line with text in backquotes in bold, and with escapes for the characters `'`, `~` and `^`, for which roff
+/// would print typographic variants. A line that begins with `.` is a request to roff, and stays as it is.
 fn typeset(line: &str) -> String {
     if line.starts_with('.') {
         return format!("{line}\n");
@@ -99,13 +102,16 @@ fn typeset(line: &str) -> String {
     text
 }
 
-/// No hyphens at the ends of lines, because they could be taken for a part of a flag, and no stretched spaces.
+/// Roff requests that turn off justified text and hyphenation. A reader could take a hyphen at the end of a line for
+/// a part of a flag.
 fn layout() -> Roff {
     let mut roff = Roff::new();
     roff.control("nh", []).control("ad", ["l"]);
     roff
 }
 
+/// The section DESCRIPTION: the long description if there is one, otherwise the short one and the paragraphs of the
+/// help text.
 fn description(command: &Command, help: &HelpText) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["DESCRIPTION"]);
@@ -151,12 +157,12 @@ fn synopsis(usage: &str) -> Roff {
     roff
 }
 
-/// Splits a text behind so many words.
+/// Splits a text after its first `words` words, at least one.
 fn split_words(text: &str, words: usize) -> (&str, &str) {
     text.match_indices(' ').nth(words - 1).map_or((text, ""), |(space, _)| text.split_at(space))
 }
 
-/// The sections about more than one command.
+/// The sections ENVIRONMENT and FILES, which only the page of the program has.
 fn program_sections() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["ENVIRONMENT"]);
@@ -201,11 +207,11 @@ fn see_also(command: Option<&str>) -> Roff {
     roff
 }
 
-/// The text below the flags in `--help`, taken apart.
+/// The parts of the text that `--help` shows below the flags.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct HelpText {
     paragraphs: Vec<String>,
-    /// Headings with the lines below them.
+    /// Each heading, such as `Exit codes`, with the indented lines below it.
     lists: Vec<(String, Vec<String>)>,
 }
 
@@ -251,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_names_every_flag_of_its_command() {
+    fn every_command_has_a_page_in_ascii_that_names_all_its_flags() {
         let mut program = Args::command();
         program.build();
         let pages = all();
@@ -275,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_bold_and_other_characters_stay_as_typed() {
+    fn text_is_typeset_with_bold_and_escapes_and_a_request_to_roff_stays_as_it_is() {
         assert_eq!(typeset("press `~.` in the server's shell"), "press \\fB\\(ti.\\fR in the server\\(aqs shell\n");
         assert_eq!(typeset(".SH `x`"), ".SH `x`\n");
     }
 
     #[test]
-    fn every_heading_of_a_help_text_is_one_that_pages_know() {
+    fn every_heading_of_a_help_text_has_a_section_in_the_page_and_lines_below_it() {
         for command in Args::command().get_subcommands() {
             let help = HelpText::parse(&command.get_after_help().map(ToString::to_string).unwrap_or_default());
             for (heading, items) in help.lists {

@@ -10,15 +10,20 @@ use crate::args::Args;
 use crate::log::ServerLog;
 use crate::runtime::start_runtime;
 
-/// Runs the server until it is told to stop.
+/// Runs the server until a signal ends it, until it was idle for `--exit-when-idle`, or, if it serves only stdio,
+/// until stdin ends.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
+    // The allocator gives freed memory above a fixed size back to the system.
     spawn::limit_freed_memory();
+    // The parent process may have blocked signals, and SIGTERM must end the server.
     spawn::unblock_signals();
+    // This process has no other work, so the server may change all of it: limits, signals, who reaps orphans.
     let host = HostProcess::dedicate().context("cannot prepare this process for running commands")?;
-    let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
+    // The drop at the end of this function waits until the last lines are written.
+    let _log = ServerLog::start("warn").context("cannot start the thread of the log")?;
     let runtime = start_runtime(&mut Builder::new_multi_thread())?;
     let result = runtime.block_on(run(args, host));
-    // A thread of tokio may still wait for stdin, which could take for ever. All tasks of the server have ended.
+    // A thread of tokio may still wait for stdin, which could take for ever. The program does not wait for it.
     runtime.shutdown_background();
     result
 }

@@ -1,8 +1,9 @@
-//! Makes text safe and readable for a terminal: errors as one line, escape sequences as visible characters, lines that fit. It prints
-//! nothing itself.
+//! Makes text safe and readable for a terminal: errors become one line, escape sequences become visible, and long
+//! lines are broken. This module prints nothing itself.
 
-/// The text with visible escapes in place of characters that would move the cursor, change colours, begin another line or turn the
-/// direction of writing. Every text of a server passes through here before a terminal shows it: errors, names, ids.
+/// The text with visible escapes in place of characters that would move the cursor, change colours, begin another
+/// line or turn the direction of writing. Errors, names and ids of a server pass through here before a terminal shows
+/// them.
 pub(crate) fn readable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if is_unsafe(c) {
@@ -14,26 +15,29 @@ pub(crate) fn readable(text: &str) -> String {
     })
 }
 
-/// A line of JSON. Characters that would act on a terminal are escaped, which does not change the value.
+/// A line of JSON. Characters that would act on a terminal are escaped. A parser reads the same value.
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
-    // Such characters can stand only inside of JSON strings, and four digits suffice for all of them.
+    // The escaped characters can occur only inside of JSON strings, and four hexadecimal digits suffice for all of
+    // them.
     let escaped = |c: char| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     let mut line: String = value.to_string().chars().map(escaped).collect();
     line.push('\n');
     line
 }
 
-/// Whether a character acts on a terminal instead of being shown.
+/// Whether a terminal acts on a character instead of showing it.
 fn is_unsafe(c: char) -> bool {
     c.is_control() || turns_direction(c)
 }
 
-/// Whether a character changes the direction of the text after it, with which one name can look like another.
+/// Whether a character changes the direction of the text around it. Such a character can make one name look like
+/// another.
 fn turns_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Breaks a text into lines of at most `width` characters. The first line begins at column `start`, and the others are indented.
+/// Breaks a text between words into lines of at most `width` columns. A longer word is not broken. The caller prints
+/// the first line at column `start`; each further line begins with `indent` spaces.
 pub(crate) fn wrapped(text: &str, start: usize, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut column = start;
@@ -60,7 +64,7 @@ pub(crate) fn wrapped(text: &str, start: usize, indent: usize, width: usize) -> 
 pub(crate) fn error_line(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(|cause| without_os_error_number(&cause.to_string()).to_owned());
     let first = causes.next().unwrap_or_default();
-    // The texts of some errors end with that of their cause.
+    // The texts of some errors end with the text of their cause, which is not repeated then.
     let whole =
         causes.fold(
             first,
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn json_acts_on_no_terminal_and_keeps_its_value() {
+    fn a_json_line_escapes_characters_that_act_on_a_terminal_and_keeps_its_value() {
         let value = serde_json::json!({"a\u{9b}": "é\u{1b}[1m\u{7f}\u{202e}\n"});
         let line = json_line(&value);
         assert_eq!(line, "{\"a\\u009b\":\"é\\u001b[1m\\u007f\\u202e\\n\"}\n");
@@ -121,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn an_error_line_names_each_cause_once_and_no_number() {
+    fn an_error_line_names_each_cause_once_and_no_os_error_number() {
         let missing = || std::io::Error::from_raw_os_error(2);
         let error = Err::<(), _>(missing()).context("cannot read x").context("nothing was done").unwrap_err();
         assert_eq!(error_line(&error), "nothing was done: cannot read x: No such file or directory");
-        let ours = anyhow::Error::new(missing()).context(format!("cannot read x: {}", missing()));
-        assert_eq!(error_line(&ours), "cannot read x: No such file or directory");
+        let with_repeated_cause = anyhow::Error::new(missing()).context(format!("cannot read x: {}", missing()));
+        assert_eq!(error_line(&with_repeated_cause), "cannot read x: No such file or directory");
         assert_eq!(without_os_error_number("in a file (os error two)"), "in a file (os error two)");
     }
 }

@@ -1,4 +1,4 @@
-//! Parses sizes and times as people write them: `1MiB`, `500KB`, `30s`, `5m`, `250ms`.
+//! Parses sizes, durations and counts as people write them: `1MiB`, `500KB`, `30s`, `5m`, `250ms`, `64`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeArg(pub(crate) usize);
 
-/// A time, as the value of a flag.
+/// A duration, as the value of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeArg(pub(crate) Duration);
 
-const SIZES: &[(&str, u64)] = &[
+/// Units of a size in lower case, each with its number of bytes. A size may have no unit.
+const SIZE_UNITS: &[(&str, u64)] = &[
     ("b", 1),
     ("kib", 1 << 10),
     ("mib", 1 << 20),
@@ -25,15 +26,16 @@ const SIZES: &[(&str, u64)] = &[
     ("", 1),
 ];
 
-const TIMES_MS: &[(&str, u64)] =
+/// Units of a duration in lower case, each with its number of milliseconds. A duration must have a unit.
+const TIME_UNITS_MS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 impl FromStr for SizeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bytes =
-            parse(text, SIZES).ok_or_else(|| format!("`{text}` is no size; write it like 1MiB, 64KiB or 1000"))?;
+        let bytes = parse(text, SIZE_UNITS)
+            .ok_or_else(|| format!("`{text}` is no size; write it like 1MiB, 64KiB or 1000"))?;
         usize::try_from(bytes).map(Self).map_err(|_| format!("`{text}` is more than this machine can address"))
     }
 }
@@ -42,21 +44,22 @@ impl FromStr for TimeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse(text, TIMES_MS)
+        parse(text, TIME_UNITS_MS)
             .map(|ms| Self(Duration::from_millis(ms)))
             .ok_or_else(|| format!("`{text}` is no duration; write it like 30s, 5m or 250ms"))
     }
 }
 
-/// Parses a number that is at least 1.
-pub(crate) fn count(text: &str) -> Result<usize, String> {
+/// Parses a whole number from 1 to `u32::MAX`.
+pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse::<u32>() {
         Ok(count) if count > 0 => Ok(count as usize),
         _ => Err(format!("`{text}` is no number from 1 to {}", u32::MAX)),
     }
 }
 
-/// Parses a decimal number with a unit, as a multiple of the smallest unit. A fraction of the smallest unit is dropped.
+/// Parses a number, which may have up to nine decimals, with one of these units. The result is in bytes or
+/// milliseconds, as the list of units is; a fraction of them is dropped.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -67,9 +70,9 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    let parts: u64 = fraction.parse().ok()?;
+    let decimals: u64 = fraction.parse().ok()?;
     let scale = 10u64.pow(fraction.len() as u32);
-    let fraction = u128::from(parts) * u128::from(*factor) / u128::from(scale);
+    let fraction = u128::from(decimals) * u128::from(*factor) / u128::from(scale);
     whole.checked_mul(*factor)?.checked_add(u64::try_from(fraction).ok()?)
 }
 
@@ -78,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_and_other_texts_refused() {
         for (text, bytes) in
             [("1MiB", 1 << 20), ("64 KiB", 65536), ("1000", 1000), ("1.5k", 1536), ("2GB", 2_000_000_000), ("0", 0)]
         {
@@ -90,15 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn counts() {
-        assert_eq!((count("1"), count("4294967295")), (Ok(1), Ok(4_294_967_295)));
+    fn counts_are_parsed_and_other_texts_refused() {
+        assert_eq!((parse_count("1"), parse_count("4294967295")), (Ok(1), Ok(4_294_967_295)));
         for text in ["", "0", "-1", "1.5", "many", "4294967296"] {
-            assert!(count(text).is_err(), "{text}");
+            assert!(parse_count(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_and_other_texts_refused() {
         for (text, ms) in [("30s", 30_000), ("5m", 300_000), ("250ms", 250), ("1.5h", 5_400_000), ("0s", 0)] {
             assert_eq!(text.parse(), Ok(TimeArg(Duration::from_millis(ms))), "{text}");
         }

@@ -51,6 +51,7 @@ async fn read_until_all_are_closed(client: &mut ResumingClient) {
     }
 }
 
+/// The numbers from 1 to `last`, one on each line.
 fn numbers(last: usize) -> Vec<u8> {
     use std::io::Write as _;
     let mut text = Vec::new();

@@ -13,7 +13,8 @@ async fn info_tells_shell_directories_and_capabilities() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     let server =
-        TestServer::with(&[], |command| command.current_dir(&folder).env("TMPDIR", folder.join("scratch"))).await;
+        TestServer::start_with(&[], |command| command.current_dir(&folder).env("TMPDIR", folder.join("scratch")))
+            .await;
     let mut client = server.client().await;
     let info = client.call("environment/info", json!({})).await;
     let shell = &info["shell"];
@@ -50,7 +51,7 @@ async fn the_working_directory_is_looked_up_for_every_request() {
     let folder = directory.path().canonicalize().unwrap();
     let (first, second) = (folder.join("first"), folder.join("second"));
     std::fs::create_dir(&first).unwrap();
-    let server = TestServer::with(&[], |command| command.current_dir(&first).env("TMPDIR", "scratch")).await;
+    let server = TestServer::start_with(&[], |command| command.current_dir(&first).env("TMPDIR", "scratch")).await;
     let mut client = server.client().await;
     assert_eq!(client.call("environment/info", json!({})).await["cwd"], uri(&first));
     std::fs::rename(&first, &second).unwrap();
@@ -75,7 +76,7 @@ async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
         ("rel/../x", uri(&folder.join("x"))),
         ("/tmp/../var/tmp/", "file:///var/tmp".to_owned()),
     ] {
-        let server = TestServer::with(&[], |command| command.current_dir(&folder).env("TMPDIR", tmpdir)).await;
+        let server = TestServer::start_with(&[], |command| command.current_dir(&folder).env("TMPDIR", tmpdir)).await;
         let info = server.client().await.call("environment/info", json!({})).await;
         assert_eq!((&info["temporaryDirectories"], &info["tempDir"]), (&json!([expected]), &json!(expected)));
     }
@@ -84,7 +85,7 @@ async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
 #[tokio::test]
 async fn without_a_temporary_directory_the_list_is_empty() {
     for tmpdir in [None, Some("")] {
-        let server = TestServer::with(&[], |command| {
+        let server = TestServer::start_with(&[], |command| {
             command
                 .env_remove("TMPDIR")
                 .env("TMP", "/var/tmp")

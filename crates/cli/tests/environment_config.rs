@@ -17,21 +17,21 @@ impl User {
         let directory = tempfile::tempdir().unwrap();
         let home = directory.path().join("home");
         std::fs::create_dir(&home).unwrap();
-        let server = TestServer::with(&[], |command| command.env("HOME", &home).env_remove("CODEX_HOME")).await;
+        let server = TestServer::start_with(&[], |command| command.env("HOME", &home).env_remove("CODEX_HOME")).await;
         Self { directory, server }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    fn path_of(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }
 
     fn write(&self, path: &str, text: &str) {
-        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
-        std::fs::write(self.at(path), text).unwrap();
+        std::fs::create_dir_all(self.path_of(path).parent().unwrap()).unwrap();
+        std::fs::write(self.path_of(path), text).unwrap();
     }
 
     fn uri(&self, path: &str) -> String {
-        uri(&self.at(path))
+        uri(&self.path_of(path))
     }
 }
 
@@ -53,7 +53,7 @@ async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
 #[tokio::test]
 async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
     let user = User::new().await;
-    let trusted = format!("[projects.'{}']\ntrust_level = 'trusted'\n", user.at("project").display());
+    let trusted = format!("[projects.'{}']\ntrust_level = 'trusted'\n", user.path_of("project").display());
     let config = format!("model = 'm'\nsecret = 's'\n{trusted}[mcp_servers.a]\nurl = 'u'\n");
     user.write("home/.codex/config.toml", &config);
     user.write("project/.codex/config.toml", "model = 'p'\n");
@@ -67,12 +67,12 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
     assert_eq!(result["codexHomeDir"], user.uri("home/.codex"));
     assert!(result["hostname"].as_str().is_some_and(|name| !name.is_empty()), "{result}");
     let user_layer = json!({
-        "source": format!("user ({})", user.at("home/.codex/config.toml").display()),
+        "source": format!("user ({})", user.path_of("home/.codex/config.toml").display()),
         "baseDir": user.uri("home/.codex"),
         "toml": "model = \"m\"\n\n[mcp_servers.a]\nurl = \"u\"\n",
     });
     let project = |folder: &str, toml: &str| {
-        let file = user.at(&format!("{folder}/.codex/config.toml"));
+        let file = user.path_of(&format!("{folder}/.codex/config.toml"));
         json!({
             "source": format!("project ({})", file.display()),
             "baseDir": user.uri(&format!("{folder}/.codex")),
@@ -102,7 +102,7 @@ async fn codex_home_is_taken_from_its_variable() {
     std::fs::create_dir(folder.join("elsewhere")).unwrap();
     std::fs::write(folder.join("elsewhere/config.toml"), "a = 1").unwrap();
     // A relative path is resolved against the directory in which the server was started.
-    let server = TestServer::with(&[], |command| {
+    let server = TestServer::start_with(&[], |command| {
         command.current_dir(&folder).env("CODEX_HOME", "elsewhere").env_remove("HOME")
     })
     .await;
@@ -159,7 +159,7 @@ async fn invalid_params_are_refused_with_the_texts_of_the_published_protocol() {
 async fn a_file_that_cannot_be_used_is_named() {
     let user = User::new().await;
     let mut client = user.server.client().await;
-    let file = user.at("home/.codex/config.toml");
+    let file = user.path_of("home/.codex/config.toml");
     // The file is read although no key of it is selected.
     let params = json!({"cwd": user.uri(""), "configPaths": [], "requirementsPaths": [["a"]]});
 
@@ -186,7 +186,7 @@ async fn a_file_that_cannot_be_used_is_named() {
 async fn reading_needs_the_handshake() {
     let server = TestServer::start().await;
     let params = json!({"cwd": "file:///", "configPaths": [["a"]], "requirementsPaths": []});
-    let mut raw = server.raw().await;
+    let mut raw = server.connect_without_handshake().await;
     let error = raw.call_error("environmentConfig/read", params.clone()).await;
     let message = "client must call initialize before using environment config methods";
     assert_eq!(error, json!({"code": -32600, "message": message}));

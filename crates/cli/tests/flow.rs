@@ -157,7 +157,7 @@ async fn a_process_that_was_started_paused_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_paused_process_uses_no_cpu_time() {
+async fn a_paused_process_costs_the_server_no_cpu_time() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "exec seq 1 300000").await;
@@ -230,7 +230,7 @@ async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
 }
 
 #[tokio::test]
-async fn exit_and_close_of_a_paused_process_wait_beyond_the_retention() {
+async fn exit_and_close_of_a_paused_process_are_kept_beyond_the_retention() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "echo hello; exit 3").await;
@@ -319,7 +319,7 @@ async fn a_takeover_ends_a_pause() {
     let mut first = server.client().await;
     start_paused(&mut first, "p", "exec seq 1 300000").await;
     wait_until_stalled(&mut first, "p").await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
     client.call("initialize", params).await;
     client.notify("initialized", json!({})).await;

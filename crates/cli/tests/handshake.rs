@@ -38,7 +38,7 @@ async fn assert_ready(client: &mut Client) {
 #[tokio::test]
 async fn initialize_answers_with_a_uuid() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     client.send_text(r#"{"id":1,"method":"initialize","params":{"clientName":"c","resumeSessionId":null}}"#).await;
     let answer = client.next().await;
     let session = answer["result"]["sessionId"].as_str().unwrap();
@@ -65,7 +65,7 @@ async fn initialize_is_sent_once() {
 #[tokio::test]
 async fn a_failed_initialize_may_be_repeated() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let error = client.call_error("initialize", json!({})).await;
     assert_eq!(error["code"], -32602);
     assert!(error["message"].as_str().unwrap().starts_with("missing field `clientName`"), "{error}");
@@ -97,7 +97,7 @@ fn requests_that_need_a_handshake() -> Vec<(&'static str, Value, &'static str)> 
 #[tokio::test]
 async fn no_method_works_before_the_handshake_is_complete() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     for (method, params, family) in requests_that_need_a_handshake() {
         let error = client.call_error(method, params).await;
         let message = format!("client must call initialize before using {family} methods");
@@ -116,7 +116,7 @@ async fn no_method_works_before_the_handshake_is_complete() {
 #[tokio::test]
 async fn requests_pipelined_before_initialized_are_refused_in_order() {
     let server = TestServer::with_args(&["--concurrent-requests", "32"]).await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let early = client.send("environment/status", json!({})).await;
     let initialize = client.send("initialize", json!({"clientName": "c"})).await;
     let requests = requests_that_need_a_handshake();
@@ -155,7 +155,7 @@ async fn requests_that_never_wait_are_answered_in_order() {
 #[tokio::test]
 async fn bad_params_are_reported_before_a_missing_handshake() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let error = client.call_error("process/read", json!({"afterSeq": 1})).await;
     assert_eq!(error["code"], -32602);
     assert!(error["message"].as_str().unwrap().starts_with("missing field `processId`"), "{error}");
@@ -176,7 +176,7 @@ async fn a_method_without_params_accepts_no_params_null_and_an_empty_object() {
 #[tokio::test]
 async fn unknown_methods_are_named_even_before_initialize() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     for method in ["fs/readfile", "initialized", "process/output", "", "Process/Start", "rm `-rf`"] {
         let error = client.call_error(method, json!({"any": "params"})).await;
         let message = format!("exec-server stub does not implement `{method}` yet");
@@ -192,20 +192,20 @@ async fn the_id_is_echoed_with_its_type() {
     let mut client = server.client().await;
     for id in [r#""""#, r#""7""#, "7", "-7", "0", "9223372036854775807", "-9223372036854775808", r#""\u00e4\"\n""#] {
         client.send_text(&format!(r#"{{"id":{id},"method":"environment/status"}}"#)).await;
-        assert_eq!(client.next().await["id"], parsed(id), "{id}");
+        assert_eq!(client.next().await["id"], parse_json(id), "{id}");
         client.send_text(&format!(r#"{{"id":{id},"method":"nothing"}}"#)).await;
-        assert_eq!(client.next().await["id"], parsed(id), "{id}");
+        assert_eq!(client.next().await["id"], parse_json(id), "{id}");
     }
 }
 
-fn parsed(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     text.parse().unwrap()
 }
 
 #[tokio::test]
 async fn unknown_members_are_ignored_and_none_is_added() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     client
         .send_text(
             r#"{"jsonrpc":"1.0","x":[{}],"id":1,"method":"initialize","params":{"clientName":"c","y":0},"trace":7}"#,
@@ -225,7 +225,7 @@ async fn unknown_members_are_ignored_and_none_is_added() {
 #[tokio::test]
 async fn malformed_messages_are_answered_and_the_connection_stays_open() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     for (message, reason) in [
         ("not-json", "expected ident at line 1 column 2"),
         ("", "EOF while parsing a value at line 1 column 0"),
@@ -285,7 +285,7 @@ async fn keys_that_the_json_library_uses_internally_are_ordinary_keys() {
 #[tokio::test]
 async fn binary_frames_are_messages_too() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     send_binary(&mut client, r#"{"id":1,"method":"initialize","params":{"clientName":"c"}}"#).await;
     assert!(client.next().await["result"]["sessionId"].is_string());
     send_binary(&mut client, r#"{"method":"initialized"}"#).await;
@@ -298,7 +298,7 @@ async fn binary_frames_are_messages_too() {
 #[tokio::test]
 async fn unexpected_notifications_are_refused_and_the_connection_stays_open() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     client.notify("initialized", json!({})).await;
     assert_eq!(client.next().await, refusal(-1, "client must call initialize before sending initialized"));
     client.notify("process/output", json!({})).await;

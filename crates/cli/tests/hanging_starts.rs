@@ -145,7 +145,7 @@ async fn a_command_that_was_terminated_before_it_was_executed_never_runs() {
 async fn no_start_of_a_session_that_has_ended_runs() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     client.call("initialize", json!({"clientName": "testkit", "keepForMs": 0})).await;
     client.notify("initialized", json!({})).await;
     program.start_crowd(&mut client).await;

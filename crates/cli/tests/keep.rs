@@ -12,8 +12,8 @@ use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get,
 const LONG_MS: u64 = 3_600_000;
 
 /// Opens a connection whose `initialize` has `params` in addition to the client name.
-async fn open(server: &TestServer, params: Value) -> Client {
-    let mut client = server.raw().await;
+async fn connect_with(server: &TestServer, params: Value) -> Client {
+    let mut client = server.connect_without_handshake().await;
     let mut all = json!({"clientName": "testkit"});
     all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
     let result = client.call("initialize", all).await;
@@ -23,7 +23,7 @@ async fn open(server: &TestServer, params: Value) -> Client {
 }
 
 /// Starts a process that does not end and returns its pid.
-async fn sleeper(client: &mut Client) -> u32 {
+async fn start_sleeper(client: &mut Client) -> u32 {
     client.start("sleeper", &["sleep", "1000"]).await;
     client.processes().await[0]["pid"].as_u64().unwrap().try_into().unwrap()
 }
@@ -57,9 +57,9 @@ async fn listed_ids(client: &mut Client) -> Vec<String> {
 #[tokio::test]
 async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
     let server = TestServer::with_args(&["--session-ttl", "200ms"]).await;
-    let mut kept = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut kept = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
     let mut ordinary = server.client().await;
-    let (kept_pid, ordinary_pid) = (sleeper(&mut kept).await, sleeper(&mut ordinary).await);
+    let (kept_pid, ordinary_pid) = (start_sleeper(&mut kept).await, start_sleeper(&mut ordinary).await);
     let session = kept.session.clone();
     drop(kept);
     // The ordinary session loses its connection after the kept one. So when the ordinary session has expired, the default
@@ -76,13 +76,13 @@ async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
 async fn a_session_is_kept_for_a_shorter_time_than_others_if_its_client_says_so() {
     let server = TestServer::with_args(&["--session-ttl", "1h"]).await;
     for keep in [0, 1, 200] {
-        let mut client = open(&server, json!({"keepForMs": keep})).await;
-        let pid = sleeper(&mut client).await;
+        let mut client = connect_with(&server, json!({"keepForMs": keep})).await;
+        let pid = start_sleeper(&mut client).await;
         let session = client.session.clone();
         drop(client);
         wait_until_gone(pid).await;
         let params = json!({"clientName": "testkit", "resumeSessionId": session});
-        let error = server.raw().await.call_error("initialize", params).await;
+        let error = server.connect_without_handshake().await.call_error("initialize", params).await;
         assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
     }
 }
@@ -91,31 +91,31 @@ async fn a_session_is_kept_for_a_shorter_time_than_others_if_its_client_says_so(
 async fn no_session_is_kept_for_longer_than_max_session_ttl() {
     let server = TestServer::with_args(&["--max-session-ttl", "200ms"]).await;
     for keep in [LONG_MS, u64::MAX] {
-        let mut client = open(&server, json!({"keepForMs": keep})).await;
-        let pid = sleeper(&mut client).await;
+        let mut client = connect_with(&server, json!({"keepForMs": keep})).await;
+        let pid = start_sleeper(&mut client).await;
         drop(client);
         wait_until_gone(pid).await;
     }
     for wrong in [json!(-1), json!("1h"), json!(1.5)] {
         let params = json!({"clientName": "testkit", "keepForMs": wrong});
-        assert_eq!(server.raw().await.call_error("initialize", params).await["code"], -32602);
+        assert_eq!(server.connect_without_handshake().await.call_error("initialize", params).await["code"], -32602);
     }
 }
 
 #[tokio::test]
 async fn a_resume_changes_the_lifetime_only_if_it_asks_to() {
     let server = TestServer::start().await;
-    let first = open(&server, json!({"keepForMs": 0})).await;
+    let first = connect_with(&server, json!({"keepForMs": 0})).await;
     let resume = |keep: Value| json!({"resumeSessionId": first.session, "takeover": true, "keepForMs": keep});
-    let second = open(&server, resume(json!(LONG_MS))).await;
+    let second = connect_with(&server, resume(json!(LONG_MS))).await;
     drop(second);
     wait_for_connections(&server, 0).await;
-    let third = open(&server, json!({"resumeSessionId": first.session})).await;
+    let third = connect_with(&server, json!({"resumeSessionId": first.session})).await;
     drop(third);
     wait_for_connections(&server, 0).await;
-    let mut fourth = open(&server, resume(json!(0))).await;
-    let pid = sleeper(&mut fourth).await;
-    let fifth = open(&server, resume(Value::Null)).await;
+    let mut fourth = connect_with(&server, resume(json!(0))).await;
+    let pid = start_sleeper(&mut fourth).await;
+    let fifth = connect_with(&server, resume(Value::Null)).await;
     assert!(process_state(pid).is_some(), "the session was not detached by the takeover");
     drop(fifth);
     wait_until_gone(pid).await;
@@ -137,7 +137,7 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
     let write = first.send_write("full", "2", [0; 256 << 10]).await;
     first.call("environment/status", json!({})).await;
 
-    let mut second = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
+    let mut second = connect_with(&server, json!({"resumeSessionId": session, "takeover": true})).await;
     assert_eq!(second.session, session);
     let mut messages = first.drain().await;
     messages.sort_by_key(|message| message["id"].as_i64());
@@ -178,7 +178,7 @@ async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut first = server.client().await;
     let go = slow_start(&mut first, &home, json!({"paused": true})).await;
-    let mut second = open(&server, json!({"resumeSessionId": first.session, "takeover": true})).await;
+    let mut second = connect_with(&server, json!({"resumeSessionId": first.session, "takeover": true})).await;
     std::fs::write(go, "").unwrap();
     eventually_async("the process waits for no client", async || {
         (second.processes().await[0]["state"] == "closed").then_some(())
@@ -187,16 +187,16 @@ async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next
 }
 
 #[tokio::test]
-async fn a_process_whose_start_outlives_its_connection_is_read_before_its_events_come() {
+async fn a_process_whose_start_outlives_its_connection_can_be_read_before_its_events_come() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut first = server.client().await;
     let go = slow_start(&mut first, &home, json!({})).await;
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let resume = json!({"clientName": "second", "resumeSessionId": first.session, "takeover": true});
     second.call("initialize", resume).await;
     std::fs::write(go, "").unwrap();
-    let mut observer = open(&server, json!({"resumeSessionId": first.session, "observe": true})).await;
+    let mut observer = connect_with(&server, json!({"resumeSessionId": first.session, "observe": true})).await;
     eventually_async("the process waits for its client", async || {
         (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
     })
@@ -209,15 +209,15 @@ async fn a_process_whose_start_outlives_its_connection_is_read_before_its_events
 }
 
 #[tokio::test]
-async fn of_many_takeovers_each_one_succeeds_and_the_last_has_the_session() {
+async fn many_takeovers_at_once_all_succeed_and_one_connection_is_left() {
     let server = TestServer::start().await;
     let mut holder = server.client().await;
-    let pid = sleeper(&mut holder).await;
+    let pid = start_sleeper(&mut holder).await;
     let session = holder.session.clone();
     let params = json!({"clientName": "testkit", "resumeSessionId": session, "takeover": true});
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(server.raw().await);
+        clients.push(server.connect_without_handshake().await);
     }
     let mut ids = Vec::new();
     for client in &mut clients {
@@ -234,13 +234,13 @@ async fn of_many_takeovers_each_one_succeeds_and_the_last_has_the_session() {
 async fn a_takeover_needs_a_session_but_no_attached_connection() {
     let server = TestServer::start().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": "nonsense", "takeover": true});
-    let error = server.raw().await.call_error("initialize", params).await;
+    let error = server.connect_without_handshake().await.call_error("initialize", params).await;
     assert_eq!(error, json!({"code": -32600, "message": "unknown session id nonsense"}));
-    let client = open(&server, json!({"takeover": true})).await;
+    let client = connect_with(&server, json!({"takeover": true})).await;
     let session = client.session.clone();
     drop(client);
     wait_for_connections(&server, 0).await;
-    let again = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
+    let again = connect_with(&server, json!({"resumeSessionId": session, "takeover": true})).await;
     assert_eq!(again.session, session);
 }
 
@@ -249,7 +249,7 @@ async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
     let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
     let directory = tempfile::tempdir().unwrap();
     let gate = directory.path().join("gate");
-    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut client = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
     let script = format!("until [ -e {} ]; do sleep 0.01; done; echo done; exit 3", gate.display());
     client.start("job", &["sh", "-c", &script]).await;
     client.run("early", &["echo", "hello"]).await;
@@ -267,7 +267,7 @@ async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
     clock.run("clock", &["true"]).await;
     wait_until_forgotten(&mut clock, "clock").await;
 
-    let mut client = open(&server, json!({"resumeSessionId": session})).await;
+    let mut client = connect_with(&server, json!({"resumeSessionId": session})).await;
     assert_eq!(listed_ids(&mut client).await, ["job", "early"]);
     for (process, code, expected) in [("job", 3, "done\n"), ("early", 0, "hello\n")] {
         let page = client.call("process/read", json!({"processId": process})).await;
@@ -298,30 +298,31 @@ async fn processes_are_listed_in_the_order_of_their_starts() {
 }
 
 #[tokio::test]
-async fn closed_processes_are_kept_as_long_as_the_session_without_a_client() {
+async fn closed_processes_are_kept_as_long_as_their_session_is_kept_without_a_client() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
-    let mut brief = open(&server, json!({"keepForMs": 400})).await;
+    let mut brief = connect_with(&server, json!({"keepForMs": 400})).await;
     brief.run("p", &["true"]).await;
     wait_until_forgotten(&mut brief, "p").await;
-    let mut not_longer = open(&server, json!({"keepForMs": 50})).await;
-    not_longer.run("p", &["true"]).await;
-    wait_until_forgotten(&mut not_longer, "p").await;
+    // This lifetime of a session is equal to `--process-retention`.
+    let mut equal = connect_with(&server, json!({"keepForMs": 50})).await;
+    equal.run("p", &["true"]).await;
+    wait_until_forgotten(&mut equal, "p").await;
 
-    let mut long = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut long = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
     long.run("p", &["true"]).await;
     let mut clock = server.client().await;
     clock.run("clock", &["true"]).await;
     wait_until_forgotten(&mut clock, "clock").await;
     assert_eq!(listed_ids(&mut long).await, ["p"]);
     let params = json!({"resumeSessionId": long.session, "takeover": true, "keepForMs": 1});
-    let mut shorter = open(&server, params).await;
+    let mut shorter = connect_with(&server, params).await;
     wait_until_forgotten(&mut shorter, "p").await;
 }
 
 #[tokio::test]
 async fn no_more_than_max_kept_processes_are_kept() {
     let server = TestServer::with_args(&["--max-kept-processes", "2", "--process-retention", "100ms"]).await;
-    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut client = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
     for process in ["a", "b", "c", "d"] {
         client.run(process, &["true"]).await;
     }
@@ -336,7 +337,7 @@ async fn no_more_than_max_kept_processes_are_kept() {
 #[tokio::test]
 async fn kept_processes_make_room_for_new_ones() {
     let server = TestServer::with_args(&["--max-processes", "2", "--process-retention", "100ms"]).await;
-    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut client = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
     client.run("a", &["true"]).await;
     client.run("b", &["true"]).await;
     for (process, expected) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
@@ -357,15 +358,15 @@ async fn an_idle_server_ends_by_itself() {
     assert_eq!(server.wait().await, Some(0), "no client ever connected");
 
     let mut server = TestServer::with_args(&["--exit-when-idle", "300ms"]).await;
-    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
-    let pid = sleeper(&mut client).await;
+    let mut client = connect_with(&server, json!({"keepForMs": LONG_MS})).await;
+    let pid = start_sleeper(&mut client).await;
     // sleep: the idle time must pass while a client is connected
     tokio::time::sleep(Duration::from_millis(600)).await;
     let session = client.session.clone();
     drop(client);
     // sleep: the idle time must also pass with a session that has no connection
     tokio::time::sleep(Duration::from_millis(600)).await;
-    let client = open(&server, json!({"resumeSessionId": session, "keepForMs": 0})).await;
+    let client = connect_with(&server, json!({"resumeSessionId": session, "keepForMs": 0})).await;
     assert!(process_state(pid).is_some());
     drop(client);
     assert_eq!(server.wait().await, Some(0));
@@ -382,7 +383,7 @@ async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
     attached.write("p", "1", "hello\n").await;
     attached.output_until("p", "hello\n").await;
 
-    let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
+    let mut observer = connect_with(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
     assert_eq!(observer.session, attached.session);
     assert_eq!(listed_ids(&mut observer).await, ["p"]);
     let page = observer.call("process/read", json!({"processId": "p"})).await;
@@ -421,7 +422,7 @@ async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
 async fn the_first_reader_of_a_process_that_an_observer_started_gets_its_events() {
     let server = TestServer::start().await;
     let mut attached = server.client().await;
-    let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
+    let mut observer = connect_with(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
     let mut params = Client::start_params("job", &["sh", "-c", "read line; echo got $line"]);
     params["pipeStdin"] = true.into();
     params["paused"] = true.into();
@@ -440,13 +441,13 @@ async fn an_observer_needs_a_session_and_stays_connected_after_its_end() {
     for params in [json!({}), json!({"resumeSessionId": "x", "takeover": true})] {
         let mut all = json!({"clientName": "testkit", "observe": true});
         all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
-        let error = server.raw().await.call_error("initialize", all).await;
+        let error = server.connect_without_handshake().await.call_error("initialize", all).await;
         let message = "observe needs resumeSessionId and cannot be combined with takeover";
         assert_eq!(error, json!({"code": -32602, "message": message}));
     }
-    let attached = open(&server, json!({"keepForMs": 0})).await;
+    let attached = connect_with(&server, json!({"keepForMs": 0})).await;
     let session = attached.session.clone();
-    let mut observer = open(&server, json!({"resumeSessionId": session, "observe": true})).await;
+    let mut observer = connect_with(&server, json!({"resumeSessionId": session, "observe": true})).await;
     assert_eq!(listed_ids(&mut observer).await, Vec::<String>::new());
     drop(attached);
     let error = eventually_async("the session is over", async || {

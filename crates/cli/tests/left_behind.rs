@@ -3,9 +3,8 @@
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, descendants, eventually, json, process_state};
 
-/// Perl code with a function `daemon`. The function starts a daemon, which prints its pid. Then the daemon has another parent
-/// and
-/// session, no terminal, and none of the streams that it inherited.
+/// Perl code with a function `daemon`. The function starts a daemon, which prints its pid. The daemon has another
+/// parent and session than the process that started it, no terminal, and none of the streams that it inherited.
 const DAEMON: &str = r#"
     use POSIX; $| = 1;
     sub daemon {
@@ -51,8 +50,8 @@ fn command_line(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// Reads this many numbers, one a line, from the output of a process.
-async fn numbers(client: &mut Client, process: &str, count: usize) -> Vec<u32> {
+/// Reads this many numbers, one on each line, from the output of a process.
+async fn read_numbers(client: &mut Client, process: &str, count: usize) -> Vec<u32> {
     let mut text = String::new();
     while text.matches('\n').count() < count {
         text += &client.output_until(process, "\n").await;
@@ -72,7 +71,7 @@ async fn assert_tree_ends(argv: &[&str], processes: usize) {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     client.start("p", argv).await;
-    let pids = numbers(&mut client, "p", processes).await;
+    let pids = read_numbers(&mut client, "p", processes).await;
     assert!(pids.iter().all(|pid| process_state(*pid).is_some()), "{pids:?}");
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
     check.assert_none_left_behind();
@@ -110,7 +109,7 @@ async fn terminate_ends_stopped_processes() {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     client.start("p", &["sh", "-c", "setsid sh -c 'echo $$; kill -STOP $$' & echo $$; kill -STOP $$; wait"]).await;
-    let pids = numbers(&mut client, "p", 2).await;
+    let pids = read_numbers(&mut client, "p", 2).await;
     let all_stopped = || pids.iter().all(|pid| process_state(*pid) == Some('T')).then_some(());
     eventually("both processes are stopped", all_stopped).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));

@@ -1,4 +1,5 @@
-//! The methods `command/exec`, `command/exec/write` and `command/exec/terminate` of the first published protocol.
+//! The methods `command/exec`, `command/exec/write` and `command/exec/terminate` of the first version of the
+//! published protocol (that of `codex exec-server`).
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json, unbase64};
@@ -73,7 +74,7 @@ async fn only_argv_id_and_cwd_are_required() {
 }
 
 #[tokio::test]
-async fn the_cap_holds_for_each_stream() {
+async fn the_output_cap_applies_to_each_stream() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "printf abcdefgh; printf 12345678 >&2; printf ijkl; head -c 3000000 /dev/zero";
@@ -167,9 +168,10 @@ async fn a_command_continues_for_a_client_that_reconnects() {
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let mut first = server.client().await;
     exec(&mut first, "p", &["sh", "-c", "head -c 200000 /dev/zero; exit 7"], json!({})).await;
-    // The first client reads nothing and so answers no pings. A pong would acknowledge the output, so the command waits.
+    // The first client reads nothing, so it answers no ping. Without a pong its output is not acknowledged, and the
+    // command has to wait.
     let session = first.session.clone();
-    let mut observer = server.raw().await;
+    let mut observer = server.connect_without_handshake().await;
     let observe = json!({"clientName": "observer", "resumeSessionId": session, "observe": true});
     observer.call("initialize", observe).await;
     observer.notify("initialized", json!({})).await;

@@ -285,7 +285,7 @@ async fn sandboxes_that_cannot_be_enforced_are_refused() {
 
 #[tokio::test]
 async fn the_environment_is_that_of_the_server_filtered_by_the_policy() {
-    let server = TestServer::with(&[], |command| {
+    let server = TestServer::start_with(&[], |command| {
         command.env_clear().envs([
             ("PATH", "/usr/bin:/bin"),
             ("HOME", "/home/me"),
@@ -347,7 +347,7 @@ async fn the_child_leads_a_session_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_id_is_used_once() {
+async fn a_process_id_in_use_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let expected = json!({"code": -32600, "message": "process p already exists"});
@@ -486,7 +486,7 @@ async fn much_stderr_passes_without_any_stdout() {
     assert_eq!((outcome.stdout.len(), outcome.stderr.len()), (0, 4 << 20));
     assert!(
         outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64),
-        "not each number once: {:?}",
+        "sequence numbers are missing or repeated: {:?}",
         outcome.seqs
     );
 }
@@ -543,7 +543,7 @@ async fn a_process_has_the_requested_umask() {
     assert_eq!(error, json!({"code": -32602, "message": "umask must be at most 511"}));
 }
 
-/// A Perl program that writes to stdout and stderr and again and again reads back what it wrote to stdout.
+/// A Perl program that writes to stdout and stderr, and repeatedly takes back from the pipe what it wrote to stdout.
 const READS_OWN_OUTPUT: &str = r#"
     use Fcntl;
     sysopen my $back, "/proc/self/fd/1", O_RDONLY | O_NONBLOCK or die $!;

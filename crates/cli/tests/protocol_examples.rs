@@ -26,7 +26,7 @@ const WEB_PAGES: [(&str, &str); 2] = [
     ("GET /endless ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n"),
 ];
 
-/// Lines of an example that are no messages: what happens to the connection.
+/// Lines of an example that are no messages. They say what happens to the connection.
 const RECONNECT_LINE: &str = "# the connection is lost, and a new one made";
 const SECOND_CONNECTION_LINE: &str = "# a second connection is made, and the first stays open";
 
@@ -213,7 +213,7 @@ struct Replay {
 impl Replay {
     async fn start(example: &Example) -> Self {
         let flags: Vec<_> = example.words.iter().copied().filter(|word| word.starts_with("--")).collect();
-        let server = TestServer::with(&flags, |command| {
+        let server = TestServer::start_with(&flags, |command| {
             command
                 .current_dir("/")
                 .env_remove("TMPDIR")
@@ -224,7 +224,7 @@ impl Replay {
         })
         .await;
         let from_connect = example.words.contains(&"from-connect");
-        let client = if from_connect { server.raw().await } else { server.client().await };
+        let client = if from_connect { server.connect_without_handshake().await } else { server.client().await };
         let folder = tempfile::tempdir().expect("a directory can be made");
         let canonical = folder.path().canonicalize().ok().and_then(|path| PathUri::from_native(&path));
         let canonical = canonical.expect("the directory has a URI");
@@ -244,7 +244,7 @@ impl Replay {
             } else if line.text == RECONNECT_LINE {
                 self = self.reconnect().await;
             } else if line.text == SECOND_CONNECTION_LINE {
-                let mut first = std::mem::replace(&mut self.client, self.server.raw().await);
+                let mut first = std::mem::replace(&mut self.client, self.server.connect_without_handshake().await);
                 // The client answers pings only while it reads.
                 idle_connections.push(tokio::spawn(async move { first.drain().await }));
             } else {
@@ -263,7 +263,7 @@ impl Replay {
     async fn send(&mut self, text: &str) {
         let mut text = text.to_owned();
         for (name, value) in &self.names {
-            text = text.replace(&format!("<{name}>"), &plain(value));
+            text = text.replace(&format!("<{name}>"), &text_without_quotes(value));
         }
         if let Ok(message) = text.parse::<Value>()
             && let Some(method) = message["method"].as_str()
@@ -316,7 +316,7 @@ impl Replay {
             metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
         })
         .await;
-        let client = server.raw().await;
+        let client = server.connect_without_handshake().await;
         Self { server, client, names, _folder, _web, unanswered: BTreeMap::new() }
     }
 }
@@ -403,7 +403,7 @@ fn matches(pattern: &Value, actual: &Value, names: &mut PlaceholderValues) -> Re
     let differs = || Err(format!("expected {pattern}, got {actual}"));
     match (pattern, actual) {
         (Value::Object(any), _) if any.contains_key(PLACEHOLDER_KEY) => {
-            let name = plain(&any[PLACEHOLDER_KEY]);
+            let name = text_without_quotes(&any[PLACEHOLDER_KEY]);
             let known = names.entry(name).or_insert_with(|| actual.clone());
             if known == actual { Ok(()) } else { differs() }
         }
@@ -433,7 +433,7 @@ fn text_matches(pattern: &str, text: &str, names: &mut PlaceholderValues) -> boo
     let Some((before, name, after)) = split_at_placeholder(pattern) else { return pattern == text };
     let Some(rest) = text.strip_prefix(before) else { return false };
     if let Some(known) = names.get(name) {
-        return rest.strip_prefix(&*plain(known)).is_some_and(|rest| text_matches(after, rest, names));
+        return rest.strip_prefix(&*text_without_quotes(known)).is_some_and(|rest| text_matches(after, rest, names));
     }
     let literal = split_at_placeholder(after).map_or(after, |(literal, ..)| literal);
     let end = if literal.is_empty() { Some(rest.len()) } else { rest.find(literal) };
@@ -450,6 +450,6 @@ fn split_at_placeholder(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// A value as it stands inside a string: without quotes.
-fn plain(value: &Value) -> String {
+fn text_without_quotes(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -28,7 +28,7 @@ async fn the_tour_prints_what_the_readme_says() {
 
     let mut script = PREPARE.to_owned();
     for step in &steps {
-        script.push_str(&format!("{}\nprintf '{}'\n", repeated_until_found(&step.command), SEPARATOR.escape_debug()));
+        script.push_str(&format!("{}\nprintf '{}'\n", repeat_until_found(&step.command), SEPARATOR.escape_debug()));
     }
     let shown = run(folder.path(), &script).await;
     let mut outputs = shown.split(SEPARATOR);
@@ -52,7 +52,7 @@ fn commands_may_have_several_lines_and_dots_match_any_text() {
 
 /// A command that searches the log is repeated until it finds the line. The server writes its log on a thread of its own, so a
 /// line may appear a moment after the event that it reports.
-fn repeated_until_found(command: &str) -> String {
+fn repeat_until_found(command: &str) -> String {
     if command.ends_with(" server.log") && command.starts_with("grep ") {
         format!("for attempt in {{1..200}}; do {command} && break; sleep 0.05; done")
     } else {

@@ -100,7 +100,7 @@ async fn results_can_be_printed_as_json() {
 #[tokio::test]
 async fn a_server_is_searched_from_its_own_directory() {
     let tree = tree(&[("sub/a", "x\n")]);
-    let server = TestServer::with(&[], |command| command.current_dir(tree.path())).await;
+    let server = TestServer::start_with(&[], |command| command.current_dir(tree.path())).await;
     let folder = Path::new("/");
     assert_eq!(stdout_lines(folder, &["search", "x", "--connect", server.url()]).await, ["sub/a:1:x"]);
     let absolute = format!(":{}/sub", tree.path().display());

@@ -13,9 +13,9 @@ fn resume_params(session: &str) -> Value {
     json!({"clientName": "testkit", "resumeSessionId": session})
 }
 
-/// Tries to resume a session, which must fail. Returns the connection and the error.
-async fn resume_refused(server: &TestServer, session: &str) -> (Client, Value) {
-    let mut client = server.raw().await;
+/// Tries to resume a session over a new connection, which must fail. Returns the connection and the error.
+async fn assert_resume_fails(server: &TestServer, session: &str) -> (Client, Value) {
+    let mut client = server.connect_without_handshake().await;
     let error = client.call_error("initialize", resume_params(session)).await;
     (client, error)
 }
@@ -37,7 +37,7 @@ async fn disconnect(server: &TestServer, client: Client) -> String {
 }
 
 /// A shell command that waits until the file `gate` exists, and then runs `then`.
-fn gated(gate: &Path, then: &str) -> String {
+fn wait_for_file_then(gate: &Path, then: &str) -> String {
     format!("while ! [ -e {} ]; do sleep 0.01; done; {then}", gate.display())
 }
 
@@ -50,8 +50,8 @@ impl Gate {
     }
 
     /// A shell command that waits until the gate is open, and then runs `then`.
-    fn before(&self, then: &str) -> String {
-        gated(&self.0.path().join("gate"), then)
+    fn wait_then(&self, then: &str) -> String {
+        wait_for_file_then(&self.0.path().join("gate"), then)
     }
 
     fn open(&self) {
@@ -117,7 +117,7 @@ async fn a_resume_is_refused_while_the_attached_client_answers() {
     let session = first.session.clone();
     let (mut second, error) = tokio::select! {
         message = first.receive() => panic!("unexpected {message:?}"),
-        refused = resume_refused(&server, &session) => refused,
+        refused = assert_resume_fails(&server, &session) => refused,
     };
     let message = format!("session {session} is already attached to another connection");
     assert_eq!(error, json!({"code": -32010, "message": message}));
@@ -135,7 +135,7 @@ async fn a_resume_is_refused_while_the_attached_client_answers() {
 
 /// Tries to resume a session over a new connection. Returns the whole answer.
 async fn try_to_resume(server: &TestServer, session: &str) -> Value {
-    server.raw().await.request("initialize", resume_params(session)).await
+    server.connect_without_handshake().await.request("initialize", resume_params(session)).await
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_frozen_connection_is_replaced() {
     let gate = Gate::new();
     let mut frozen = Client::connect(&proxy.url()).await;
     frozen.handshake(None).await;
-    frozen.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    frozen.start("p", &["sh", "-c", &gate.wait_then("echo hello")]).await;
     proxy.freeze();
     let mut client = server.resume(&frozen.session).await;
     assert_eq!(read(&mut client, "p", 0).await["nextSeq"], 1);
@@ -159,7 +159,7 @@ async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let gate = Gate::new();
     let mut silent = server.client().await;
-    silent.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    silent.start("p", &["sh", "-c", &gate.wait_then("echo hello")]).await;
     let params = json!({"processId": "p", "afterSeq": 0, "waitMs": 60_000});
     let waiting = silent.send("process/read", params).await;
     silent.call("environment/status", json!({})).await;
@@ -175,13 +175,13 @@ async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_old_connection_does_not_count_as_a_sign_of_life() {
+async fn a_resume_succeeds_at_once_if_the_old_connection_ends_while_the_server_waits_for_its_pong() {
     let server = TestServer::with_args(&["--takeover-after", "20s"]).await;
     let mut silent = server.client().await;
     for _ in 0..3 {
         let start = Instant::now();
         let session = silent.session.clone();
-        let mut client = server.raw().await;
+        let mut client = server.connect_without_handshake().await;
         let resuming = client.send("initialize", resume_params(&session)).await;
         // sleep: the old connection must end while the server waits for a pong from it
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -198,7 +198,7 @@ async fn the_end_of_the_old_connection_does_not_count_as_a_sign_of_life() {
 async fn an_unknown_session_is_an_error_and_the_connection_stays_usable() {
     let server = TestServer::start().await;
     for unknown in ["", "nonsense", "6d0f0e1c-2a4b-4c7e-9d58-0a1b2c3d4e5f"] {
-        let (mut client, error) = resume_refused(&server, unknown).await;
+        let (mut client, error) = assert_resume_fails(&server, unknown).await;
         assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {unknown}")}));
         client.handshake(None).await;
         assert_eq!(client.run("p", &["echo", "ok"]).await.stdout, b"ok\n");
@@ -213,7 +213,7 @@ async fn an_expired_session_is_unknown_and_its_processes_are_gone() {
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(&server, client).await;
     eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
-    let (_, error) = resume_refused(&server, &session).await;
+    let (_, error) = assert_resume_fails(&server, &session).await;
     assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
     let sessions = async || (metric(&server, "sessions_active").await == 0).then_some(());
     eventually_async("the session is forgotten", sessions).await;
@@ -238,7 +238,7 @@ async fn events_of_a_detached_session_can_be_read() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
-    client.start("p", &["sh", "-c", &gate.before("echo out; echo err >&2; exit 3")]).await;
+    client.start("p", &["sh", "-c", &gate.wait_then("echo out; echo err >&2; exit 3")]).await;
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(&server, client).await;
     gate.open();
@@ -261,7 +261,7 @@ async fn events_of_a_detached_session_are_pushed_to_a_client_that_does_not_read(
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
-    client.start("p", &["sh", "-c", &format!("echo before; {}", gate.before("echo after; exit 3"))]).await;
+    client.start("p", &["sh", "-c", &format!("echo before; {}", gate.wait_then("echo after; exit 3"))]).await;
     client.output_until("p", "before\n").await;
     let session = disconnect(&server, client).await;
     gate.open();
@@ -310,18 +310,20 @@ async fn pushed_events_continue_where_the_first_read_ends() {
     assert!(String::from_utf8(output).unwrap() == numbers(1000).repeat(20));
 }
 
+/// After a resume the server waits one second for a `process/read`, which says which events the client has. Then it
+/// pushes all events.
 #[tokio::test]
 async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
-    client.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    client.start("p", &["sh", "-c", &gate.wait_then("echo hello")]).await;
     let session = disconnect(&server, client).await;
     gate.open();
     let session = disconnect(&server, server.resume(&session).await).await;
     // sleep: the wait after the first resume must end in the middle of the wait after the second
     tokio::time::sleep(Duration::from_millis(600)).await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let start = Instant::now();
     client.handshake(Some(&session)).await;
     assert_eq!(client.event("p").await["method"], "process/output");
@@ -333,7 +335,7 @@ async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
 async fn write_while_detached(server: &TestServer) -> (String, u32) {
     let gate = Gate::new();
     let mut client = server.client().await;
-    client.start("p", &["sh", "-c", &gate.before("exec seq 1 1000000")]).await;
+    client.start("p", &["sh", "-c", &gate.wait_then("exec seq 1 1000000")]).await;
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(server, client).await;
     gate.open();

@@ -24,24 +24,24 @@ impl Home {
 
     fn set_profile(&self, profile: &str) {
         for (_, _, file) in SHELLS {
-            std::fs::write(self.at(file), format!("echo run >> \"$HOME/runs\"\n{profile}\n")).unwrap();
+            std::fs::write(self.path(file), format!("echo run >> \"$HOME/runs\"\n{profile}\n")).unwrap();
         }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// How often the profiles were run, all together.
     fn runs(&self) -> usize {
-        std::fs::read_to_string(self.at("runs")).map_or(0, |runs| runs.lines().count())
+        std::fs::read_to_string(self.path("runs")).map_or(0, |runs| runs.lines().count())
     }
 
     fn params(&self, process: &str, shell: &str, command: &str) -> Value {
         let (name, path, _) = SHELLS.into_iter().find(|(name, ..)| *name == shell).unwrap();
         json!({
             "processId": process, "argv": [path, "-lc", command], "cwd": "file:///", "tty": false,
-            "env": {"HOME": self.at("")},
+            "env": {"HOME": self.path("")},
             "envPolicy": {"inherit": "all", "ignoreDefaultExcludes": true, "exclude": [], "set": {}, "includeOnly": []},
             "shellSnapshot": {"scopeId": "scope", "shell": {"name": name, "path": path}},
         })
@@ -58,17 +58,17 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Params with further members.
-fn with(mut params: Value, more: Value) -> Value {
+/// The value with further members.
+fn with_members(mut params: Value, more: Value) -> Value {
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     params
 }
 
 /// The member `envPolicy` of params, with some members of the policy changed.
-fn policy(more: Value) -> Value {
+fn env_policy(more: Value) -> Value {
     let policy =
         json!({"inherit": "none", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []});
-    json!({"envPolicy": with(policy, more)})
+    json!({"envPolicy": with_members(policy, more)})
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn the_profile_is_run_once_and_every_command_begins_with_its_state() {
                    set -C";
     for (shell, path, _) in SHELLS {
         let home = Home::new(profile);
-        let server = TestServer::with(&[], |command| command.env("GONE", "here")).await;
+        let server = TestServer::start_with(&[], |command| command.env("GONE", "here")).await;
         let mut client = server.client().await;
         let command = "echo $FROM_PROFILE ${GONE-gone} $(umask) \"$0\" \"$@\"\ncase $- in *C*) echo noclobber;; esac; echo $PATH";
         for number in 0..3 {
@@ -85,7 +85,7 @@ async fn the_profile_is_run_once_and_every_command_begins_with_its_state() {
             params["argv"].as_array_mut().unwrap().extend([json!("zero"), json!("a b")]);
             let outcome = run(&mut client, params).await;
             let mask = if shell == "zsh" { "027" } else { "0027" };
-            let home_path = home.at("").display().to_string();
+            let home_path = home.path("").display().to_string();
             let expected = format!("exported gone {mask} zero a b\nnoclobber\n{home_path}/bin:");
             let stdout = text(&outcome.stdout).replace("//", "/");
             assert!(stdout.starts_with(&expected.replace("//", "/")), "{shell}: {stdout}{}", text(&outcome.stderr));
@@ -149,10 +149,11 @@ async fn the_command_cannot_see_how_its_state_was_restored() {
         let outcome = run(&mut client, home.params(shell, shell, "env; set; alias; pwd")).await;
         let stdout = text(&outcome.stdout);
         assert!(stdout.contains("FROM_PROFILE=1") && stdout.ends_with("/\n"), "{shell}: {stdout}");
+        // The variables and functions with which the server restores the state have names that contain `codex`.
         let is_ours = |line: &&str| line.contains("codex") || line.contains("CODEX");
         assert_eq!(stdout.lines().filter(is_ours).collect::<Vec<_>>(), Vec::<&str>::new(), "{shell}");
     }
-    let names: Vec<_> = std::fs::read_dir(home.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(home.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(
         names.len(),
         SHELLS.len() + 1,
@@ -170,17 +171,17 @@ async fn variables_that_a_profile_exports_are_filtered_by_the_policy() {
         let home = Home::new(profile);
         for (number, (more, expected)) in [
             (json!({"envPolicy": null}), "plain token dropped profile\n"),
-            (policy(json!({})), "plain dropped profile\n"),
-            (policy(json!({"inherit": "core"})), "plain dropped profile\n"),
-            (policy(json!({"ignoreDefaultExcludes": true})), "plain token dropped profile\n"),
-            (policy(json!({"exclude": ["DROP*"]})), "plain profile\n"),
-            (policy(json!({"set": {"CHOSEN": "policy"}})), "plain dropped policy\n"),
-            (policy(json!({"includeOnly": ["PLAIN", "HOME", "PATH"]})), "plain\n"),
+            (env_policy(json!({})), "plain dropped profile\n"),
+            (env_policy(json!({"inherit": "core"})), "plain dropped profile\n"),
+            (env_policy(json!({"ignoreDefaultExcludes": true})), "plain token dropped profile\n"),
+            (env_policy(json!({"exclude": ["DROP*"]})), "plain profile\n"),
+            (env_policy(json!({"set": {"CHOSEN": "policy"}})), "plain dropped policy\n"),
+            (env_policy(json!({"includeOnly": ["PLAIN", "HOME", "PATH"]})), "plain\n"),
         ]
         .into_iter()
         .enumerate()
         {
-            let params = with(home.params(&format!("{shell} {number}"), shell, show), more);
+            let params = with_members(home.params(&format!("{shell} {number}"), shell, show), more);
             let outcome = run(&mut client, params).await;
             assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (expected, ""), "{shell} {number}");
         }
@@ -217,12 +218,13 @@ async fn simultaneous_starts_share_one_capture_that_clients_cannot_see() {
         let params = home.params(&number.to_string(), "bash", "echo $GO");
         waiting.push(client.send("process/start", params).await);
     }
-    let left = home.at("left");
-    let left: u32 = eventually("the profile runs", || std::fs::read_to_string(&left).ok()?.trim().parse().ok()).await;
+    let pid_file = home.path("left");
+    let left_behind: u32 =
+        eventually("the profile runs", || std::fs::read_to_string(&pid_file).ok()?.trim().parse().ok()).await;
     let list = client.processes().await;
     let states: Vec<_> = list.as_array().unwrap().iter().map(|process| &process["state"]).collect();
     assert_eq!(states, ["starting"; 8], "the capture is not in the list");
-    std::fs::write(home.at("gate"), "went\n").unwrap();
+    std::fs::write(home.path("gate"), "went\n").unwrap();
     for id in waiting {
         assert!(client.answer(id).await.get("result").is_some());
     }
@@ -230,7 +232,7 @@ async fn simultaneous_starts_share_one_capture_that_clients_cannot_see() {
         assert_eq!(text(&client.outcome(&number.to_string()).await.stdout), "went\n");
     }
     assert_eq!(home.runs(), 1);
-    eventually("the process that the profile left behind is gone", || (!is_alive(left)).then_some(())).await;
+    eventually("the process that the profile left behind is gone", || (!is_alive(left_behind)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -263,7 +265,7 @@ async fn a_profile_that_hangs_is_given_up_after_ten_seconds() {
     let outcome = run(&mut client, home.params("p", "bash", "echo ran $A")).await;
     assert_eq!(text(&outcome.stdout), "ran 1\n");
     assert!(start.elapsed().as_secs() >= 10);
-    let pid = std::fs::read_to_string(home.at("pid")).unwrap().trim().parse().unwrap();
+    let pid = std::fs::read_to_string(home.path("pid")).unwrap().trim().parse().unwrap();
     eventually("the capture is killed", || (!is_alive(pid)).then_some(())).await;
 }
 
@@ -273,12 +275,12 @@ async fn a_command_that_is_ended_during_the_capture_never_runs() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let start = client.send("process/start", home.params("p", "bash", "echo > $HOME/ran")).await;
-    eventually("the profile runs", || home.at("gate").exists().then_some(())).await;
+    eventually("the profile runs", || home.path("gate").exists().then_some(())).await;
     assert_eq!(client.call("process/terminate", json!({"processId": "p"})).await, json!({"running": true}));
-    std::fs::write(home.at("gate"), "go\n").unwrap();
+    std::fs::write(home.path("gate"), "go\n").unwrap();
     let error = client.answer(start).await["error"].clone();
     assert_eq!(error, json!({"code": -32600, "message": "process p start was cancelled"}));
-    assert!(!home.at("ran").exists());
+    assert!(!home.path("ran").exists());
     assert_eq!(client.processes().await, json!([]));
 }
 
@@ -304,12 +306,12 @@ async fn a_large_state_works_and_changes_neither_line_numbers_nor_exit_codes() {
 async fn a_snapshot_works_on_a_terminal() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
-    let params = with(home.params("p", "bash", "test -t 0 && echo $FROM_PROFILE"), json!({"tty": true}));
+    let params = with_members(home.params("p", "bash", "test -t 0 && echo $FROM_PROFILE"), json!({"tty": true}));
     assert_eq!(text(&run(&mut server.client().await, params).await.pty), "1\r\n");
 }
 
 #[tokio::test]
-async fn a_command_that_is_no_login_of_the_named_shell_runs_without_a_snapshot() {
+async fn a_command_that_does_not_run_the_named_shell_with_lc_runs_without_a_snapshot() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -324,7 +326,7 @@ async fn a_command_that_is_no_login_of_the_named_shell_runs_without_a_snapshot()
 }
 
 #[tokio::test]
-async fn invalid_requests_have_the_published_texts() {
+async fn invalid_requests_get_the_error_texts_of_the_published_protocol() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let home = Home::new("");
@@ -348,20 +350,20 @@ async fn requests_that_waited_for_a_failed_start_never_reach_a_new_process_with_
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let cwd = json!({"cwd": format!("file://{}", directory.path().display())});
-    let start = client.send("process/start", with(home.params("p", "bash", "true"), cwd)).await;
+    let start = client.send("process/start", with_members(home.params("p", "bash", "true"), cwd)).await;
     // There are so many writes that the next process is started before all of them are answered.
     let mut writes = Vec::new();
     for number in 0..1500 {
         writes.push(client.send_write("p", &number.to_string(), [b'x'; 24 << 10]).await);
     }
     client.call("environment/status", json!({})).await;
-    let gate = home.at("gate");
+    let gate = home.path("gate");
     eventually("the profile runs", || gate.exists().then_some(())).await;
     directory.close().unwrap();
     let mut next = Client::start_params("p", &["cat"]);
     (next["pipeStdin"], next["paused"]) = (json!(true), json!(true));
     // The next process is started over another connection, because this one is busy with the answers to the writes.
-    let mut observer = server.raw().await;
+    let mut observer = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": client.session, "observe": true});
     observer.call("initialize", params).await;
     observer.notify("initialized", json!({})).await;
@@ -385,7 +387,7 @@ async fn requests_that_waited_for_a_failed_start_never_reach_a_new_process_with_
 /// retains and its pipe holds, so it ends only if it does not wait for a reader.
 async fn assert_process_ends_after_its_client_left(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
     let home = Home::new("read line < \"$HOME/go\"");
-    let go = home.at("go");
+    let go = home.path("go");
     rustix::fs::mknodat(CWD, &go, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let mut client = server.client().await;
     let params = home.params("p", "bash", "head -c 3000000 /dev/zero; touch \"$HOME/done\"");
@@ -393,7 +395,7 @@ async fn assert_process_ends_after_its_client_left(server: &TestServer, leave: i
     eventually("the profile runs", || (home.runs() == 1).then_some(())).await;
     leave(client).await;
     std::fs::write(&go, "\n").unwrap();
-    let ends = eventually("the process has written everything", || home.at("done").exists().then_some(()));
+    let ends = eventually("the process has written everything", || home.path("done").exists().then_some(()));
     // A process waits 25 s for a client that was lost, which is longer than this timeout.
     tokio::time::timeout(Duration::from_secs(15), ends).await.expect("the process waits for a reader");
 }
@@ -412,6 +414,7 @@ async fn a_process_that_starts_after_its_client_has_closed_the_connection_waits_
 
 #[tokio::test]
 async fn a_process_that_starts_after_the_detached_hold_has_ended_waits_for_no_reader() {
+    // The detached hold is the time for which a process waits for a client that was lost.
     let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
     assert_process_ends_after_its_client_left(&server, async |client| {
         drop(client);

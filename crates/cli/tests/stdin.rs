@@ -14,6 +14,7 @@ async fn start(client: &mut Client, process: &str, argv: &[&str], changes: Value
     client.call("process/start", params).await;
 }
 
+/// The whole stdout of a process, after the process has ended.
 async fn stdout(client: &mut Client, process: &str) -> String {
     String::from_utf8(client.outcome(process).await.stdout).unwrap()
 }
@@ -172,7 +173,7 @@ async fn a_process_that_closed_its_stdin_accepts_no_input() {
 }
 
 #[tokio::test]
-async fn a_full_stdin_waits_and_keeps_the_order() {
+async fn writes_to_a_full_stdin_wait_and_keep_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -299,7 +300,7 @@ async fn closing_the_stdin_of_a_terminal_types_the_end_of_file_character() {
 }
 
 #[tokio::test]
-async fn closing_stdin_is_the_end_of_a_pipe_and_may_be_repeated() {
+async fn closing_stdin_closes_the_pipe_and_may_be_repeated() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["sh", "-c", "cat; echo end; exec sleep 100"], json!({})).await;

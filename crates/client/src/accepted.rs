@@ -1,5 +1,6 @@
-//! Clients over sockets that the environment has opened. Such a client cannot connect by itself: after a lost connection it waits until the
-//! program that accepts sockets hands over the next socket.
+//! Clients over sockets that the environment (the machine of the server) has opened to this machine. Such a client
+//! cannot connect by itself: after a lost connection it waits until the program that accepts sockets hands over the
+//! next socket.
 
 use std::sync::Arc;
 
@@ -29,7 +30,9 @@ struct SocketOffer {
 }
 
 struct AcceptedConnector {
+    /// The socket of the first connection.
     first: parking_lot::Mutex<Option<MessageStream>>,
+    /// The sockets of all later connections.
     offers: Mutex<mpsc::Receiver<SocketOffer>>,
 }
 

@@ -91,9 +91,9 @@ impl ExecServerClient {
         Ok(Self { handle: Arc::new(ClientHandle { core }) })
     }
 
-    /// Kills the processes that were not detached, closes the connection, and returns when all tasks of the client have ended: first the
-    /// jobs that are left, which get two seconds, then the goodbye, which gets two seconds, then the tasks of the connection. Handles that
-    /// still exist fail from now on.
+    /// Kills the processes that were not detached, closes the connection, and returns when all tasks of the client
+    /// have ended. Background jobs that are unfinished, such as these kills, get two seconds. The last messages to
+    /// the server get two more. Handles that still exist fail from now on.
     pub async fn close(self) {
         let core = Arc::clone(&self.handle.core);
         drop(self);
@@ -131,7 +131,8 @@ impl ExecServerClient {
         self.handle.core.connector.address()
     }
 
-    /// Whether this client only observes its session. False for a server that knows no observers, whatever the options say.
+    /// Whether this client only observes its session, beside the client that is attached to it. False for a server
+    /// that knows no observers, whatever the options say.
     pub async fn observes(&self) -> Result<bool, ExecServerError> {
         Ok(self.handle.core.options.observe && self.capabilities().await?.session_observe)
     }
@@ -182,8 +183,8 @@ impl ExecServerClient {
         }
     }
 
-    /// Pauses or resumes the events of a process. A read of a paused process acknowledges nothing, so the next client of the session still
-    /// gets all output. Needs the extension `processFlow`.
+    /// Pauses or resumes the events of a process. While they are paused, a read acknowledges nothing, so the next
+    /// client of the session still gets all output. Needs the extension `processFlow`.
     pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
         let params = ProcessFlowParams { process_id: process_id.clone(), paused };
         self.call::<methods::ProcessFlow>(&params).await.map(drop)

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
-use crate::file_calls::{FileCalls, FileLane};
+use crate::file_calls::{FileCalls, FileLimit};
 use crate::inbound::Inbound;
 use crate::jobs::MAX_JOBS;
 use crate::metadata_flights::MetadataFlights;
@@ -67,15 +67,18 @@ pub(crate) struct ClientCore {
     pub(crate) poke: Notify,
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
+    /// Requests for metadata that several callers share.
     pub(crate) metadata_flights: MetadataFlights,
+    /// Limits how many requests about files are in flight.
     pub(crate) file_calls: FileCalls,
+    /// The number that [`next_number`](Self::next_number) has returned last.
     last_number: AtomicU64,
     /// Cancelled when the last handle is gone, or `close` was called.
     pub(crate) closing: CancellationToken,
     /// Number of connections that were lost before any missed event had come. After such losses, the client reads missed events in small
     /// pages.
     pub(crate) broken_catch_ups: AtomicU32,
-    /// Bytes of input or of a file that one message should carry.
+    /// Decides how many bytes of input, of output or of a file one message should carry.
     pub(crate) write_size: Mutex<WriteSize>,
     /// A process is to outlive the client, so the server has to keep the session.
     pub(crate) leaves_processes: AtomicBool,
@@ -89,12 +92,15 @@ pub(crate) struct CurrentLink {
     pub(crate) rpc: Arc<Rpc>,
 }
 
-/// What a call waits for before it is sent. The method table says whether a call may be sent twice.
+/// The conditions under which a call is sent. The method table says whether a call may be sent twice.
 #[derive(Clone, Copy)]
 pub(crate) struct CallOptions {
+    /// Whether the call waits or fails while there is no connection.
     pub(crate) when_recovering: WhenRecovering,
+    /// The limit of the connection that the call counts towards.
     pub(crate) slot: CallSlot,
-    pub(crate) lane: FileLane,
+    /// Whether the call counts towards the limit for requests about files.
+    pub(crate) file_limit: FileLimit,
 }
 
 /// The result of an attempt to send a request over one connection.
@@ -109,9 +115,9 @@ enum CallAttempt {
 impl CallOptions {
     /// The call waits while there is no connection.
     pub(crate) const WAIT: Self =
-        Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, lane: FileLane::None };
+        Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, file_limit: FileLimit::DoesNotApply };
     /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few requests about files are sent at the same time.
-    pub(crate) const WAIT_FOR_FILE_REQUESTS: Self = Self { lane: FileLane::Files, ..Self::WAIT };
+    pub(crate) const WAIT_FOR_FILE_REQUESTS: Self = Self { file_limit: FileLimit::Applies, ..Self::WAIT };
 }
 
 impl ClientCore {
@@ -123,7 +129,8 @@ impl ClientCore {
         session: Option<SessionId>,
         tasks: TaskTracker,
     ) -> Arc<Self> {
-        // A resumed session may have processes with the numbers that an earlier client counted from one.
+        // Earlier clients of a resumed session have counted from one, and their processes may still exist. So the
+        // numbers of this client begin at random.
         let is_resumed = options.resume_session_id.is_some();
         let last_number = if is_resumed { uuid::Uuid::new_v4().as_u64_pair().0 >> 24 } else { 0 };
         Arc::new(Self {
@@ -147,7 +154,8 @@ impl ClientCore {
         })
     }
 
-    /// The current connection. While there is none, waits for the next connection or fails, as `when_recovering` says.
+    /// The current connection and its generation, the number of the connection. While there is no connection, waits
+    /// for the next connection or fails, as `when_recovering` says.
     pub(crate) async fn rpc(
         &self,
         when_recovering: WhenRecovering,
@@ -250,18 +258,18 @@ impl ClientCore {
         options: CallOptions,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<CallAttempt, ExecServerError> {
-        let mut permit = self.file_calls.acquire(options.lane).await;
+        let mut permit = self.file_calls.acquire(options.file_limit).await;
         let (generation, rpc) = self.rpc(options.when_recovering).await?;
         let answer = async { rpc.begin_encoded(options.slot, encode).await?.wait_encoded().await };
-        match permit.hold(answer).await {
+        match permit.run(answer).await {
             Ok(result) => {
-                permit.answered();
+                permit.note_answer();
                 Ok(CallAttempt::Answered(result))
             }
             Err(CallError::Failed(error)) => Err(error),
             Err(CallError::NotSent) => Ok(CallAttempt::NotSent(generation)),
             Err(CallError::Lost) => {
-                permit.lost();
+                permit.note_connection_lost();
                 Ok(CallAttempt::Lost(generation, rpc))
             }
         }
@@ -347,7 +355,7 @@ impl ClientCore {
             if self.options.when_recovering == WhenRecovering::FailFast {
                 return Err(ExecServerError::TooManyRequests(MAX_JOBS));
             }
-            jobs.has_room().await;
+            jobs.wait_for_room().await;
         }
         Ok(())
     }
@@ -369,7 +377,8 @@ impl ClientCore {
         }
     }
 
-    /// The missed events of a process are lost. The client does not follow the process any longer, and kills it.
+    /// The missed events of a process are lost. The client does not follow the process any longer, and kills it
+    /// unless it is detached.
     pub(crate) fn fail_process(&self, record: &Arc<ProcessRecord>, reason: &str) {
         self.inbound.remove(record);
         self.inbound.terminate_unless_detached(record);

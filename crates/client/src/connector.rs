@@ -1,4 +1,5 @@
-//! The ways to reach a server. A connector makes connections; it knows nothing of sessions, and does not decide when to reconnect.
+//! The ways to reach a server. A connector makes connections. It does not decide when to reconnect, and opens no
+//! session (the server's state of one client, which outlives a lost connection).
 
 mod child;
 mod ssh;
@@ -16,10 +17,10 @@ pub use child::ChildConnector;
 pub use ssh::SshConnector;
 pub use url::UrlConnector;
 
-/// Something that must live as long as a connection, for example the child process that serves the connection. Dropping the companion ends
-/// it.
+/// Something that must live as long as a connection, for example the child process that serves the connection.
+/// Dropping this value ends the companion; a child process, for example, is terminated.
 pub trait Companion: Send + Sync {
-    /// Waits for the end of the companion and returns a text that says how it ended.
+    /// Waits until the companion ends by itself, and returns a text that says how it ended.
     fn exit_report(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
@@ -27,7 +28,7 @@ pub trait Companion: Send + Sync {
 pub struct ServerConnection {
     /// Carries the messages in both directions.
     pub stream: MessageStream,
-    /// Dropped when the connection ends. `None` if nothing belongs to the connection.
+    /// Dropped when the connection ends. `None` if the connection needs no companion.
     pub companion: Option<Box<dyn Companion>>,
 }
 
@@ -37,7 +38,7 @@ impl From<MessageStream> for ServerConnection {
     }
 }
 
-/// A future that a [`ServerConnector`] returns.
+/// The future that [`ServerConnector::connect`] returns.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<ServerConnection, ExecServerError>> + Send + 'a>>;
 
 /// Makes connections to one server.
@@ -51,7 +52,7 @@ pub trait ServerConnector: Send + Sync + 'static {
     /// The server's address as messages for people show it, without secrets.
     fn address(&self) -> String;
 
-    /// Maps paths of this machine to paths of the server's machine. `None` if they are the same.
+    /// Maps paths of this machine to paths of the server's machine, and back. `None` if paths are sent unchanged.
     fn paths(&self) -> Option<&PathMap> {
         None
     }

@@ -1,5 +1,7 @@
-//! Finding the plugins and skills of an environment, and reading its configuration. Requests that the server cannot handle are refused
-//! here, before they are sent.
+//! Finding the plugins and skills of an environment (the machine of a server), and reading its configuration. The
+//! protocol calls a directory with plugins or skills a capability root; this has nothing to do with the capabilities
+//! of the server, the extensions that it supports. A sandbox that the server cannot enforce is not sent, and a server
+//! that cannot read configuration is not asked for it.
 
 use std::slice;
 
@@ -13,8 +15,9 @@ use crate::error::ExecServerError;
 use crate::path_map::PathMap;
 
 impl ExecServerClient {
-    /// Finds the plugins and skills in some directories. There is one answer for each root, in the order of `roots`. The answer for a root
-    /// that cannot be read has an `error`. A root with a sandbox that the server cannot enforce is not sent; its answer has an `error` too.
+    /// Finds the plugins and skills in the directories `roots`. There is one answer for each root, in the order of
+    /// `roots`. The answer for a root that cannot be read has an `error`. A root with a sandbox that the server
+    /// cannot enforce is not sent; its answer has an `error` too.
     pub async fn discover_capability_roots(
         &self,
         roots: Vec<CapabilityRoot>,
@@ -49,8 +52,8 @@ impl ExecServerClient {
         Ok(discovered)
     }
 
-    /// Reads some keys of the configuration files of the environment. Returns `None` if the server cannot do that; the caller treats such
-    /// an environment as one without configuration.
+    /// Reads some keys of the configuration files of the environment. Returns `None` if the server cannot read them;
+    /// the caller treats such an environment as one without configuration.
     pub async fn read_environment_config(
         &self,
         mut params: ConfigReadParams,
@@ -74,7 +77,7 @@ impl ExecServerClient {
     }
 }
 
-/// The root, with its paths mapped to the environment.
+/// The root, with its paths mapped to the machine of the server.
 fn to_remote(root: &CapabilityRoot, paths: Option<&PathMap>) -> Result<CapabilityRoot, ExecServerError> {
     let Some(paths) = paths else { return Ok(root.clone()) };
     let sandbox = root.sandbox.as_ref().map(|sandbox| paths.map_sandbox_context(sandbox)).transpose();
@@ -103,6 +106,7 @@ fn to_local(root: CapabilityRoot, mut answer: DiscoveredRoot, paths: Option<&Pat
     answer
 }
 
+/// The answer for a root in which nothing could be found, for the reason in `error`.
 fn failed(root: CapabilityRoot, error: &str) -> DiscoveredRoot {
     DiscoveredRoot {
         id: root.id,

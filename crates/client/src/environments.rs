@@ -1,5 +1,6 @@
-//! The environments that a user has configured, and which of them is the default. `Environments::load` reads the file and the variables
-//! once. This module connects to nothing.
+//! The environments that a user has configured, and which of them is the default. An environment is a machine on
+//! which processes can run: this machine, or the machine of a server. `Environments::load` reads the file
+//! `environments.toml` and some variables of this process once. This module connects to nothing.
 
 mod environment_table;
 mod error;
@@ -16,15 +17,16 @@ pub use home_and_variables::HomeAndVariables;
 use recovery::DEFAULT_SILENCE_TIMEOUT;
 
 use crate::path_map::PathMap;
-use home_and_variables::{CODEX_URL, NOISE_REQUIRED, URL};
+use home_and_variables::{CODEX_EXEC_SERVER_URL, EXEC_SERVER_URL, NOISE_REQUIRED};
 
 /// The id of the environment that is this machine.
 const LOCAL: &str = "local";
 
-/// The id of the environment whose URL is in a variable.
+/// The id of the environment whose URL is in a variable of this process.
 const REMOTE: &str = "remote";
 
-/// This word instead of an id or a URL means no environment.
+/// This word, in upper or lower case, instead of a URL means that there is no environment. Instead of the id of the
+/// default environment, it means that there is no default.
 const NONE: &str = "none";
 
 /// Default of the limits for connecting and for the handshake. Long enough for a slow handshake over a long distance, short enough that
@@ -36,14 +38,15 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Environments {
     /// The id of the environment to use when the user names none. It is a key of `entries`. `None` if there is no default.
     pub default: Option<String>,
-    /// All environments by their ids. This machine is among them, as `local`, unless the file excludes it.
+    /// All environments by their ids. This machine is among them, as `local`, unless the file excludes it, or a
+    /// variable holds the URL of the only environment.
     pub entries: BTreeMap<String, EnvironmentSpec>,
 }
 
-/// Where the configuration was found. This also explains which environment is the default.
+/// Where the configuration was found. With this value a program can tell its user why an environment is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvironmentsSource {
-    /// A file `environments.toml`, which takes precedence over the variable.
+    /// A file `environments.toml`, which takes precedence over a variable with a URL.
     File {
         /// The file that was read.
         path: PathBuf,
@@ -52,7 +55,7 @@ pub enum EnvironmentsSource {
     },
     /// The variable of this name, which holds the URL of the only environment, or `none`.
     Variable(&'static str),
-    /// There is neither a file nor a variable, so this machine is the only environment.
+    /// There is neither a file nor a variable with a URL, so this machine is the only environment.
     Unconfigured,
 }
 
@@ -62,7 +65,7 @@ pub struct EnvironmentSpec {
     /// The name by which users choose the environment. It is unique.
     pub id: String,
     /// How the client reaches the environment.
-    pub way: Way,
+    pub location: EnvironmentLocation,
     /// Limit for making a connection.
     pub connect_timeout: Duration,
     /// Limit for the answer to `initialize`.
@@ -73,7 +76,7 @@ pub struct EnvironmentSpec {
 
 /// How an environment is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Way {
+pub enum EnvironmentLocation {
     /// The environment is this machine.
     Local,
     /// A server that listens on a URL.
@@ -102,28 +105,28 @@ pub enum Way {
         host: String,
         /// The server program on that machine.
         program: String,
-        /// Maps paths of this machine to paths of that machine.
+        /// Maps paths of this machine to paths of that machine, and back.
         paths: PathMap,
     },
 }
 
 impl Environments {
     /// Loads the configuration: the file if there is one, else the variable with a URL, else this machine alone.
-    pub fn load(source: &HomeAndVariables) -> Result<Self, EnvironmentsError> {
-        Self::load_with_source(source).map(|(environments, _)| environments)
+    pub fn load(variables: &HomeAndVariables) -> Result<Self, EnvironmentsError> {
+        Self::load_with_source(variables).map(|(environments, _)| environments)
     }
 
     /// As [`load`](Self::load), and also returns where the configuration was found.
-    pub fn load_with_source(source: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
-        refuse_noise(source)?;
-        let Some(found) = file::find(source)? else { return from_variables(source) };
+    pub fn load_with_source(variables: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
+        refuse_noise(variables)?;
+        let Some(found) = file::find(variables)? else { return from_variables(variables) };
         let (environments, names_default) = file::parse(&found.text, &found.path)?;
         Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
     }
 
     /// The paths at which `environments.toml` is looked for, in this order.
-    pub fn candidate_files(source: &HomeAndVariables) -> Vec<PathBuf> {
-        file::candidates(source).collect()
+    pub fn candidate_files(variables: &HomeAndVariables) -> Vec<PathBuf> {
+        file::candidates(variables).collect()
     }
 
     /// Reads the text of an `environments.toml`. Relative paths in the text are resolved against the directory of `path`; if that directory
@@ -149,10 +152,10 @@ impl Environments {
 }
 
 impl EnvironmentSpec {
-    fn new(id: &str, way: Way) -> Self {
+    fn new(id: &str, location: EnvironmentLocation) -> Self {
         Self {
             id: id.to_owned(),
-            way,
+            location,
             connect_timeout: DEFAULT_TIMEOUT,
             initialize_timeout: DEFAULT_TIMEOUT,
             silence_timeout: DEFAULT_SILENCE_TIMEOUT,
@@ -160,14 +163,14 @@ impl EnvironmentSpec {
     }
 
     fn local() -> Self {
-        Self::new(LOCAL, Way::Local)
+        Self::new(LOCAL, EnvironmentLocation::Local)
     }
 }
 
-/// Refuses the `NOISE` variables, which name an environment behind a relay. This client cannot use a relay. If the variables were ignored,
-/// processes for another machine would run on this machine.
-fn refuse_noise(source: &HomeAndVariables) -> Result<(), EnvironmentsError> {
-    let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !source.is_set(name)).collect();
+/// Refuses the variables `CODEX_EXEC_SERVER_NOISE_…`, which name an environment behind a relay. This client cannot
+/// use a relay. If the variables were ignored, processes for another machine would run on this machine.
+fn refuse_noise(variables: &HomeAndVariables) -> Result<(), EnvironmentsError> {
+    let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !variables.is_set(name)).collect();
     match missing.len() {
         0 => Err(EnvironmentsError::NoiseNotSupported),
         all if all == NOISE_REQUIRED.len() => Ok(()),
@@ -175,8 +178,9 @@ fn refuse_noise(source: &HomeAndVariables) -> Result<(), EnvironmentsError> {
     }
 }
 
-fn from_variables(source: &HomeAndVariables) -> Result<(Environments, EnvironmentsSource), EnvironmentsError> {
-    let Some((name, url)) = source.first_text([URL, CODEX_URL])? else {
+/// The environment whose URL is in a variable, or this machine if no such variable is set.
+fn from_variables(variables: &HomeAndVariables) -> Result<(Environments, EnvironmentsSource), EnvironmentsError> {
+    let Some((name, url)) = variables.first_url([EXEC_SERVER_URL, CODEX_EXEC_SERVER_URL])? else {
         return Ok((Environments::only(EnvironmentSpec::local()), EnvironmentsSource::Unconfigured));
     };
     let source = EnvironmentsSource::Variable(name);
@@ -184,8 +188,8 @@ fn from_variables(source: &HomeAndVariables) -> Result<(Environments, Environmen
         return Ok((Environments::default(), source));
     }
     let url = environment_table::checked_url(url).map_err(|problem| EnvironmentsError::Variable { name, problem })?;
-    let way = Way::Url { url, ca_file: None, token_file: None };
-    Ok((Environments::only(EnvironmentSpec::new(REMOTE, way)), source))
+    let location = EnvironmentLocation::Url { url, ca_file: None, token_file: None };
+    Ok((Environments::only(EnvironmentSpec::new(REMOTE, location)), source))
 }
 
 #[cfg(test)]

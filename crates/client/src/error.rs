@@ -1,4 +1,4 @@
-//! The error of all calls that a user of the client makes.
+//! The error of connecting to a server and of calls to it. Operations on files have an error of their own in `files`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use protocol::{ErrorCode, ErrorData, WireError};
 use transport::ConnectError;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecServerError {
     /// The connector could not start its server program.
     #[error("failed to start the exec-server process: {0}")]
     Spawn(String),
-    /// No connection could be made within `connect_timeout`.
+    /// No connection, of whatever kind, could be made within `connect_timeout`.
     #[error("timed out connecting to exec-server at {url} after {timeout:?}")]
     WebSocketConnectTimeout {
         /// The address of the server, without secrets.
@@ -21,7 +21,7 @@ pub enum ExecServerError {
         /// The value of the option `connect_timeout`.
         timeout: Duration,
     },
-    /// The connection could not be made.
+    /// The connection to the URL could not be made, whether over a WebSocket or a Unix socket.
     #[error("failed to connect to exec-server: {0}")]
     WebSocketConnect(Arc<ConnectError>),
     /// The server did not answer `initialize` within `initialize_timeout`.
@@ -33,7 +33,8 @@ pub enum ExecServerError {
     /// The user has closed the client.
     #[error("exec-server client is closed")]
     Closed,
-    /// The connection was lost before the answer came. The server may have handled the request.
+    /// The connection was lost before the answer came, or the client has given up reconnecting. The server may have
+    /// handled the request.
     #[error("{0}")]
     Disconnected(String),
     /// The client is reconnecting, and its options say that calls fail meanwhile instead of waiting.
@@ -42,7 +43,7 @@ pub enum ExecServerError {
     /// An answer cannot be decoded as the result of its request.
     #[error("failed to decode an answer of exec-server: {0}")]
     Json(Arc<serde_json::Error>),
-    /// The server broke the protocol, or the client was asked for something that the server cannot do.
+    /// The server broke the protocol, or the caller asked for something that this server or this client cannot do.
     #[error("exec-server protocol error: {0}")]
     Protocol(String),
     /// The server refused the request.
@@ -58,7 +59,8 @@ pub enum ExecServerError {
     /// The body of an HTTP answer broke off before its end.
     #[error("HTTP response body failed: {0}")]
     HttpRequest(String),
-    /// Too many calls, or too many clean-ups of dropped handles, are unfinished.
+    /// The client has too many unanswered calls, or too many unfinished clean-ups after dropped handles, for example
+    /// of processes. Holds the limit.
     #[error("exec-server has reached its limit of {0} pending requests")]
     TooManyRequests(usize),
     /// The client can no longer receive the events of the process. The process itself may still run. Holds the reason.
@@ -92,7 +94,7 @@ impl ExecServerError {
         matches!(self, Self::Server { code, .. } if *code == ErrorCode::NotFound.number())
     }
 
-    /// Whether another connection is attached to the session and alive.
+    /// Whether the server refused to resume the session because another connection is attached to it and alive.
     pub fn is_still_attached(&self) -> bool {
         matches!(self, Self::Server { code, .. } if *code == ErrorCode::SessionAttached.number())
     }

@@ -12,24 +12,26 @@ use tokio::sync::Notify;
 /// How long a request keeps its permit at most. So a request that hangs, for example on a dead disk, does not delay all other requests.
 const LONGEST_PERMIT: Duration = Duration::from_secs(2);
 
-/// Whether a request counts as a request about files.
+/// Whether the limit for requests about files applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileLane {
+pub(crate) enum FileLimit {
     /// The request is sent at once.
-    None,
+    DoesNotApply,
     /// The request waits for a permit. A caller may make thousands of such requests at once.
-    Files,
+    Applies,
 }
 
 /// The permits for requests about files.
 #[derive(Default)]
 pub(crate) struct FileCalls {
     state: Mutex<FileCallState>,
+    /// A permit was given back, or a request has left the queue.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct FileCallState {
+    /// Says how many requests may be in flight.
     window: CallWindow,
     /// Permits that are in use and counted.
     count: usize,
@@ -54,14 +56,14 @@ impl FileCallState {
 }
 
 impl FileCalls {
-    /// Waits for a permit.
-    pub(crate) async fn acquire(&self, lane: FileLane) -> FileCallPermit<'_> {
-        if lane == FileLane::None {
+    /// Waits for a permit. Returns at once if the limit does not apply.
+    pub(crate) async fn acquire(&self, limit: FileLimit) -> FileCallPermit<'_> {
+        if limit == FileLimit::DoesNotApply {
             return FileCallPermit { calls: None, is_counted: false };
         }
         let ticket = {
             let mut state = self.state.lock();
-            // The common case: there is no limit.
+            // Usually no request waits, and there is no limit.
             if state.waiting.is_empty()
                 && let Some(is_counted) = state.take()
             {
@@ -84,13 +86,14 @@ impl FileCalls {
     }
 }
 
-/// A request that waits for a permit. Dropping the value lets the next request go first.
+/// The place of a request in the queue for permits. Dropping the value removes the request from the queue.
 struct Ticket<'a> {
     calls: &'a FileCalls,
     number: u64,
 }
 
 impl<'a> Ticket<'a> {
+    /// Takes a permit if this request is the first in the queue and the window is not full.
     fn take_permit(&self) -> Option<FileCallPermit<'a>> {
         let mut state = self.calls.state.lock();
         let is_next = state.waiting.first() == Some(&self.number);
@@ -109,13 +112,16 @@ impl Drop for Ticket<'_> {
 
 /// The permit of one request. Dropping the value gives the permit back.
 pub(crate) struct FileCallPermit<'a> {
+    /// `None` if the limit does not apply to the request.
     calls: Option<&'a FileCalls>,
+    /// Whether the permit is part of [`FileCallState::count`].
     is_counted: bool,
 }
 
 impl FileCallPermit<'_> {
-    /// Makes the request. Gives the permit back early if the answer takes long.
-    pub(crate) async fn hold<T>(&mut self, request: impl Future<Output = T>) -> T {
+    /// Runs the request to its end. Gives the permit back early, after [`LONGEST_PERMIT`], if the answer takes
+    /// longer.
+    pub(crate) async fn run<T>(&mut self, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if self.is_counted {
             if let Ok(answer) = tokio::time::timeout(LONGEST_PERMIT, &mut request).await {
@@ -126,15 +132,15 @@ impl FileCallPermit<'_> {
         request.await
     }
 
-    /// The request was answered.
-    pub(crate) fn answered(&self) {
+    /// The request was answered, so the limit may grow.
+    pub(crate) fn note_answer(&self) {
         if let Some(calls) = self.calls {
             calls.state.lock().window.handle_answer();
         }
     }
 
-    /// The connection was lost before the answer.
-    pub(crate) fn lost(&self) {
+    /// The connection was lost before the answer, so requests are sent one at a time from now on.
+    pub(crate) fn note_connection_lost(&self) {
         if let Some(calls) = self.calls {
             calls.state.lock().window.note_connection_lost();
         }
@@ -160,40 +166,40 @@ mod tests {
     use super::*;
 
     /// Polls the future once.
-    async fn now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::time::timeout(Duration::ZERO, future).await.ok()
     }
 
-    async fn after_a_loss() -> FileCalls {
+    async fn calls_after_a_loss() -> FileCalls {
         let calls = FileCalls::default();
-        calls.acquire(FileLane::Files).await.lost();
+        calls.acquire(FileLimit::Applies).await.note_connection_lost();
         calls
     }
 
     #[tokio::test]
     async fn requests_get_permits_in_the_order_in_which_they_came() {
-        let calls = after_a_loss().await;
-        let first = calls.acquire(FileLane::Files).await;
-        let mut second = Box::pin(calls.acquire(FileLane::Files));
-        assert!(now(&mut second).await.is_none(), "after a loss, one request is sent at a time");
+        let calls = calls_after_a_loss().await;
+        let first = calls.acquire(FileLimit::Applies).await;
+        let mut second = Box::pin(calls.acquire(FileLimit::Applies));
+        assert!(poll_once(&mut second).await.is_none(), "after a loss, one request is sent at a time");
         drop(first);
-        let mut third = Box::pin(calls.acquire(FileLane::Files));
-        assert!(now(&mut third).await.is_none(), "the second request has waited for longer");
-        let second = now(&mut second).await.expect("the second request is next");
-        assert!(now(&mut third).await.is_none());
+        let mut third = Box::pin(calls.acquire(FileLimit::Applies));
+        assert!(poll_once(&mut third).await.is_none(), "the second request has waited for longer");
+        let second = poll_once(&mut second).await.expect("the second request is next");
+        assert!(poll_once(&mut third).await.is_none());
         drop(second);
-        assert!(now(&mut third).await.is_some());
+        assert!(poll_once(&mut third).await.is_some());
     }
 
     #[tokio::test]
     async fn a_request_that_gives_up_delays_no_other() {
-        let calls = after_a_loss().await;
-        let first = calls.acquire(FileLane::Files).await;
-        let mut second = Box::pin(calls.acquire(FileLane::Files));
-        let mut third = Box::pin(calls.acquire(FileLane::Files));
-        assert!(now(&mut second).await.is_none() && now(&mut third).await.is_none());
+        let calls = calls_after_a_loss().await;
+        let first = calls.acquire(FileLimit::Applies).await;
+        let mut second = Box::pin(calls.acquire(FileLimit::Applies));
+        let mut third = Box::pin(calls.acquire(FileLimit::Applies));
+        assert!(poll_once(&mut second).await.is_none() && poll_once(&mut third).await.is_none());
         drop(first);
         drop(second);
-        assert!(now(&mut third).await.is_some());
+        assert!(poll_once(&mut third).await.is_some());
     }
 }

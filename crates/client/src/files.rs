@@ -1,5 +1,5 @@
-//! Operations on files. One trait covers the files of an environment and the files of this machine, and the same failure gives the same
-//! error for both. Start with [`ExecutorFileSystem`].
+//! Operations on files. One trait covers the files of an environment (the machine of a server) and the files of this
+//! machine, and the same failure gives the same error for both. Start with [`ExecutorFileSystem`].
 
 mod blocks;
 mod error;
@@ -27,8 +27,8 @@ pub use reader::{ExtentReader, FileChunk, FileReader};
 pub use remote::RemoteFileSystem;
 pub use writer::FileWriter;
 
-/// Bytes of a file in one message. Servers accept larger blocks, but blocks of this size stay in the caches of the processor, which is
-/// faster.
+/// Size of the blocks in which a file is written, and in which its extents (the parts that are not holes) are read.
+/// Servers accept larger blocks, but blocks of this size stay in the caches of the processor, which is faster.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 /// The future that each operation of an [`ExecutorFileSystem`] returns.
@@ -36,10 +36,12 @@ pub type FileFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, FileSystemErr
 
 /// Operations on files, of an environment or of this machine.
 ///
-/// If the connection is lost before the answer, an operation is repeated if doing it twice is the same as doing it once. Any other
-/// operation fails with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and the caller does not know whether it was done.
+/// The connection may be lost before the answer. Then the client repeats an operation over the next connection,
+/// provided that doing it twice is the same as doing it once. Any other operation fails with
+/// [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and the caller does not know whether it was done.
 pub trait ExecutorFileSystem: Send + Sync {
-    /// Reads a whole file in one message, at most 512 MiB. Larger files need [`read_file_stream`](Self::read_file_stream).
+    /// Reads a whole file of at most 512 MiB. A file of an environment must also fit into one message of the server.
+    /// Larger files need [`read_file_stream`](Self::read_file_stream).
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>>;
 
     /// Reads a whole file as text. A file that is not UTF-8 gives an error of kind [`InvalidData`](std::io::ErrorKind::InvalidData).
@@ -77,8 +79,8 @@ pub trait ExecutorFileSystem: Send + Sync {
     /// Creates a directory, and with `recursive` its parents.
     fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()>;
 
-    /// Type, size, times and permissions of a file. If the path is a symbolic link and the options follow links, the metadata is that of
-    /// its target.
+    /// Type, size, times and permissions of a file. For a symbolic link, the metadata is that of its target; if the
+    /// options do not follow links, a link is an error.
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata>;
 
     /// Changes the permissions or the modification time of a file.
@@ -87,15 +89,16 @@ pub trait ExecutorFileSystem: Send + Sync {
     /// Resolves all symbolic links in a path. The file must exist.
     fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri>;
 
-    /// Lists a directory, in no particular order. Symbolic links without a target are left out.
+    /// Lists a directory, in no particular order. Symbolic links whose target does not exist are left out.
     fn read_directory<'a>(
         &'a self,
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>>;
 
-    /// As [`read_directory`](Self::read_directory), but lists symbolic links without a target too, and each entry says whether it is a
-    /// link. A server without the extension `fsLinks` leaves links without a target out and does not say which entries are links.
+    /// As [`read_directory`](Self::read_directory), but lists symbolic links whose target does not exist too, and
+    /// each entry says whether it is a link. A server without the extension `fsLinks` leaves such links out and does
+    /// not say which entries are links.
     fn read_directory_with_links<'a>(
         &'a self,
         path: &'a PathUri,

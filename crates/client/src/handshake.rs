@@ -1,5 +1,6 @@
-//! Opening a connection: the request `initialize`, and, if the session is resumed, a read of all missed events. Start with [`open`] and
-//! [`resume`].
+//! Opening a connection: the request `initialize`, which opens or resumes a session (the server's state of this
+//! client). If the session is resumed after a lost connection, the client also reads all events that it missed. Start
+//! with [`open`] and [`resume`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,17 +19,19 @@ use crate::options::ExecServerClientConnectOptions;
 use crate::records::{Feed, ProcessRecord};
 use crate::rpc::{CallError, CallSlot, Rpc};
 
-/// Reads that are sent before the client waits for the first answer.
+/// How many reads are sent before the client waits for the first answer.
 const READS_AT_ONCE: usize = 512;
 
-/// After a connection was lost while it caught up, all reads of the next connection together ask for this many bytes. Each further loss
-/// halves the number.
+/// The bytes that all reads of missed events together ask for, after a connection was lost during these reads. Each
+/// further loss halves the number.
 const PAGES_BYTES: u64 = 16 * 1024;
 /// Each read asks for at least this many bytes.
-const SMALLEST_PAGE: u64 = 1024;
-const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE).ilog2();
+const SMALLEST_PAGE_BYTES: u64 = 1024;
+const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE_BYTES).ilog2();
 
-/// Makes a connection and opens a new session, or resumes the session `resume`. `tasks` owns the tasks of the connection.
+/// Makes a connection and opens a new session, or resumes the session `resume`. `takeover` says whether to take that
+/// session over from another client that is attached to it. `tasks` owns the tasks of the connection. Also returns
+/// the id of the session, which is `None` from an old server.
 pub(crate) async fn open(
     connector: &dyn ServerConnector,
     options: &ExecServerClientConnectOptions,
@@ -66,7 +69,7 @@ async fn initialize(
         observe: options.observe,
     };
     let answer: protocol::InitializeResult =
-        answered(rpc, rpc.call(Method::Initialize.name(), &params, CallSlot::Ordinary).await)?;
+        fail_if_lost(rpc, rpc.call(Method::Initialize.name(), &params, CallSlot::Ordinary).await)?;
     if let (Some(wanted), Some(got)) = (resume, &answer.session_id)
         && wanted != got
     {
@@ -76,30 +79,34 @@ async fn initialize(
     Ok(answer.session_id)
 }
 
-/// The result of a call during the handshake. If the connection is lost, the attempt to connect has failed.
-fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerError> {
+/// The result of a call during the handshake. A lost connection becomes an error, because then the attempt to connect
+/// has failed.
+fn fail_if_lost<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerError> {
     result.map_err(|error| match error {
         CallError::Failed(error) => error,
         CallError::NotSent | CallError::Lost => ExecServerError::Disconnected(rpc.disconnect_text()),
     })
 }
 
-/// Resumes the session over a new connection and reads the missed events of every process and every watch. A process whose events are lost
-/// fails alone. An error of this function means that the connection has failed.
+/// Resumes the session over a new connection and reads the missed events of every process and every watch. If the
+/// events of a process are lost, only that process fails. An error of this function means that the session could not
+/// be resumed over this connection.
 pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<Arc<Rpc>, ExecServerError> {
     let session = core.session.get();
-    let (rpc, _) = open(&*core.connector, &core.options, &core.inbound, &core.tasks, session, false).await?;
+    let takeover = false;
+    let (rpc, _) = open(&*core.connector, &core.options, &core.inbound, &core.tasks, session, takeover).await?;
     let close_on_drop = CloseOnDrop(Some(&rpc));
     let processes = core.inbound.recoverable();
     let page = page_size(core, &rpc, processes.len()).await?;
     let mut progress = CatchUpProgress::default();
-    for some in processes.chunks(READS_AT_ONCE) {
-        let caught_up = catch_up(core, &rpc, some, page, &mut progress).await;
+    for batch in processes.chunks(READS_AT_ONCE) {
+        let caught_up = catch_up(core, &rpc, batch, page, &mut progress).await;
         if progress.has_output {
+            // The recovery gets more time.
             core.attempt_progressed(generation);
         }
         if let Err(error) = caught_up {
-            // If output has come, the pages are small enough.
+            // If output has come, the reads are small enough.
             core.broken_catch_ups.fetch_add(u32::from(!progress.has_output), Ordering::Relaxed);
             return Err(error);
         }
@@ -109,9 +116,10 @@ pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<
     Ok(rpc)
 }
 
-/// The limit of each read. There is none until a connection was lost during the catch-up. Then small pages let each connection bring some
-/// progress. There is never a limit for servers without `readGaps`, which do not say the sequence number of the exit: one of their pages
-/// looks like the whole answer.
+/// The limit of each read, whose answer is then one page of the missed events. There is no limit until a connection
+/// was lost during the catch-up, the reads of missed events. Then small pages let each connection bring some
+/// progress. Servers without the capability `readGaps` never get a limit: they do not say the sequence number of the
+/// exit, so the client could not tell one page from the whole answer.
 async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<PageSize>, ExecServerError> {
     let broken = core.broken_catch_ups.load(Ordering::Relaxed);
     if broken == 0 {
@@ -121,14 +129,14 @@ async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Resul
         Some(known) => known.clone(),
         None => {
             let info = rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), CallSlot::Ordinary).await;
-            let asked = capabilities_in(answered(rpc, info))?;
+            let received = capabilities_in(fail_if_lost(rpc, info))?;
             // The capabilities are remembered, so that not every connection has to carry them again.
-            core.set_capabilities(&asked);
-            asked
+            core.set_capabilities(&received);
+            received
         }
     };
-    let share = (PAGES_BYTES >> broken.saturating_sub(1).min(MOST_HALVINGS)) / (processes as u64).max(1);
-    let size = PageSize { bytes: share.max(SMALLEST_PAGE), cuts_chunks: capabilities.read_parts };
+    let bytes = (PAGES_BYTES >> broken.saturating_sub(1).min(MOST_HALVINGS)) / (processes as u64).max(1);
+    let size = PageSize { bytes: bytes.max(SMALLEST_PAGE_BYTES), cuts_chunks: capabilities.read_parts };
     Ok(capabilities.read_gaps.then_some(size))
 }
 
@@ -136,13 +144,13 @@ async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Resul
 #[derive(Clone, Copy)]
 struct PageSize {
     bytes: u64,
-    /// Whether the server can send a part of a chunk that is larger than `bytes`.
+    /// Whether the server sends a chunk (the output of one event) in parts if the chunk is larger than `bytes`.
     cuts_chunks: bool,
 }
 
 #[derive(Default)]
 struct CatchUpProgress {
-    /// Some output has come.
+    /// Some output has come over this connection.
     has_output: bool,
 }
 
@@ -154,6 +162,7 @@ async fn catch_up(
     page: Option<PageSize>,
     progress: &mut CatchUpProgress,
 ) -> Result<(), ExecServerError> {
+    // A pause of the events ends with the connection over which the client asked for it.
     processes.iter().for_each(|record| record.feed(Feed::forget_pause));
     let mut waiting = processes.to_vec();
     while !waiting.is_empty() {
@@ -162,7 +171,8 @@ async fn catch_up(
     Ok(())
 }
 
-/// Sends all reads, and then waits for their answers. Returns the processes for which only a part of a chunk has come.
+/// Sends one read for each process, and then waits for all answers. Returns the processes for which only a part of a
+/// chunk has come.
 async fn read_once(
     core: &ClientCore,
     rpc: &Arc<Rpc>,
@@ -177,9 +187,10 @@ async fn read_once(
             part: page.filter(|page| page.cuts_chunks).map(|_| record.begun_part()),
             ..ReadParams::after(record.id.clone(), record.last_seq())
         };
-        reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, CallSlot::Ordinary).await)?);
+        reads.push(fail_if_lost(rpc, rpc.begin(Method::ProcessRead.name(), &params, CallSlot::Ordinary).await)?);
     }
-    // The server counts every answer as received. So each answer is used, even after another answer was lost.
+    // The server counts the events of an answer that has come as received, and may drop them. So each answer is used,
+    // even after another answer was lost.
     let (mut outcome, mut partial) = (Ok(()), Vec::new());
     for (record, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
@@ -189,7 +200,7 @@ async fn read_once(
                 core.catch_up(record, Ok(answer));
             }
             Err(CallError::Failed(error)) => core.catch_up(record, Err(error)),
-            lost @ Err(_) => outcome = answered(rpc, lost.map(drop)),
+            lost @ Err(_) => outcome = fail_if_lost(rpc, lost.map(drop)),
         }
     }
     outcome.map(|()| partial)
@@ -201,7 +212,7 @@ async fn resume_watches(core: &ClientCore, rpc: &Arc<Rpc>) -> Result<(), ExecSer
     let watches = core.inbound.watches.recoverable();
     let mut calls = Vec::with_capacity(watches.len());
     for record in &watches {
-        calls.push(answered(
+        calls.push(fail_if_lost(
             rpc,
             rpc.begin(Method::FsWatch.name(), &record.resume_params(), CallSlot::Ordinary).await,
         )?);
@@ -209,7 +220,7 @@ async fn resume_watches(core: &ClientCore, rpc: &Arc<Rpc>) -> Result<(), ExecSer
     for (record, call) in watches.iter().zip(calls) {
         let resumed = match call.answer::<NoResult>().await {
             Err(CallError::Failed(error)) if error.is_not_found() => {
-                record.restart();
+                record.note_lost_by_server();
                 rpc.call::<NoResult>(Method::FsWatch.name(), &record.begin_params(), CallSlot::Ordinary).await
             }
             other => other,
@@ -217,7 +228,7 @@ async fn resume_watches(core: &ClientCore, rpc: &Arc<Rpc>) -> Result<(), ExecSer
         match resumed {
             Ok(_) => {}
             Err(CallError::Failed(error)) => record.fail(error),
-            lost @ Err(_) => answered(rpc, lost.map(drop))?,
+            lost @ Err(_) => fail_if_lost(rpc, lost.map(drop))?,
         }
     }
     Ok(())

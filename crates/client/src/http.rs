@@ -1,4 +1,6 @@
-//! HTTP requests that the environment makes. A streamed body ends when its connection ends: it cannot be resumed over another connection.
+//! HTTP requests that the environment (the machine of the server) makes for the client. The body of an answer can be
+//! streamed. A streamed body ends when its connection to the server ends: it cannot be resumed over another
+//! connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,8 +42,9 @@ impl HttpClient for ExecServerClient {
     }
 }
 
-/// The streamed body of an answer. While more than a limit is unread, the client asks the server to pause the body, if the server can do
-/// that. Dropping the value cancels the request; if the server cannot cancel, the rest of the body is ignored.
+/// The streamed body of an answer. If more than 4 MiB are unread, the client asks the server to pause the body, if
+/// the server can do that. Dropping the value before the end of the body cancels the request; if the server cannot
+/// cancel, the rest of the body is ignored.
 pub struct HttpResponseBodyStream {
     registration: BodyRegistration,
     is_over: bool,
@@ -56,6 +59,7 @@ impl HttpResponseBodyStream {
             return None;
         }
         let (next, to_resume) = self.registration.next().await;
+        // So much of a paused body was read that the server can resume it.
         if let Some(backlog) = to_resume {
             self.handle.core.inbound.add_job(BackgroundJob::SendBodyFlow(backlog));
         }
@@ -99,6 +103,7 @@ impl Drop for CancelRequestOnDrop<'_> {
     }
 }
 
+/// Adds a job that asks the server to cancel the request.
 fn cancel(core: &ClientCore, id: String) {
     core.inbound.add_job(BackgroundJob::Forget(Forgotten::Request(id)));
 }
@@ -107,6 +112,7 @@ impl ExecServerClient {
     /// Makes an HTTP request from the environment and returns the answer with its whole body.
     pub async fn http_request(&self, mut params: HttpRequestParams) -> Result<HttpResponse, ExecServerError> {
         let core = &self.handle().core;
+        // Cancelling the request may need a background job.
         core.room_for_job().await?;
         params.stream_response = false;
         params.request_id = core.inbound.bodies.next_id();
@@ -122,6 +128,7 @@ impl ExecServerClient {
         mut params: HttpRequestParams,
     ) -> Result<(HttpResponse, HttpResponseBodyStream), ExecServerError> {
         let core = &self.handle().core;
+        // Cancelling the request may need a background job.
         core.room_for_job().await?;
         params.stream_response = true;
         // If the capabilities are not known, the server is treated as one that cannot pause a body.
@@ -133,7 +140,7 @@ impl ExecServerClient {
         let body = HttpResponseBodyStream { registration, is_over: false, handle };
         let answer = core.call_for_user::<methods::HttpRequest>(&params).await;
         if answer.is_err() {
-            // The request has failed, so there is nothing to cancel.
+            // The request has failed, so there is nothing to cancel when `body` is dropped.
             body.registration.give_up();
         }
         Ok((answer?, body))

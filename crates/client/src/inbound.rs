@@ -57,7 +57,8 @@ impl Inbound {
         processes.values().filter(|record| record.is_recoverable() && !record.is_over()).cloned().collect()
     }
 
-    /// The client has failed: all processes and watches end with this text.
+    /// The client has failed: all processes and watches end with this text. The caller ends the HTTP bodies. A search
+    /// ends with its connection.
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
         processes.values().for_each(|record| record.fail(text));
@@ -72,20 +73,21 @@ impl Inbound {
         self.jobs.add(job);
     }
 
-    /// Kills a process that is not followed any more, unless it is detached.
+    /// Adds a job that kills the process, unless the process is detached, that is, meant to outlive the client.
     pub(crate) fn terminate_unless_detached(&self, record: &ProcessRecord) {
         if !record.is_detached() {
             self.add_job(BackgroundJob::Terminate(record.id.clone()));
         }
     }
 
-    /// Kills all processes that are followed and not detached, because the client closes.
+    /// Adds jobs that kill all processes of this client that are not detached. Called when the client closes.
     pub(crate) fn terminate_own_processes(&self) {
         let processes: Vec<_> = self.processes.lock().values().cloned().collect();
         processes.iter().filter(|record| !record.is_over()).for_each(|record| self.terminate_unless_detached(record));
     }
 
-    /// Does the work that an event has made necessary.
+    /// Does the work that an event has made necessary, or adds a job that does it. A hole is a missing event before
+    /// events that have come. Flow is a request to pause or resume a process.
     pub(crate) fn handle(&self, record: &Arc<ProcessRecord>, consequence: Option<Consequence>) {
         match consequence {
             None => {}
@@ -162,7 +164,8 @@ impl PeerHandler for Inbound {
 
     fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError> {
         match method {
-            // This client has no user who could decide, so every request is denied.
+            // The server asks whether a process may use the network. No user of this client is asked, so the answer
+            // is no.
             "network/policyRequest" => Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}})),
             other => Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),

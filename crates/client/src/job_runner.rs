@@ -1,5 +1,7 @@
-//! The task that does the background jobs of a client, over as many connections as needed. When the client closes, the task finishes the
-//! remaining jobs and closes the connection. Start with `run`.
+//! The task that does the background jobs of a client, the work that no caller waits for. If a connection is lost, an
+//! unfinished job goes on over the next connection. The jobs are divided into lanes (see [`JobLane`]), and no lane
+//! waits for another. When the client closes, the task does the remaining jobs and closes the connection. Start with
+//! `run`.
 
 mod forget;
 
@@ -19,11 +21,12 @@ use crate::rpc::{CallError, CallSlot, PendingCall};
 
 /// How long a missing event may take to come before the client asks for it. Only old servers send events out of order.
 const MISSING_EVENT_WAIT: Duration = Duration::from_millis(250);
-/// After this many reads in a row without the missing event, the process fails. The client waits longer before each further read.
-const FRUITLESS_READS: u32 = 5;
-/// Wait before a job is tried again, if all slots for calls were in use.
+/// After this many reads in a row without the missing event, the client stops following the process. The client waits
+/// longer before each further read.
+const MAX_FRUITLESS_READS: u32 = 5;
+/// Wait before a job repeats a request that was refused because the connection had too many unanswered calls.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
-/// How long a closing client works on its remaining jobs.
+/// How long a closing client works on its remaining jobs at most.
 const LAST_JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Does jobs until the client is closed. Then it does the remaining jobs and closes the connection.
@@ -40,6 +43,7 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
                 let core = Arc::clone(&core);
                 parallel.spawn(async move {
                     do_job(&core, job).await;
+                    // From now on the job counts as finished.
                     drop(unfinished);
                 });
             }
@@ -54,12 +58,13 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
     }
     let finish = async {
         while parallel.join_next().await.is_some() {}
-        // Only now, because the job of an abandoned start may have added a termination.
+        // The other lanes end only now, because the job of an abandoned start may have added a termination.
         jobs.drain();
         while lanes.join_next().await.is_some() {}
     };
-    let _out_of_time = tokio::time::timeout(LAST_JOBS_TIMEOUT, finish).await;
-    // The goodbye needs the slot that a termination may still hold.
+    let _finished_or_timed_out = tokio::time::timeout(LAST_JOBS_TIMEOUT, finish).await;
+    // Tasks that are out of time end here. One of them may be a termination, which has the connection's only slot for
+    // cleanup calls. The last request of `core.stop` needs this slot.
     parallel.shutdown().await;
     lanes.shutdown().await;
     jobs.end();
@@ -78,8 +83,8 @@ async fn do_job(core: &ClientCore, job: BackgroundJob) {
     }
 }
 
-/// Kills processes, one after the other. Each request is repeated over new connections until the server has answered or the client has
-/// failed.
+/// Does the jobs of the lane `Terminations`: kills processes, one after the other. Each request is repeated over new
+/// connections until the server has answered or the client has failed.
 async fn terminate_all(core: Arc<ClientCore>) {
     let options = CallOptions { slot: CallSlot::Cleanup, ..CallOptions::WAIT };
     while let Some((job, _unfinished)) = core.inbound.jobs().next(JobLane::Terminations).await {
@@ -96,6 +101,8 @@ async fn terminate_all(core: Arc<ClientCore>) {
     }
 }
 
+/// Waits for the answer to a start whose caller has dropped the future. Then kills the process, unless the start was
+/// never sent or the server has refused it.
 async fn settle_abandoned_start(core: &ClientCore, process: ProcessId, call: PendingCall) {
     let answer = call.answer::<StartResult>().await;
     core.note_start_finished();
@@ -104,8 +111,10 @@ async fn settle_abandoned_start(core: &ClientCore, process: ProcessId, call: Pen
     }
 }
 
+/// A hole is a missing event before events that have come. Waits a short time for the server to push the missing
+/// event, and then reads it.
 async fn fill_hole(core: &ClientCore, record: &Arc<ProcessRecord>) {
-    let mut fruitless = 0;
+    let mut fruitless_reads = 0;
     tokio::time::sleep(MISSING_EVENT_WAIT).await;
     while record.has_hole() && !record.is_over() {
         let last = record.last_seq();
@@ -116,34 +125,37 @@ async fn fill_hole(core: &ClientCore, record: &Arc<ProcessRecord>) {
                 continue;
             }
             Err(error @ ExecServerError::Server { .. }) => core.catch_up(record, Err(error)),
-            // The next connection begins with a read of everything that is missing.
+            // The client has failed, or cannot use the answer. If the process goes on, its next event adds this job
+            // again.
             Err(error) => {
                 tracing::debug!(process = %record.id, %error, "cannot ask for missing events");
                 break;
             }
         }
         if record.last_seq() > last || record.is_over() {
-            fruitless = 0;
+            fruitless_reads = 0;
             continue;
         }
-        fruitless += 1;
-        if fruitless == FRUITLESS_READS {
+        fruitless_reads += 1;
+        if fruitless_reads == MAX_FRUITLESS_READS {
             let missing = last + 1;
             core.fail_process(record, &format!("the server sent later events and does not have event {missing}"));
             break;
         }
-        tokio::time::sleep(MISSING_EVENT_WAIT * fruitless).await;
+        tokio::time::sleep(MISSING_EVENT_WAIT * fruitless_reads).await;
     }
-    record.hole_filling_ended();
+    record.note_hole_filling_ended();
 }
 
+/// Asks the server to pause or resume the events of a process, until the server has confirmed what the record wants.
+/// A process whose events are paused has to wait when the output that the server retains for it is full.
 async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
     match core.capabilities().await {
         Ok(capabilities) if capabilities.process_flow => {}
-        // The server cannot pause a process, so a subscriber that is too slow misses events and gets an error. The record still counts this
-        // job as running, so it starts no other.
+        // The server cannot pause events, so a subscriber that is too slow misses events and gets an error. The
+        // record still counts this job as running, so no further job of this kind is added.
         Ok(_) => return,
-        Err(_) => return record.flow_failed(),
+        Err(_) => return record.note_flow_failed(),
     }
     loop {
         let paused = record.wants_pause();
@@ -157,15 +169,17 @@ async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
             }
             Err(error) => {
                 tracing::debug!(process = %record.id, %error, "cannot pause or resume a process");
-                return record.flow_failed();
+                return record.note_flow_failed();
             }
         }
-        if !record.flow_was_sent(paused) {
+        let must_send_opposite = record.note_flow_confirmed(paused);
+        if !must_send_opposite {
             return;
         }
     }
 }
 
+/// As [`send_flow`], for a streamed HTTP body.
 async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
     loop {
         let paused = backlog.wants_pause();
@@ -176,16 +190,19 @@ async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
                 tokio::time::sleep(BUSY_WAIT).await;
                 continue;
             }
-            // The body fails with its connection.
+            // The client has failed, and the body with it, or the server has refused. The backlog still counts this
+            // job as running, so no further job of this kind is added.
             Err(_) => return,
         }
-        if !backlog.flow_was_sent(paused) {
+        let must_send_opposite = backlog.note_flow_confirmed(paused);
+        if !must_send_opposite {
             return;
         }
     }
 }
 
-/// Closes a file. Many files are closed in parallel, so that closing keeps up with opening however long a round trip takes.
+/// Closes a file, or cancels an upload. Many files are closed in parallel, so that closing keeps up with opening
+/// however long a round trip takes.
 async fn close_file(core: &ClientCore, handle_id: String) {
     let params = CloseParams { handle_id };
     loop {

@@ -1,5 +1,6 @@
-//! Background jobs and their queue. A job is work that no caller waits for: cleaning up on the server after a dropped handle, reading
-//! missing events, pausing and resuming a process. `job_runner` does the work.
+//! Background jobs and their queue. A job is work that no caller waits for: cleaning up on the server after a dropped
+//! handle, reading missing events, pausing and resuming the events of a process or a streamed HTTP body. `job_runner`
+//! does the work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,17 +12,19 @@ use tokio::sync::Notify;
 use crate::records::{Backlog, ProcessRecord};
 use crate::rpc::PendingCall;
 
-/// While this many jobs are unfinished, the client creates nothing that could need another job. Dropping a handle cannot wait, so the queue
-/// always accepts a job. It holds at most this many jobs, plus one for each handle that existed when the limit was reached.
+/// While this many jobs are unfinished, the client creates nothing whose end needs a job: no process, file, watch,
+/// search or HTTP request. Handles that exist can still add jobs, because dropping a handle cannot wait. So the queue
+/// holds at most this many jobs, plus a few for each handle that existed when the limit was reached.
 pub(crate) const MAX_JOBS: usize = 16_384;
 
 /// One piece of background work.
 pub(crate) enum BackgroundJob {
-    /// Kill a process that no handle uses any more.
+    /// Kill a process that no handle uses any more, or that the client cannot follow any longer.
     Terminate(ProcessId),
-    /// Wait for the answer to a process start whose caller has dropped the future, then kill the process.
+    /// Wait for the answer to a process start whose caller has dropped the future, and kill the process unless the
+    /// start has failed.
     AbandonedStart { process: ProcessId, call: PendingCall },
-    /// Read events that should have been pushed.
+    /// Fill a hole: read the events that are missing before events that have come.
     FillHole(Arc<ProcessRecord>),
     /// Ask the server to pause or resume the events of a process.
     SendFlow(Arc<ProcessRecord>),
@@ -33,7 +36,7 @@ pub(crate) enum BackgroundJob {
     CloseFile(String),
 }
 
-/// The id of a request, watch or search that no handle uses any more.
+/// The id of an HTTP request, a watch or a search that no handle uses any more.
 #[derive(Debug)]
 pub(crate) enum Forgotten {
     Request(String),
@@ -41,7 +44,8 @@ pub(crate) enum Forgotten {
     Search(String),
 }
 
-/// Jobs of one lane wait for each other, or run in parallel; jobs of different lanes never wait for each other.
+/// A group of jobs with a queue of its own, so that no lane waits for another. A lane does its jobs one after the
+/// other, or all at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobLane {
     /// [`BackgroundJob::Terminate`], one after the other, because a connection reserves one slot for such calls.
@@ -95,7 +99,7 @@ impl JobQueue {
     /// Adds a job. Does not wait, because most jobs are added by a `drop`.
     pub(crate) fn add(&self, job: BackgroundJob) {
         let mut state = self.state.lock();
-        // After the end of the client there is nothing left to clean up.
+        // After the end of the queue the client closes its connection, so the job could not be done.
         if state.phase != JobQueuePhase::Ended {
             state.unfinished += 1;
             state.waiting[job.lane() as usize].push_back(job);
@@ -104,14 +108,15 @@ impl JobQueue {
         }
     }
 
-    /// Whether [`MAX_JOBS`] jobs are unfinished, so that nothing may be created that could need another job.
+    /// Whether [`MAX_JOBS`] jobs are unfinished, so that nothing may be created whose end needs a job. A queue that
+    /// has ended is never full.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.state.lock();
         state.unfinished >= MAX_JOBS && state.phase != JobQueuePhase::Ended
     }
 
     /// Waits until the queue is no longer full.
-    pub(crate) async fn has_room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let finished = self.finished.notified();
             if !self.is_full() {
@@ -154,7 +159,7 @@ impl JobQueue {
             state.phase = JobQueuePhase::Ended;
             std::mem::take(&mut state.waiting)
         };
-        // The lock is free now, because dropping a job may drop a handle, and that adds a job.
+        // The lock was released before, so that a `drop` which adds a job cannot deadlock.
         drop(dropped);
         self.changed.notify_waiters();
         self.finished.notify_waiters();
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_full_queue_has_room_when_a_job_is_finished() {
+    async fn a_full_queue_has_room_when_a_job_is_finished_or_the_queue_has_ended() {
         let queue = Arc::new(JobQueue::default());
         for number in 0..MAX_JOBS {
             queue.add(BackgroundJob::CloseFile(number.to_string()));
@@ -184,19 +189,19 @@ mod tests {
         assert!(queue.is_full());
         let (_, unfinished) = queue.next(JobLane::Parallel).await.unwrap();
         assert!(queue.is_full(), "the job is still being done");
-        let mut room = Box::pin(queue.has_room());
+        let mut room = Box::pin(queue.wait_for_room());
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut room).await.is_err());
         drop(unfinished);
         room.await;
         queue.add(BackgroundJob::CloseFile("one more".to_owned()));
         assert!(queue.is_full());
         queue.end();
-        queue.has_room().await;
+        queue.wait_for_room().await;
         assert!(queue.next(JobLane::Parallel).await.is_none());
     }
 
     #[tokio::test]
-    async fn lanes_do_not_wait_for_each_other() {
+    async fn each_lane_gets_only_its_own_jobs_and_ends_when_they_are_done() {
         let queue = Arc::new(JobQueue::default());
         queue.add(BackgroundJob::Forget(Forgotten::Search("s".into())));
         queue.add(BackgroundJob::Terminate("p".into()));

@@ -47,8 +47,8 @@ pub use connector::{
     ChildConnector, Companion, Connecting, ServerConnection, ServerConnector, SshConnector, UrlConnector,
 };
 pub use environments::{
-    EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, EnvironmentsSource, HomeAndVariables, Problem,
-    Way,
+    EntryProblem, EnvironmentLocation, EnvironmentSpec, Environments, EnvironmentsError, EnvironmentsSource,
+    HomeAndVariables, Problem,
 };
 pub use error::ExecServerError;
 pub use files::{
@@ -74,6 +74,7 @@ pub use protocol::{
     ReadResult, RedirectPolicy, SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream,
     TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
 };
+// The same types under the names that the published client of Codex has for them.
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
 };

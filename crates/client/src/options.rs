@@ -8,7 +8,7 @@ use transport::{ConnectOptions, TlsRoots};
 
 use crate::connector::UrlConnector;
 
-/// How a client connects, and what it does when its connection is lost.
+/// The options of a client: how it connects, and what it does when its connection is lost.
 #[derive(Clone, Debug)]
 pub struct ExecServerClientConnectOptions {
     /// A name for this program, which the server writes into its log.
@@ -17,24 +17,25 @@ pub struct ExecServerClientConnectOptions {
     pub connect_timeout: Duration,
     /// How long the handshake of each connection may take.
     pub initialize_timeout: Duration,
-    /// A WebSocket counts as lost when the server has given no sign of life for this long. The client pings the server after half of the
-    /// time. Bytes that arrive are a sign of life, and so are bytes that a full connection accepts again, so a slow link is not cut. A link
-    /// that may carry no byte for longer needs a larger value. Connections that are no WebSockets ignore the option, because the kernel
-    /// reports their end.
+    /// A WebSocket counts as lost when the server has given no sign of life for this long. The client pings the
+    /// server after half of the time. Received bytes are a sign of life. So is a full socket that accepts bytes to
+    /// send again: a slow link does not count as lost. A link that may carry no byte for longer needs a larger value.
+    /// Connections that are no WebSockets ignore the option, because the kernel reports their end.
     pub silence_timeout: Duration,
     /// The session of an earlier client to resume. `None` opens a new session.
     pub resume_session_id: Option<SessionId>,
-    /// Whether another client that is attached to the resumed session is detached. If false, connecting fails while another client is
-    /// attached.
+    /// Whether this client takes the resumed session over from another client that is attached to it. If neither this
+    /// option nor `observe` is set, connecting fails while another client is attached.
     pub takeover: bool,
-    /// Whether to observe the resumed session beside the client that is attached to it. An observer gets no events; it can list, read,
-    /// signal and kill processes, and start them with `paused`. If the server lacks the extension `sessionObserve`, the client takes the
-    /// session over instead.
+    /// Whether to observe the resumed session beside the client that is attached to it. An observer gets no events;
+    /// it can list, read, signal and kill processes, and start them with `paused`. If the server lacks the extension
+    /// `sessionObserve`, the client takes the session over instead. Cannot be combined with `takeover`.
     pub observe: bool,
-    /// How long the server keeps the session after a lost connection. `None` means the default of the server. Needs the extension
-    /// `sessionKeep`.
+    /// How long the server keeps the session after a lost connection. With `None`, the server keeps a new session for
+    /// its default time, and does not change the time of a resumed session. Needs the extension `sessionKeep`.
     pub keep_for: Option<Duration>,
-    /// Time from a lost connection until the client gives up.
+    /// Time from a lost connection until the client gives up. The time starts again when an attempt to reconnect has
+    /// brought some of the missed output.
     pub recovery_budget: Duration,
     /// The waits between attempts to reconnect.
     pub backoff: Backoff,

@@ -1,5 +1,6 @@
-//! Processes of the environment: starting them, their handles, their events as streams, and their stdin. The state that the client keeps
-//! about a process is in `records`. Start with `start.rs` and `handle.rs`.
+//! Processes of the environment (the machine of the server): starting them, their handles, their events as streams,
+//! and their stdin. The state that the client keeps about a process is in `records`. Start with `start.rs` and
+//! `handle.rs`.
 
 mod exit_status;
 mod follow;

@@ -1,5 +1,6 @@
-//! Calls and answers over one connection. This module knows no session and no recovery. When the connection ends, each waiting call learns
-//! whether its request may have reached the server. Start with `Rpc::start`, which starts a reading and a writing task.
+//! Calls and answers over one connection. This module knows no recovery. Of the session it knows only whether another
+//! client has taken it over. When the connection ends, each waiting call learns whether its request may have reached
+//! the server. Start with `Rpc::start`, which starts a reading and a writing task.
 
 mod calls;
 mod outbox;
@@ -28,16 +29,18 @@ use outbox::Outbox;
 
 pub(crate) use calls::CallSlot;
 
-/// Takes the messages that the server sends without a request. The functions must not wait, because the reading task calls them. An error
-/// means that the server broke the protocol, and ends the connection.
+/// Takes the notifications and requests of the server. The functions must not wait, because the reading task calls
+/// them.
 pub(crate) trait PeerHandler: Send + Sync + 'static {
-    /// Output of a process, if the message has the usual form, for which there is a fast decoder.
+    /// Takes output of a process, if the message has the usual form, for which there is a fast decoder. An error
+    /// means that the server broke the protocol, and ends the connection.
     fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
 
-    /// Every other notification. Unknown notifications are ignored.
+    /// Takes every other notification. Unknown notifications are ignored. An error ends the connection, as for
+    /// output.
     fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String>;
 
-    /// The answer to a request of the server.
+    /// The answer to a request of the server. An error is sent to the server as the answer.
     fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError>;
 }
 
@@ -55,24 +58,24 @@ pub(crate) struct Rpc {
     companion: Mutex<Option<Box<dyn Companion>>>,
 }
 
-/// Why a connection ended. `None` if no reason is known.
+/// The reason why a connection ended. `None` if it is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disconnect(pub(crate) Option<String>);
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The connection ended before a byte of the request was sent.
     NotSent,
     /// The connection ended before the answer came. The server may have handled the request.
     Lost,
-    /// The server refused the request, or the client could not make it.
+    /// The server refused the request, the client had too many unanswered calls, or the answer could not be decoded.
     Failed(ExecServerError),
 }
 
 impl Rpc {
-    /// Starts the reading and the writing task of a connection, which `tasks` owns. The connection ends if the server gives no sign of life
-    /// for `silence_timeout`, although it was pinged.
+    /// Starts the reading and the writing task of a connection. `tasks` owns both tasks. If the transport has pings,
+    /// the connection ends when the server gives no sign of life for `silence_timeout`, although it was pinged.
     pub(crate) fn start(
         connection: ServerConnection,
         handler: Arc<dyn PeerHandler>,
@@ -104,7 +107,8 @@ impl Rpc {
         self.begin(method, params, slot).await?.answer().await
     }
 
-    /// Sends a request and returns the pending call. Waits only while the outbox is full.
+    /// Sends a request and returns the pending call. Waits only while the outbox, the queue of the writing task, is
+    /// full.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         method: &str,
@@ -114,7 +118,7 @@ impl Rpc {
         self.begin_encoded(slot, |id| encode_request(id, method, params)).await
     }
 
-    /// Sends a request that the caller encodes.
+    /// As [`begin`](Self::begin), for a request that the caller encodes.
     pub(crate) async fn begin_encoded(
         self: &Arc<Self>,
         slot: CallSlot,
@@ -134,7 +138,7 @@ impl Rpc {
             }
         };
         let mut pending = PendingCall { rpc: Arc::clone(self), id, slot, reply: Some(reply), position: u64::MAX };
-        self.outbox.has_room().await;
+        self.outbox.wait_for_room().await;
         pending.position = self.outbox.push(&encode(&RequestId::Integer(id)));
         Ok(pending)
     }
@@ -147,6 +151,7 @@ impl Rpc {
         self.end.borrow().is_some()
     }
 
+    /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) -> Disconnect {
         let mut end = self.end.subscribe();
         // `self` holds the sender, so waiting cannot fail.
@@ -181,6 +186,7 @@ impl Rpc {
         self.ended().await;
     }
 
+    /// Ends the connection. Only the first reason counts.
     fn finish(&self, end: Disconnect) {
         let is_first = self.end.send_if_modified(|current| {
             let is_first = current.is_none();
@@ -202,7 +208,7 @@ pub(crate) struct PendingCall {
     id: i64,
     slot: CallSlot,
     reply: Option<AnswerReceiver>,
-    /// Position of the request in the outbox.
+    /// Position of the request in the outbox. `u64::MAX` until the request is queued.
     position: u64,
 }
 
@@ -212,13 +218,14 @@ impl PendingCall {
         self.wait().await
     }
 
-    /// As [`answer`](Self::answer), for a caller that may stop waiting and pass the pending call on. A result is returned only once.
+    /// As [`answer`](Self::answer), for a caller that may stop waiting and pass the pending call on. Must not be
+    /// called again after it has returned.
     pub(crate) async fn wait<R: DeserializeOwned>(&mut self) -> Result<R, CallError> {
         let result = self.wait_encoded().await?;
         serde_json::from_slice(&result).map_err(|error| CallError::Failed(error.into()))
     }
 
-    /// Waits for the JSON text of the result. A result is returned only once.
+    /// Waits for the JSON text of the result. Must not be called again after it has returned.
     pub(crate) async fn wait_encoded(&mut self) -> Result<Bytes, CallError> {
         let result = match self.reply.as_mut() {
             Some(reply) => reply.await,
@@ -226,7 +233,8 @@ impl PendingCall {
         };
         match result {
             Ok(Ok(result)) => Ok(result),
-            // This error means that another client has the session now. The connection is useless, whether or not the server closes it.
+            // This error means that another client has the session now. The connection is useless, whether or not the
+            // server closes it.
             Ok(Err(error)) if error.is_of_kind(error_kind::SESSION_RESUMED_ELSEWHERE) => {
                 self.rpc.note_takeover();
                 self.rpc.close(&error.message);

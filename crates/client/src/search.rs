@@ -79,7 +79,8 @@ impl Drop for Search {
 }
 
 impl ExecServerClient {
-    /// Searches files by their lines or their names. The client sets `search_id` of the params. Extension `fsSearch`.
+    /// Searches files by their lines or their names. The client sets `search_id` of the params. Needs the extension
+    /// `fsSearch`.
     pub async fn search(&self, mut params: SearchParams) -> Result<Search, ExecServerError> {
         let core = &self.handle().core;
         if !core.capabilities().await?.fs_search {
@@ -92,8 +93,8 @@ impl ExecServerClient {
         params.search_id = format!("search-{:x}", core.next_number());
         let record = Arc::new(SearchRecord::new(params.search_id.clone()));
         core.inbound.searches.add(&record);
-        let caller = Arc::clone(core);
-        let answer = Box::pin(async move { caller.call_for_user::<methods::FsSearch>(&params).await });
+        let answering_core = Arc::clone(core);
+        let answer = Box::pin(async move { answering_core.call_for_user::<methods::FsSearch>(&params).await });
         Ok(Search { record, answer, result: None, is_over: false, handle: Arc::clone(self.handle()) })
     }
 }

@@ -51,7 +51,9 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
                 }
             }
             Some(ended) = attempts.tasks.join_next() => handle_attempt(&core, &mut attempts, ended),
-            () = until(timeout), if timeout.is_some() => core.link.lock().reconnection.handle_timeout(Instant::now()),
+            () = wait_until(timeout), if timeout.is_some() => {
+                core.link.lock().reconnection.handle_timeout(Instant::now());
+            }
             () = core.poke.notified() => {}
         }
     }
@@ -67,8 +69,8 @@ fn next_action(core: &ClientCore) -> Option<Action> {
 
 fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disconnect: Disconnect) {
     let mut linked = core.link.lock();
-    // At a server that knows no observers, a client that only wants to list or read takes the session over and leaves soon. So this client
-    // reconnects.
+    // If the server knows no observers, a client that only wants to list or read takes the session over and leaves
+    // soon. So this client reconnects.
     if rpc.was_taken_over() && core.server_knows_observers() {
         core.is_taken_over.store(true, Ordering::Relaxed);
         linked.reconnection.taken_over(generation, TAKEN_OVER);
@@ -147,14 +149,15 @@ fn close_late(ended: Result<ReconnectResult, JoinError>) {
     }
 }
 
-async fn until(time: Option<Instant>) {
+async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time.into()).await,
         None => std::future::pending().await,
     }
 }
 
-/// A random number, taken from a UUID so that no other source of randomness is needed.
+/// The random part of the wait before the next attempt. It is taken from a UUID, so that no other source of
+/// randomness is needed.
 fn chance() -> Chance {
     let bits = uuid::Uuid::new_v4().as_u64_pair().0 >> 16;
     Chance::new(bits as f64 / (1_u64 << 48) as f64)

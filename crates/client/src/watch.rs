@@ -41,8 +41,9 @@ impl Drop for Watch {
 }
 
 impl ExecServerClient {
-    /// Watches a file or a directory; with `recursive` also everything below the directory. A lost connection loses no change: if the
-    /// server cannot repeat the missed changes, the watch reports an overflow. Needs the extension `fsWatch`.
+    /// Watches a file or a directory; with `recursive` also everything below the directory. After a lost connection,
+    /// the server repeats the missed changes. If it cannot, the watch reports an overflow. Needs the extension
+    /// `fsWatch`.
     pub async fn watch(&self, path: &PathUri, recursive: bool) -> Result<Watch, ExecServerError> {
         let core = &self.handle().core;
         if !core.capabilities().await?.fs_watch {

@@ -1,4 +1,5 @@
-//! The guard program of an embedded server. By default it is the embedding program itself, started with a special argument.
+//! The guard of an embedded server, a second process that kills the processes of the server if the server itself is
+//! killed. Its program is the embedding program itself, started with a special argument.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 /// The argument with which the server starts the program as its guard. Not meant for people.
 const GUARD_ARGUMENT: &str = "__guard";
 
-/// The program that guards the server: it kills the processes of the server if the server itself is killed.
+/// The program of the guard, which kills the processes of the server if the server itself is killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecServerRuntimePaths {
     guard: Option<PathBuf>,
@@ -30,8 +31,8 @@ impl ExecServerRuntimePaths {
     }
 }
 
-/// If this program was started as a guard, guards until the server is gone and returns the exit code of the program. Otherwise returns
-/// `None` at once.
+/// If the server has started this program as its guard, works as the guard until the server is gone, and returns the
+/// exit code for the program. Otherwise returns `None` at once.
 pub fn become_guard_if_asked() -> Option<i32> {
     let mut args = std::env::args_os().skip(1);
     if args.next()? != GUARD_ARGUMENT {

@@ -10,7 +10,7 @@ use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
 use crate::paths::ExecServerRuntimePaths;
 
-/// Why a server could not run.
+/// The reason why a server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The listen URL has a wrong form.
@@ -24,7 +24,7 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves on [`DEFAULT_LISTEN_URL`] until SIGTERM or SIGINT. From then on the program is a server and nothing else; see
+/// Serves on [`DEFAULT_LISTEN_URL`] until SIGTERM or SIGINT. The program must have no other work; see
 /// [`run_main_with_listen_url`].
 pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     run_main_with_listen_url(DEFAULT_LISTEN_URL, paths).await
@@ -71,7 +71,7 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
             _ = interrupt.recv() => break,
             () = &mut idle => break,
             () = &mut reloads => {}
-            () = ended(stdio.as_mut()) => {
+            () = wait_for_end(stdio.as_mut()) => {
                 stdio = None;
                 if only_stdio {
                     server.kill_everything().await;
@@ -111,7 +111,8 @@ async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut
     }
 }
 
-async fn ended(task: Option<&mut tokio::task::JoinHandle<()>>) {
+/// Waits until the task of the stdio connection ends. Waits for ever if there is none.
+async fn wait_for_end(task: Option<&mut tokio::task::JoinHandle<()>>) {
     match task {
         Some(task) => {
             let _ = task.await;

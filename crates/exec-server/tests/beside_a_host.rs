@@ -1,5 +1,6 @@
-//! A program that runs a server beside its own work: the server changes nothing that belongs to the whole process, and leaves the children
-//! of the program alone while it starts, kills and reaps its own.
+//! Tests a program, the host, that runs a server in its own process beside other work. The server changes nothing
+//! that belongs to the whole process, and leaves the children of the host alone while it starts, kills and reaps its
+//! own.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! A program that embeds client and server.
+//! Tests a program that embeds both the client and the server.
 
 use exec_server::{
     ExecParams, ExecServerClient, ExecServerListenUrlParseError, ExecServerRuntimePaths, RemoteExecServerConnectArgs,
@@ -7,7 +7,7 @@ use exec_server::{
 use testkit::{Signal, eventually_async, send_signal};
 
 #[tokio::test]
-async fn a_server_and_its_client_in_one_program() {
+async fn a_server_and_its_client_work_in_one_program() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/exec.sock", folder.path().display());
     let serving = tokio::spawn({

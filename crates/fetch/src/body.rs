@@ -1,5 +1,6 @@
-//! The body of a response. It is read only while the caller waits for the next piece, so a slow caller slows the sender down. This module
-//! does not know redirects or headers. Start with [`Body::next`].
+//! The body of a response. Over HTTP/1.1 it is read only while the caller waits for the next piece. Over HTTP/2 at
+//! most 1 MiB is read before the caller takes it. So a slow caller slows the sender down. This module does not know
+//! redirects or headers. Start with [`Body::next`].
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,7 +22,7 @@ pub struct Body {
     incoming: Incoming,
     /// Received bytes that were too many for one piece and are returned next.
     rest: Bytes,
-    /// The connection. None at the end, and after an error.
+    /// The connection from which the body is read. None at the end, and after an error.
     lease: Option<ConnectionLease>,
     deadline: Deadline,
     /// A larger body is an error. None: no limit.
@@ -47,14 +48,14 @@ impl Body {
 
     /// Waits for the next piece, which has between 1 byte and 1 MiB. `None` at the end, and in every call after an error.
     ///
-    /// Cancel safe: if the future is dropped, the next call returns the bytes that it would have returned.
+    /// Cancel safe: if the future is dropped, no bytes are lost, and the next call returns them.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         let next = self.advance().await;
         if next.is_err() {
             self.lease = None;
             self.rest = Bytes::new();
         }
-        next.map_err(RequestFailure::of_body)
+        next.map_err(RequestFailure::into_body_error)
     }
 
     /// Reads the rest of the body. Fails if the rest has more than `limit` bytes.
@@ -62,8 +63,8 @@ impl Body {
         Ok(self.collect_while(limit, |_| true).await?.unwrap_or_default())
     }
 
-    /// Like [`Self::collect`], but asks `may_hold` before it keeps more bytes, with the number of bytes it would then hold. Stops and
-    /// returns `None` when `may_hold` returns false.
+    /// Like [`Self::collect`], but calls `may_hold` before each piece is added, with the number of bytes that would
+    /// then be in memory. Stops and returns `None` when `may_hold` returns false.
     pub async fn collect_while(
         mut self,
         limit: u64,
@@ -85,8 +86,9 @@ impl Body {
         Ok(Some(all.freeze()))
     }
 
-    /// Reads up to 1 MiB that has already arrived, so that the connection can be used again if the body ends there. Does not wait for more:
-    /// a new connection costs less than waiting for a body that is not needed, and a stream of HTTP/2 can be reset.
+    /// Drops the body of a response that is not needed. Reads about 1 MiB at most of the bytes that have already
+    /// arrived, so that an HTTP/1.1 connection can be used again if the body ends there. Does not wait for more: a
+    /// new connection costs less than waiting, and over HTTP/2 only the stream is reset.
     pub(crate) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         while let Some(lease) = &mut self.lease {
@@ -130,14 +132,15 @@ impl Body {
         self.rest.split_to(self.rest.len().min(MAX_PIECE_BYTES))
     }
 
-    /// Gives the connection back as soon as the end is known. A caller that has got the last byte may never call `next` again.
+    /// Returns the connection to the pool as soon as the end of the body is known: a caller that has got the last
+    /// byte may never call `next` again.
     fn finish_at_end(&mut self) {
         if self.incoming.is_end_stream() {
             self.finish();
         }
     }
 
-    /// Gives the connection back, because no more bytes are expected.
+    /// Returns the connection to the pool, because no more bytes are expected.
     pub(crate) fn finish(&mut self) {
         if let Some(lease) = self.lease.take() {
             lease.finish();

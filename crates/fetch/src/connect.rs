@@ -1,6 +1,7 @@
-//! Opens the byte stream that a route needs: TCP, TLS, and the way through a proxy. The connectors of hyper-util do the work, the racing of
-//! addresses included. This module resolves host names for them (`lookup`), offers HTTP/2 to servers, and names in an error the host
-//! (target or proxy) that failed. The deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
+//! Opens the byte stream of a route, which is the way to a server, with or without a proxy: TCP, TLS, and the request
+//! to the proxy. The connectors of hyper-util do the work, including the race between addresses. This module resolves
+//! host names for them (`lookup`), offers HTTP/2 to servers, and names in an error the host (target or proxy) that
+//! failed. The deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -25,8 +26,8 @@ use crate::lookup::{LookupAllowance, LookupError, Lookups, Resolver};
 use crate::proxy::{HttpProxy, Route, SocksProxy};
 use crate::roots::Roots;
 
-/// How long connecting to a host may take, over all its addresses. Each address gets the same part of it, so that an address that does not
-/// answer leaves time for the others.
+/// Timeout for connecting to the addresses of a host. The IPv4 and the IPv6 addresses have one each. Every address of
+/// a family gets an equal part of it, so that an address that does not answer leaves time for the others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The protocols that are offered to a server in the TLS handshake, the preferred one first. HTTP/2 is used only if the server chooses it
@@ -71,35 +72,36 @@ impl RouteOpener<'_> {
         let (stream, target) = match route {
             Route::Direct(target) => (self.connect(target).await?, target),
             Route::Forward(proxy) => return Ok(NegotiatedStream::Http1(self.reach_proxy(&proxy.endpoint).await?)),
-            Route::Tunnel(proxy, target) => (self.tunnel(proxy, target).await?, target),
-            Route::Socks(proxy, target) => (self.socks(proxy, target).await?, target),
+            Route::Tunnel(proxy, target) => (self.connect_by_tunnel(proxy, target).await?, target),
+            Route::Socks(proxy, target) => (self.connect_by_socks(proxy, target).await?, target),
         };
         if !target.is_secure {
             return Ok(NegotiatedStream::Http1(stream));
         }
-        let stream = self.secure(stream, target, offer).await?;
+        let stream = self.start_tls(stream, target, offer).await?;
         Ok(match stream.get_ref().1.alpn_protocol() {
             Some(HTTP_2) => NegotiatedStream::Http2(Box::new(stream)),
             _ => NegotiatedStream::Http1(Box::new(stream)),
         })
     }
 
-    /// Connects to a proxy, over TLS if the endpoint is secure. Proxies are spoken to in HTTP/1.1 or SOCKS.
+    /// Connects to a proxy, over TLS if the endpoint is secure. HTTP/2 is not offered to proxies.
     async fn reach_proxy(&self, proxy: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
         let stream = self.connect(proxy).await?;
         if !proxy.is_secure {
             return Ok(stream);
         }
-        Ok(Box::new(self.secure(stream, proxy, AlpnOffer::Http1).await?))
+        Ok(Box::new(self.start_tls(stream, proxy, AlpnOffer::Http1).await?))
     }
 
-    /// Opens a TCP connection to a host. If the host has addresses of both families, the families are raced.
+    /// Opens a TCP connection to a host. If the host has IPv4 and IPv6 addresses, both families are tried at the same
+    /// time.
     async fn connect(&self, endpoint: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
         let resolver = Resolver::new(Arc::clone(self.lookups), self.allowance.clone());
         let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        // A request is written in one piece, and waiting for more would only delay it.
+        // A request is written in one piece, so the kernel must not wait for more bytes before it sends them.
         connector.set_nodelay(true);
         let connected = connector.call(endpoint.uri()?).await.map_err(|error| {
             if let Some(LookupError(error)) = error.source().and_then(|source| source.downcast_ref()) {
@@ -112,7 +114,11 @@ impl RouteOpener<'_> {
     }
 
     /// Asks an HTTP proxy for a connection to the target.
-    async fn tunnel(&self, proxy: &HttpProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+    async fn connect_by_tunnel(
+        &self,
+        proxy: &HttpProxy,
+        target: &Endpoint,
+    ) -> Result<Box<dyn ByteStream>, RequestFailure> {
         let stream = self.reach_proxy(&proxy.endpoint).await?;
         let mut tunnel = Tunnel::new(proxy.endpoint.uri()?, OpenedStream::new(stream));
         if let Some(authorization) = &proxy.authorization {
@@ -123,17 +129,21 @@ impl RouteOpener<'_> {
     }
 
     /// Asks a SOCKS proxy for a connection to the target. If the proxy does not resolve names, this function resolves
-    /// the name of the target, and asks the proxy for its addresses, one after the other, until one can be reached.
-    async fn socks(&self, proxy: &SocksProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+    /// the name of the target, and asks the proxy to connect to each address in turn until one can be reached.
+    async fn connect_by_socks(
+        &self,
+        proxy: &SocksProxy,
+        target: &Endpoint,
+    ) -> Result<Box<dyn ByteStream>, RequestFailure> {
         if proxy.resolves_names {
-            return self.socks_to(proxy, target, target).await;
+            return self.request_socks(proxy, target, target).await;
         }
-        // The connector could resolve the name too, but it would block this thread.
+        // The connector of hyper-util could resolve the name too, but it would block this thread.
         let addresses = self.lookups.addresses(&target.host, target.port, self.allowance).await;
         let mut failure = None;
         for address in addresses.map_err(|error| lookup_failure(target, &error))? {
             let numeric = Endpoint { host: address.ip().to_string(), ..target.clone() };
-            match self.socks_to(proxy, &numeric, target).await {
+            match self.request_socks(proxy, &numeric, target).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failure = Some(error),
             }
@@ -142,8 +152,9 @@ impl RouteOpener<'_> {
         Err(failure.unwrap_or_else(no_address))
     }
 
-    /// Asks a SOCKS proxy for a connection to `destination`, which is the target or one of its addresses.
-    async fn socks_to(
+    /// Asks a SOCKS proxy for a connection to `destination`, which is the target or one of its addresses. An error
+    /// names the target.
+    async fn request_socks(
         &self,
         proxy: &SocksProxy,
         destination: &Endpoint,
@@ -158,8 +169,8 @@ impl RouteOpener<'_> {
         opened.map(TokioIo::into_inner).map_err(|error| proxy_failure(&proxy.endpoint, target, error.to_string()))
     }
 
-    /// Makes a TLS connection to `endpoint` out of a stream that leads to it.
-    async fn secure(
+    /// Makes the TLS handshake with `endpoint` over a stream that is connected to it.
+    async fn start_tls(
         &self,
         stream: Box<dyn ByteStream>,
         endpoint: &Endpoint,
@@ -206,7 +217,8 @@ fn proxy_failure(proxy: &Endpoint, target: &Endpoint, reason: String) -> Request
     RequestFailure::new(FailureKind::Connect, text)
 }
 
-/// The text of the innermost error. The connectors wrap the error that tells something into errors that do not.
+/// The text of the innermost error. The connectors wrap the error that names the cause into errors that do not name
+/// it.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

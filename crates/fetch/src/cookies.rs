@@ -1,7 +1,8 @@
-//! The cookies that are kept: those by which Cloudflare recognises a visitor that it has checked, for the hosts of ChatGPT. Without them,
-//! Cloudflare could challenge every request to these hosts. All other cookies are neither kept nor sent. Names and hosts are part of the
-//! protocol. The cookie jars of other crates keep any number of cookies, and this one has a limit. The time is passed in. Start with
-//! [`CookieJar`].
+//! The cookies that are kept: those by which Cloudflare recognises a visitor that it has checked, for the hosts of
+//! ChatGPT. Without them, Cloudflare could challenge every request to these hosts. All other cookies are neither kept
+//! nor sent. Which names and hosts these are is part of the protocol. Cookie jars of other crates are not used,
+//! because they keep any number of cookies. This module does not read the clock: callers pass the current time. Start
+//! with [`CookieJar`].
 
 mod date;
 
@@ -29,7 +30,8 @@ const NAMES: &[&str] = &[
 ];
 /// Cookies whose names begin with this are kept too.
 const NAME_PREFIX: &str = "cf_chl_";
-/// When there are more, the oldest one is dropped. Ten names for a handful of hosts need far fewer.
+/// Limit for the number of cookies. Beyond it, the oldest cookie is dropped. About ten names for a few hosts need far
+/// fewer.
 const MAX_COOKIES: usize = 128;
 /// A longer cookie is not kept. Browsers have the same limit.
 const MAX_COOKIE_BYTES: usize = 4096;
@@ -79,7 +81,7 @@ impl CookieJar {
         let host = kept_host(url)?;
         self.cookies.retain(|cookie| cookie.expires.is_none_or(|expires| expires > now));
         let mut sent: Vec<&Cookie> = self.cookies.iter().filter(|cookie| cookie.is_for(host, url.path())).collect();
-        // The longer path first, and of equal ones the older cookie.
+        // Cookies with a longer path come first. Of cookies with equally long paths, the older one comes first.
         sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         let pairs: Vec<String> = sent.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect();
         let mut value = HeaderValue::try_from(pairs.join("; ")).ok().filter(|value| !value.is_empty())?;
@@ -113,8 +115,8 @@ impl Cookie {
             match name.trim().to_ascii_lowercase().as_str() {
                 "domain" if !value.is_empty() => {
                     let domain = value.strip_prefix('.').unwrap_or(value).to_ascii_lowercase();
-                    // A cookie for a domain above the hosts of ChatGPT would be sent to other hosts.
-                    if !is_kept_host(&domain) || !is_within(host, &domain) {
+                    // A cookie for a domain above the hosts of ChatGPT, such as `com`, would be sent to other hosts.
+                    if !is_kept_host(&domain) || !is_host_within(host, &domain) {
                         return None;
                     }
                     (cookie.domain, cookie.is_host_only) = (domain, false);
@@ -127,7 +129,7 @@ impl Cookie {
         }
         if let Some(seconds) = max_age {
             let age = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-            // An age that is too long for the clock is no limit.
+            // A cookie whose age is too long for the clock never expires.
             cookie.expires = now.checked_add(age);
         }
         Some(cookie)
@@ -139,12 +141,12 @@ impl Cookie {
     }
 
     fn is_for(&self, host: &str, path: &str) -> bool {
-        let is_host = if self.is_host_only { host == self.domain } else { is_within(host, &self.domain) };
+        let is_host = if self.is_host_only { host == self.domain } else { is_host_within(host, &self.domain) };
         is_host && is_path_within(path, &self.path)
     }
 }
 
-/// The host of a URL, if cookies of the URL are kept.
+/// The host of a URL. `None` if no cookies are kept for the URL.
 fn kept_host(url: &Url) -> Option<&str> {
     let host = url.host_str()?;
     (url.scheme() == "https" && is_kept_host(host)).then_some(host)
@@ -154,7 +156,7 @@ fn is_kept_host(host: &str) -> bool {
     HOSTS.contains(&host) || DOMAINS.iter().any(|domain| host.ends_with(domain))
 }
 
-fn is_within(host: &str, domain: &str) -> bool {
+fn is_host_within(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
@@ -162,7 +164,7 @@ fn is_path_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// The directory of a path. It stands for a missing `Path` attribute.
+/// The path of a cookie without a `Path` attribute: the directory of the path in the URL.
 fn default_path(path: &str) -> &str {
     match path.rfind('/') {
         Some(end) if end > 0 => &path[..end],
@@ -193,7 +195,7 @@ mod tests {
         jar.store(&url(from), &headers, now());
     }
 
-    fn sent(jar: &mut CookieJar, to: &str) -> Option<String> {
+    fn header(jar: &mut CookieJar, to: &str) -> Option<String> {
         jar.header(&url(to), now()).map(|value| value.to_str().unwrap().to_owned())
     }
 
@@ -201,11 +203,11 @@ mod tests {
     fn only_cookies_of_cloudflare_for_hosts_of_chatgpt_are_kept() {
         let mut jar =
             jar_with("https://chatgpt.com/a", &["__cf_bm=1", "session=2", "cf_chl_rc=3; Path=/", "cf_clearance=4"]);
-        assert_eq!(sent(&mut jar, "https://chatgpt.com/a").unwrap(), "__cf_bm=1; cf_chl_rc=3; cf_clearance=4");
+        assert_eq!(header(&mut jar, "https://chatgpt.com/a").unwrap(), "__cf_bm=1; cf_chl_rc=3; cf_clearance=4");
         for other in
             ["http://chatgpt.com/a", "https://www.chatgpt.com/a", "https://openai.com/", "https://127.0.0.1/"]
         {
-            assert_eq!(sent(&mut jar, other), None, "{other}");
+            assert_eq!(header(&mut jar, other), None, "{other}");
         }
         for host in
             ["https://example.com/", "http://chatgpt.com/", "https://notchatgpt.com/", "https://www.chat.openai.com/"]
@@ -214,18 +216,18 @@ mod tests {
         }
         for host in ["https://chat.openai.com/", "https://a.chatgpt-staging.com/", "https://x.y.chatgpt.com/"] {
             let mut jar = jar_with(host, &["_cfuvid=1"]);
-            assert_eq!(sent(&mut jar, host).unwrap(), "_cfuvid=1", "{host}");
+            assert_eq!(header(&mut jar, host).unwrap(), "_cfuvid=1", "{host}");
         }
     }
 
     #[test]
-    fn a_domain_covers_hosts_below_it_and_is_never_above_chatgpt() {
+    fn a_domain_attribute_covers_subdomains_and_must_be_a_domain_of_the_host_and_of_chatgpt() {
         let mut jar = jar_with(
             "https://ab.chatgpt.com/",
             &["__cf_bm=1; Domain=.ChatGPT.com; Path=/; Secure; HttpOnly; SameSite=None"],
         );
         for host in ["https://chatgpt.com/", "https://ab.chatgpt.com/x", "https://c.d.chatgpt.com/"] {
-            assert_eq!(sent(&mut jar, host).unwrap(), "__cf_bm=1", "{host}");
+            assert_eq!(header(&mut jar, host).unwrap(), "__cf_bm=1", "{host}");
         }
         for domain in ["com", "openai.com", "other.chatgpt.com", "chatgpt-staging.com", "example.com"] {
             let jar = jar_with("https://ab.chatgpt.com/", &[&format!("__cf_bm=1; Domain={domain}")]);
@@ -238,10 +240,10 @@ mod tests {
         let cookies = ["__cf_bm=dir", "__cflb=root; Path=/", "_cfuvid=deep; Path=/a/b/c", "__cfseq=bad; Path=x"];
         let mut jar = jar_with("https://chatgpt.com/a/b", &cookies);
         assert_eq!(
-            sent(&mut jar, "https://chatgpt.com/a/b/c/d").unwrap(),
+            header(&mut jar, "https://chatgpt.com/a/b/c/d").unwrap(),
             "_cfuvid=deep; __cf_bm=dir; __cfseq=bad; __cflb=root"
         );
-        assert_eq!(sent(&mut jar, "https://chatgpt.com/ab").unwrap(), "__cflb=root");
+        assert_eq!(header(&mut jar, "https://chatgpt.com/ab").unwrap(), "__cflb=root");
     }
 
     #[test]
@@ -250,9 +252,9 @@ mod tests {
             "https://chatgpt.com/",
             &["__cf_bm=1; Max-Age=60", "_cfuvid=2; expires=Thu, 01-Jan-70 00:00:01 GMT"],
         );
-        assert_eq!(sent(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=1");
+        assert_eq!(header(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=1");
         store(&mut jar, "https://chatgpt.com/", &["__cf_bm=3; expires=Thu, 01 Jan 1970 00:00:01 GMT; Max-Age=60"]);
-        assert_eq!(sent(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=3", "Max-Age goes before Expires");
+        assert_eq!(header(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=3", "Max-Age wins over Expires");
         let later = now() + Duration::from_secs(61);
         assert_eq!(jar.header(&url("https://chatgpt.com/"), later), None);
         store(&mut jar, "https://chatgpt.com/", &["__cf_bm=4"]);
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn number_and_length_of_cookies_are_limited() {
+    fn the_number_and_the_length_of_cookies_are_limited() {
         let mut jar = CookieJar::default();
         for number in 0..=MAX_COOKIES {
             store(&mut jar, "https://chatgpt.com/", &[&format!("cf_chl_{number}=x")]);

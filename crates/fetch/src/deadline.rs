@@ -11,7 +11,7 @@ use crate::error::RequestFailure;
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A timeout that is too long for the clock is none.
+    /// The deadline of a request that begins now. Never, if the timeout is `None` or too long for the clock.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }

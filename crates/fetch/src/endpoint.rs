@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use crate::error::{FailureKind, RequestFailure};
 
-/// The default port of SOCKS proxies, which no URL library knows.
+/// The default port of SOCKS proxies. The crates `url` and `http` do not know it.
 const SOCKS_PORT: u16 = 1080;
 
 /// A server or a proxy.
@@ -20,8 +20,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The server of a request. `None` for a URL without a host or without a known port.
-    pub(crate) fn of_url(url: &Url) -> Option<Self> {
+    /// The server that a URL names. `None` for a URL without a host or without a known port.
+    pub(crate) fn from_url(url: &Url) -> Option<Self> {
         let host = match url.host()? {
             Host::Domain(name) => name.to_owned(),
             Host::Ipv4(address) => address.to_string(),
@@ -31,7 +31,7 @@ impl Endpoint {
     }
 
     /// The proxy that a URI names. `None` for a URI without a host.
-    pub(crate) fn of_proxy(uri: &Uri) -> Option<Self> {
+    pub(crate) fn from_proxy_uri(uri: &Uri) -> Option<Self> {
         let default_port = match uri.scheme_str()? {
             "http" => 80,
             "https" => 443,
@@ -53,7 +53,7 @@ impl Endpoint {
     }
 }
 
-/// Host and port, as error messages name them and as CONNECT wants them.
+/// Host and port, as error messages and CONNECT requests contain them.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, .. } = self;

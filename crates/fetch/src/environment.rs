@@ -1,12 +1,14 @@
-//! A snapshot of the environment variables of this machine, and the rules for using them in request headers.
+//! A snapshot of the environment variables of this machine, and the rules for using them in request headers. Start
+//! with [`Environment::header_value`].
 
 use std::collections::HashMap;
 
 use crate::error::FetchError;
 use crate::request::Header;
 
-/// Variables that hold secrets of the server itself. A client could otherwise have them sent to any host. Compared without regard to case.
-const FORBIDDEN: &[&str] = &[
+/// Variables that hold secrets of the server itself, and that no header may use. A client could otherwise have these
+/// secrets sent to any host. Names are compared without regard to case.
+const FORBIDDEN_VARIABLES: &[&str] = &[
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",
     "OPENAI_IDENTITY_TOKEN_FILE",
@@ -36,12 +38,12 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The value to send for a header: `value` alone, or `value` followed by the value of the variable. Fails if the variable is forbidden,
-    /// not set or empty.
-    pub(crate) fn value_of(&self, header: &Header) -> Result<String, FetchError> {
+    /// The value to send for a header: its `value` alone, or followed by the value of the variable that the header
+    /// names. Fails if the variable is forbidden, not set or empty.
+    pub(crate) fn header_value(&self, header: &Header) -> Result<String, FetchError> {
         let (name, prefix) = (&header.name, &header.value);
         let Some(variable) = &header.value_env_var else { return Ok(prefix.clone()) };
-        if FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(variable)) {
+        if FORBIDDEN_VARIABLES.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(variable)) {
             return Err(FetchError::Invalid(format!(
                 "http/request header {name} cannot use executor environment variable {variable}"
             )));
@@ -62,26 +64,26 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn value_of(prefix: &str, variable: Option<&str>) -> Result<String, String> {
+    fn header_value(prefix: &str, variable: Option<&str>) -> Result<String, String> {
         let variables = [("TOKEN", "t0ken"), ("EMPTY", ""), ("OPENAI_API_KEY", "key"), ("codex_api_key", "key")];
         let environment = Environment::new(variables.map(|(name, value)| (name.into(), value.into())).into());
         let header =
             Header { name: "X-Auth".into(), value: prefix.into(), value_env_var: variable.map(str::to_owned) };
-        environment.value_of(&header).map_err(|error| error.to_string())
+        environment.header_value(&header).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_value_comes_before_the_value_of_the_variable() {
-        assert_eq!(value_of("plain", None).unwrap(), "plain");
-        assert_eq!(value_of("Bearer ", Some("TOKEN")).unwrap(), "Bearer t0ken");
-        assert_eq!(value_of("", Some("TOKEN")).unwrap(), "t0ken");
+    fn the_value_of_the_variable_follows_the_value_of_the_header() {
+        assert_eq!(header_value("plain", None).unwrap(), "plain");
+        assert_eq!(header_value("Bearer ", Some("TOKEN")).unwrap(), "Bearer t0ken");
+        assert_eq!(header_value("", Some("TOKEN")).unwrap(), "t0ken");
     }
 
     #[test]
-    fn a_variable_that_is_missing_empty_or_forbidden_is_named() {
+    fn the_error_names_a_variable_that_is_missing_empty_or_forbidden() {
         let texts = [
             ("MISSING", "http/request header X-Auth requires executor environment variable MISSING"),
-            // Names of variables are case-sensitive.
+            // The variable TOKEN is set, but names of variables are case-sensitive.
             ("token", "http/request header X-Auth requires executor environment variable token"),
             ("EMPTY", "http/request header X-Auth requires a non-empty executor environment variable EMPTY"),
             ("OPENAI_API_KEY", "http/request header X-Auth cannot use executor environment variable OPENAI_API_KEY"),
@@ -93,7 +95,7 @@ mod tests {
             ),
         ];
         for (variable, text) in texts {
-            assert_eq!(value_of("Bearer ", Some(variable)).unwrap_err(), text);
+            assert_eq!(header_value("Bearer ", Some(variable)).unwrap_err(), text);
         }
     }
 }

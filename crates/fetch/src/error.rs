@@ -1,5 +1,5 @@
-//! Why a request was not sent or got no response. No text holds the path or query of a URL, the value of a header, bytes of a body or what
-//! a server says about an error: errors are shown and logged where those must not be.
+//! The errors of requests. No text of an error contains the path or query of a URL, the value of a header, bytes of a
+//! body or text from a server, because these may be secret, and errors are shown and logged.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,7 @@ pub enum FetchError {
     /// The request itself is wrong; nothing was sent.
     #[error("{0}")]
     Invalid(String),
-    /// The request is valid and failed on its way, or its response did.
+    /// The request is valid, but it could not be sent, or its response could not be received completely.
     #[error("{message}")]
     Failed {
         /// The cause, in a form that programs can compare.
@@ -32,9 +32,9 @@ pub enum FailureKind {
     Connect,
     /// The certificate of the other end is not trusted, or the TLS handshake failed.
     Tls,
-    /// The timeout of the request is over.
+    /// The timeout of the request has expired.
     Timeout,
-    /// Too many redirects, or one that cannot be followed.
+    /// There were too many redirects, or a redirect cannot be followed.
     Redirect,
     /// The body is larger than the caller allows.
     BodyTooLarge,
@@ -86,22 +86,24 @@ impl RequestFailure {
         Self::new(FailureKind::Protocol, text)
     }
 
-    pub(crate) fn of_request(self) -> FetchError {
+    pub(crate) fn into_request_error(self) -> FetchError {
         FetchError::Failed { kind: self.kind, message: format!("http/request failed: {}", self.text) }
     }
 
-    pub(crate) fn of_body(self) -> FetchError {
+    pub(crate) fn into_body_error(self) -> FetchError {
         let message = format!("failed to read http/request response body: {}", self.text);
         FetchError::Failed { kind: self.kind, message }
     }
 
-    /// The error of a connection that was open.
+    /// Classifies an I/O error of a connection that was open.
     fn from_io(error: &io::Error) -> Self {
         match (error.get_ref(), error.kind()) {
             (Some(inner), _) if inner.is::<rustls::Error>() => Self::new(FailureKind::Tls, inner.to_string()),
-            // The decoder of chunks reports this way what it cannot read, and a connection that ends in the middle. h2 reports such an end as
-            // a broken pipe.
+            // The connection ended in the middle of a response. hyper reports this as `UnexpectedEof` and h2 as
+            // `BrokenPipe`.
             (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => Self::incomplete(),
+            // hyper reports invalid chunks of a body with these kinds, and `MeteredStream` bytes that belong to no
+            // response.
             (_, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
                 Self::new(FailureKind::Protocol, format!("the answer is not valid HTTP: {error}"))
             }
@@ -137,11 +139,11 @@ impl From<&h2::Error> for RequestFailure {
         if let Some(error) = error.get_io() {
             return Self::from_io(error);
         }
-        // The text of the error itself can contain what the server wrote.
+        // The text of the error itself is not used, because it can contain text from the server.
         let reason = error.reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
         let text = match reason {
             _ if error.is_remote() => format!("the server ended the HTTP/2 stream: {reason}"),
-            // h2 does not tell these apart.
+            // h2 reports invalid answers and too large headers with the same reason.
             h2::Reason::PROTOCOL_ERROR => {
                 format!("the answer is not valid HTTP/2, or its headers are over the bound of {MAX_HEAD_BYTES} bytes")
             }
@@ -151,7 +153,7 @@ impl From<&h2::Error> for RequestFailure {
     }
 }
 
-/// The error of h2 in an error of hyper, if the request went over HTTP/2.
+/// The error of h2 inside an error of hyper. `None` if h2 did not cause the error.
 pub(crate) fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }

@@ -1,5 +1,7 @@
-//! One hop: a request and the headers of its response, over a connection from the pool or a new one. Decides when a request is sent again:
-//! only if the server cannot have acted on it, or the method allows it. Knows no redirects. Start with [`FetcherState::exchange`].
+//! Sends the request of one hop, which is the request to one URL, and returns the headers of its response. The
+//! connection comes from the pool or is a new one. A request that failed is sent again only if the server cannot have
+//! acted on it, or if its method is safe and the connection was a reused one. This module does not know redirects.
+//! Start with [`FetcherState::exchange`].
 
 use std::time::SystemTime;
 
@@ -16,22 +18,23 @@ use crate::pool::{ConnectionAge, ConnectionLease, LeasedConnection};
 use crate::proxy::Route;
 use crate::validate::Hop;
 
-/// Attempts to send one request. The first can fail because the server closes the pooled connection at that moment, the second because the
-/// server refuses the request on its connection. The third is the last.
+/// How often one request is sent at most. The first attempt can fail because the server closes the pooled connection
+/// at that moment, and the second because the server refuses the request on the new connection.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The headers of a response, its body, and the connection on which the body comes.
 type HopResponse = (http::Response<Incoming>, ConnectionLease);
 
-/// Why an attempt failed, and how the request may be sent again.
+/// The failure of one attempt, and whether the request may be sent again.
 struct AttemptFailure {
     failure: RequestFailure,
-    /// None if the request must not be sent again.
+    /// The protocols to offer on the new connection. None if the request must not be sent again.
     retry: Option<AlpnOffer>,
 }
 
 impl FetcherState {
-    /// Sends one request and returns its response. `allowance` limits the name look-ups that run at once for the session of the request.
+    /// Sends one request and returns its response. `allowance` limits the concurrent name look-ups of the client that
+    /// makes the request.
     pub(crate) async fn exchange(
         &self,
         hop: &Hop,
@@ -43,7 +46,7 @@ impl FetcherState {
         let mut offer = AlpnOffer::Http2AndHttp1;
         let mut attempts = 1;
         loop {
-            // Other connections of the pool may be as old as one that failed.
+            // A retry needs a new connection, because the server may have closed the others of the pool too.
             let pooled = if attempts == 1 { self.pool.lease(&route) } else { None };
             let lease = match pooled {
                 Some(lease) => lease,
@@ -70,7 +73,8 @@ impl FetcherState {
         let opener = RouteOpener { roots: &self.roots, lookups: &self.lookups, allowance };
         match opener.open(route, offer).await? {
             NegotiatedStream::Http1(stream) => self.pool.start_http1(route, stream).await,
-            // If another request has opened a connection meanwhile, one is enough for both.
+            // If another request has opened an HTTP/2 connection meanwhile, this request uses that one, and the new
+            // stream is closed.
             NegotiatedStream::Http2(stream) => match self.pool.lease_http2(route) {
                 Some(lease) => Ok(lease),
                 None => self.pool.start_http2(route, stream).await,
@@ -80,13 +84,13 @@ impl FetcherState {
 }
 
 async fn attempt(message: &RequestMessage<'_>, mut lease: ConnectionLease) -> Result<HopResponse, AttemptFailure> {
-    let refused = |failure| AttemptFailure { failure, retry: None };
+    let without_retry = |failure| AttemptFailure { failure, retry: None };
     let sent = match &mut lease.connection {
-        LeasedConnection::Http1(connection) => connection.exchange(message.http1().map_err(refused)?).await,
-        LeasedConnection::Http2(slot) => slot.exchange(message.http2().map_err(refused)?).await,
+        LeasedConnection::Http1(connection) => connection.exchange(message.http1().map_err(without_retry)?).await,
+        LeasedConnection::Http2(slot) => slot.exchange(message.http2().map_err(without_retry)?).await,
     };
     sent.map_err(|error| {
-        let retry = retry(message.hop, &lease, &error);
+        let retry = offer_for_retry(message.hop, &lease, &error);
         if let (LeasedConnection::Http2(slot), Some(_)) = (&lease.connection, retry) {
             slot.connection().retire();
         }
@@ -95,8 +99,8 @@ async fn attempt(message: &RequestMessage<'_>, mut lease: ConnectionLease) -> Re
     .map(|response| (response, lease))
 }
 
-/// How a request that failed may be sent again over a new connection.
-fn retry<T>(hop: &Hop, lease: &ConnectionLease, error: &TrySendError<T>) -> Option<AlpnOffer> {
+/// The protocols to offer on a new connection for a request that failed. `None` if it must not be sent again.
+fn offer_for_retry<T>(hop: &Hop, lease: &ConnectionLease, error: &TrySendError<T>) -> Option<AlpnOffer> {
     let (is_unsent, error) = (error.message().is_some(), error.error());
     if let Some(cause) = http2_error(error).filter(|cause| cause.is_remote()) {
         return match cause.reason() {
@@ -109,7 +113,7 @@ fn retry<T>(hop: &Hop, lease: &ConnectionLease, error: &TrySendError<T>) -> Opti
     let is_reused = lease.age == ConnectionAge::Reused;
     let is_http2 = matches!(lease.connection, LeasedConnection::Http2(_));
     let is_invalid = error.is_parse() || error.is_user() || http2_error(error).is_some_and(|cause| !cause.is_io());
-    // The server may have closed a connection of the pool at this moment.
-    let is_safe = is_reused && hop.method.is_safe() && !is_invalid;
-    ((is_unsent && (is_reused || is_http2)) || is_safe).then_some(AlpnOffer::Http2AndHttp1)
+    // The server may have closed the reused connection just when the request was sent.
+    let is_repeatable = is_reused && hop.method.is_safe() && !is_invalid;
+    ((is_unsent && (is_reused || is_http2)) || is_repeatable).then_some(AlpnOffer::Http2AndHttp1)
 }

@@ -1,4 +1,6 @@
-//! Makes requests, from hop to hop within one deadline. `exchange` sends the request of a hop. Start with [`Fetcher::send`].
+//! Makes requests and follows redirects. A hop is the request to one URL, and each redirect leads to another hop. All
+//! hops of a request share one deadline. The module `exchange` sends the request of a hop. Start with
+//! [`Fetcher::send`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,20 +27,21 @@ use crate::validate::{Hop, first_hop};
 /// The settings of a [`Fetcher`].
 #[derive(Default)]
 pub struct FetcherConfig {
-    /// The environment variables from which headers get values, and which name proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
-    /// `NO_PROXY`, also in lower case) and a file with roots of trust (`CODEX_CA_CERTIFICATE`, else `SSL_CERT_FILE`).
+    /// The environment variables from which headers get values, and which name proxies (`HTTP_PROXY`, `HTTPS_PROXY`,
+    /// `ALL_PROXY`, `NO_PROXY`, also in lower case) and a file with root certificates (`CODEX_CA_CERTIFICATE`, else
+    /// `SSL_CERT_FILE`).
     pub environment: Vec<(String, String)>,
 }
 
-/// Makes HTTP requests. Clones share their connections, and the few cookies that are kept. When the last clone and the last body are dropped,
-/// all connections are closed; [`Fetcher::close`] also waits for their tasks.
+/// Makes HTTP requests. Clones share their connections and the cookies that are kept. When the last clone and the
+/// last body are dropped, all connections are closed; [`Fetcher::close`] also waits for their tasks.
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<FetcherState>,
     allowance: LookupAllowance,
 }
 
-/// What the clones of a [`Fetcher`] share.
+/// The state that the clones of a [`Fetcher`] share.
 pub(crate) struct FetcherState {
     environment: Environment,
     pub(crate) proxies: ProxyRules,
@@ -49,7 +52,7 @@ pub(crate) struct FetcherState {
 }
 
 impl Fetcher {
-    /// Fails if the environment names a file with roots of trust that cannot be used. Opens no connection.
+    /// Fails if the environment names a file with root certificates that cannot be used. Opens no connection.
     pub fn new(config: FetcherConfig) -> Result<Self, FetchError> {
         let environment = Environment::new(config.environment);
         let proxies = ProxyRules::from_environment(&environment);
@@ -59,7 +62,7 @@ impl Fetcher {
         Ok(Self { shared, allowance: LookupAllowance::default() })
     }
 
-    /// A clone for one of several clients, whose look-ups of names are limited by an allowance of its own.
+    /// A clone for one of several clients. `allowance` limits the concurrent name look-ups of this client.
     pub fn for_client(&self, allowance: LookupAllowance) -> Self {
         Self { shared: Arc::clone(&self.shared), allowance }
     }
@@ -80,10 +83,11 @@ impl Fetcher {
             Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
             Err(failure) => tracing::debug!(%method, kind = failure.kind.as_str(), ?duration, "HTTP request failed"),
         }
-        answer.map_err(RequestFailure::of_request)
+        answer.map_err(RequestFailure::into_request_error)
     }
 
-    /// Closes all connections, also those of responses that are still read, and waits until their tasks have ended. No request may follow.
+    /// Closes all connections, also those of responses that are still read, and waits until their tasks have ended.
+    /// No request may be made afterwards.
     pub async fn close(&self) {
         self.shared.pool.close().await;
     }
@@ -110,7 +114,8 @@ impl FetcherState {
             let (head, incoming) = response.into_parts();
             self.cookies.lock().store(&hop.url, &head.headers, SystemTime::now());
             let mut body = Body::new(incoming, lease, bounds);
-            // Its length is that of another response. With HTTP/2 the end of the stream can come later.
+            // A response to HEAD has no body, although its `content-length` may say otherwise. Over HTTP/2, the end
+            // of the stream can arrive later than the headers, and is not waited for.
             if hop.method == Method::HEAD {
                 body.finish();
             }
@@ -119,7 +124,7 @@ impl FetcherState {
                 Redirects::Stop => None,
             };
             let Some(next) = next else {
-                let headers = response::visible(&head.headers);
+                let headers = response::visible_headers(&head.headers);
                 return Ok(FetchResponse { status: head.status.as_u16(), headers, body });
             };
             if followed == MAX_REDIRECTS {

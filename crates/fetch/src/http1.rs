@@ -1,6 +1,7 @@
-//! An HTTP/1.1 connection. hyper does the protocol. The connection has no task: it moves only while somebody waits for the headers of a
-//! response or for a piece of its body. So a body that nobody takes is not read, and dropping the connection closes it. The clients of
-//! hyper-util and reqwest start a task for each connection instead. Start with [`Http1Connection::exchange`].
+//! An HTTP/1.1 connection. hyper implements the protocol. The connection has no task: it reads and writes only while
+//! a caller waits for the headers of a response or for a piece of its body. So a body that nobody takes is not read,
+//! and dropping the connection closes it. The clients of hyper-util and reqwest start a task for each connection
+//! instead. Start with [`Http1Connection::exchange`].
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,13 +17,14 @@ use crate::connect::ByteStream;
 use crate::error::RequestFailure;
 use crate::request_body::RequestBody;
 
-/// Bytes of the headers of a response, over HTTP/2 too.
+/// Limit for the bytes of the headers of a response. It also holds for HTTP/2.
 pub const MAX_HEAD_BYTES: usize = 256 * 1024;
 
-/// Headers of a response, over HTTP/2 too.
+/// Limit for the number of headers of a response. It also holds for HTTP/2.
 pub const MAX_HEADERS: usize = 1000;
 
-/// Bytes that are read at once. A buffer can be a little larger, and so can a piece of a body.
+/// Limit for the read buffer of hyper. hyper may exceed it a little, so a piece of a body can also be a little
+/// larger.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 
 /// An HTTP/1.1 connection, for one request after the other.
@@ -44,7 +46,8 @@ impl Http1Connection {
         Ok(Self { sender, driver, is_over: false })
     }
 
-    /// Sends a request and waits for the headers of the response. The error has the request if nothing of it was sent.
+    /// Sends a request and waits for the headers of the response. The error contains the request if no part of it was
+    /// sent.
     pub(crate) async fn exchange(
         &mut self,
         request: http::Request<RequestBody>,
@@ -60,7 +63,7 @@ impl Http1Connection {
         .await
     }
 
-    /// The next data of the response on this connection, `None` at its end. Never empty; trailers are dropped.
+    /// The next bytes of the body of the response, never empty. `None` at its end. Trailers are dropped.
     pub(crate) fn poll_data(
         &mut self,
         body: &mut Incoming,
@@ -84,15 +87,16 @@ impl Http1Connection {
         }
     }
 
-    /// Whether another request can be sent. Reads from the socket: a connection that the server has closed, or on which it sent something
-    /// before it was asked, cannot be used again.
+    /// Whether another request can be sent. Reads from the socket to find out: a connection cannot be used again if
+    /// the server has closed it, or has sent bytes that no request asked for.
     pub(crate) fn is_usable(&mut self) -> bool {
         drive(&mut self.driver, &mut self.is_over, &mut Context::from_waker(Waker::noop()));
         !self.is_over && self.sender.is_ready()
     }
 }
 
-/// Reads and writes. Whoever waits for the response or its body gets the error.
+/// Reads and writes as much as possible without waiting. An error is not returned here, because hyper reports it to
+/// the response or body that is waited for.
 fn drive(
     driver: &mut http1::Connection<TokioIo<Box<dyn ByteStream>>, RequestBody>,
     is_over: &mut bool,

@@ -1,6 +1,7 @@
-//! An HTTP/2 connection that requests share. hyper and h2 do the protocol. This module sets their limits, counts the open streams, and owns
-//! the tasks, because an HTTP/2 connection must answer pings and move the bodies of others while nobody waits for one of them.
-//! It does not know which requests may be sent again. Start with [`Http2Connection::start`].
+//! An HTTP/2 connection that requests share. hyper and h2 implement the protocol. This module sets their limits,
+//! counts the open streams, and owns the tasks of the connection. A connection needs tasks because it must answer
+//! pings, and must receive the data of all its streams, even while no caller waits for a body. This module does not
+//! know which requests may be sent again. Start with [`Http2Connection::start`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,54 +26,58 @@ use crate::http1::MAX_HEAD_BYTES;
 use crate::metered_stream::{MeteredStream, ProgressMeter};
 use crate::request_body::RequestBody;
 
-/// Open streams of a connection. A further request gets another connection, also if the server allows fewer than this.
+/// Limit for the open streams of a connection; the server may set a lower one. A request beyond the limit gets
+/// another connection.
 pub const MAX_STREAMS: usize = 32;
 
-/// Bytes of a body that have arrived and that nobody has taken. It is the window of a stream.
+/// Limit for the bytes of a body that have arrived and that the caller has not taken. It is the window of a stream.
 pub const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// The window of a connection: what all its streams may have unread. So a body that nobody takes never holds up another.
+/// The window of a connection. It is as large as the windows of all its streams together, so that bodies that nobody
+/// takes never block another body.
 const CONNECTION_WINDOW_BYTES: usize = MAX_UNREAD_BYTES * MAX_STREAMS;
 
-/// A server that sends nothing for this long while a stream is open gets a ping. Without it, requests would join a dead connection until the
-/// kernel gives the connection up, after a quarter of an hour.
+/// A server that sends nothing for this long while a stream is open gets a ping. Without pings, requests would be
+/// sent over a dead connection until the kernel gives it up, after a quarter of an hour.
 const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection whose ping has no answer for this long is lost.
 const PONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Frames that have arrived are joined to a piece of about this size.
+/// Data of several frames is joined to a piece of about this size, if it has already arrived.
 const JOINED_BYTES: usize = 256 * 1024;
 
-/// How long a connection that nobody needs any more may take to say goodbye to a server that reads slowly.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time that a connection that nobody uses any more has for its last frames, such as GOAWAY, if the server reads
+/// slowly. It is then closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Streams that we may have to reset because of errors of the server. With more of them, h2 ends the connection.
+/// Number of streams that h2 resets because of errors of the server. After more of them, h2 closes the connection.
 const MAX_FAULTY_STREAMS: usize = 64;
 
 type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, ConnectionTasks>;
 
-/// An HTTP/2 connection. When the last reference to it is dropped, it says goodbye to the server and is closed.
+/// An HTTP/2 connection. When the last reference to it is dropped, it sends GOAWAY to the server and is closed.
 pub(crate) struct Http2Connection {
     sender: SendRequest<RequestBody>,
-    /// Hands requests to the connection. None when it takes no more requests.
+    /// The future of hyper that opens a stream for each request. None when the connection takes no more requests.
     driver: Arc<Mutex<Option<Driver>>>,
     usage: Mutex<StreamUsage>,
-    /// Takes no more requests, because the server has refused one.
+    /// The connection takes no more requests, because a request failed on it and is sent again over another one.
     is_retired: AtomicBool,
     meter: Arc<ProgressMeter>,
+    /// Tells the task of the connection that the last reference was dropped.
     _abandoned: DropGuard,
 }
 
 struct StreamUsage {
     open: usize,
-    /// When the last stream was closed.
+    /// The time at which the last stream was closed, or the connection was started.
     idle_since: Instant,
 }
 
 impl Http2Connection {
-    /// Begins HTTP/2 on a stream on which it was negotiated. `owner` gets a task that drives the connection, and ends it when `ended` is
-    /// cancelled.
+    /// Begins HTTP/2 on a byte stream on which it was negotiated. Spawns a task on `owner` that drives the
+    /// connection, and that closes it when `ended` is cancelled.
     pub(crate) async fn start(
         stream: Box<dyn ByteStream>,
         owner: &TaskTracker,
@@ -105,7 +110,8 @@ impl Http2Connection {
         }))
     }
 
-    /// Takes one of the streams that the server and we allow. `None` if all are in use.
+    /// Reserves one of the streams that the server and [`MAX_STREAMS`] allow. `None` if all are in use, or if the
+    /// driver has ended.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<StreamSlot> {
         let allowed = self.driver.lock().as_ref().map_or(0, Driver::current_max_send_streams);
         let mut usage = self.usage.lock();
@@ -121,19 +127,19 @@ impl Http2Connection {
         !self.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
     }
 
-    /// Sends no further requests over this connection. Those that are under way are not affected.
+    /// Makes this connection take no more requests. Requests that were sent already are not affected.
     pub(crate) fn retire(&self) {
         self.is_retired.store(true, Ordering::Relaxed);
     }
 
-    /// How long no stream was open. `None` while one is.
+    /// Time since the last stream was closed. `None` while a stream is open.
     pub(crate) fn idle_time(&self) -> Option<Duration> {
         let usage = self.usage.lock();
         (usage.open == 0).then(|| usage.idle_since.elapsed())
     }
 }
 
-/// The right to one stream of a connection. Gives it back when it is dropped.
+/// The right to use one stream of a connection. Dropping it lets another request use a stream.
 pub(crate) struct StreamSlot(Arc<Http2Connection>);
 
 impl StreamSlot {
@@ -141,8 +147,8 @@ impl StreamSlot {
         &self.0
     }
 
-    /// Sends a request and waits for the headers of the response. The error has the request if nothing of it was sent. Dropping the future
-    /// resets the stream.
+    /// Sends a request and waits for the headers of the response. The error contains the request if no part of it was
+    /// sent. Dropping the future resets the stream.
     pub(crate) async fn exchange(
         &self,
         request: http::Request<RequestBody>,
@@ -152,8 +158,9 @@ impl StreamSlot {
         Ok(response)
     }
 
-    /// The next data of the body that belongs to this stream, `None` at its end. Never empty; trailers are dropped. Joins the frames that have
-    /// arrived, because servers send small ones, and each piece becomes a message to a client: 16 KiB are common.
+    /// The next bytes of the body of this stream, never empty. `None` at its end. Trailers are dropped. Joins the
+    /// data of frames that have arrived: frames are often as small as 16 KiB, and the caller sends each piece as a
+    /// message of its own.
     pub(crate) fn poll_data(
         &self,
         body: &mut Incoming,
@@ -164,7 +171,7 @@ impl StreamSlot {
         let Poll::Ready(Some(Ok(second))) = self.poll_frame(body, cx) else { return Poll::Ready(Some(Ok(first))) };
         let mut joined = BytesMut::from(first);
         joined.extend_from_slice(&second);
-        // An end or an error is found again by the next call.
+        // If the loop stops at the end of the body or at an error, the next call gets it again.
         while joined.len() < JOINED_BYTES
             && let Poll::Ready(Some(Ok(data))) = self.poll_frame(body, cx)
         {
@@ -173,7 +180,7 @@ impl StreamSlot {
         Poll::Ready(Some(Ok(joined.freeze())))
     }
 
-    /// The data of the next frame that has any.
+    /// The data of the next frame that is not empty.
     fn poll_frame(&self, body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RequestFailure>>> {
         loop {
             match ready!(Pin::new(&mut *body).poll_frame(cx)) {
@@ -182,7 +189,7 @@ impl StreamSlot {
                     _ => {}
                 },
                 Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-                // hyper takes a stream that the server reset without an error for one that has ended.
+                // hyper reports a stream that the server reset with `NO_ERROR` as one that has ended.
                 None if !body.is_end_stream() => return Poll::Ready(Some(Err(RequestFailure::incomplete()))),
                 None => return Poll::Ready(None),
             }
@@ -202,7 +209,7 @@ impl Drop for StreamSlot {
 #[derive(Clone)]
 struct ConnectionTasks {
     tracker: TaskTracker,
-    /// Ends all of them.
+    /// Cancelled to end all of them.
     ended: CancellationToken,
 }
 
@@ -212,23 +219,23 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionTasks {
     }
 }
 
-/// Owns a connection from its start to its end, and waits for the tasks that it has started.
+/// The task of a connection, from its start to its end. Also waits for the tasks that hyper has started for it.
 async fn drive(driver: Arc<Mutex<Option<Driver>>>, tasks: ConnectionTasks, abandoned: CancellationToken) {
     tasks.tracker.close();
-    let life = async {
-        // An error is told to those who wait for responses and bodies.
+    let until_unused = async {
+        // hyper reports an error to the requests and bodies that wait.
         let _ = std::future::poll_fn(|cx| match driver.lock().as_mut() {
             Some(driver) => Pin::new(driver).poll(cx).map(drop),
             None => Poll::Ready(()),
         })
         .await;
-        // Requests that wait for their turn learn that they were not sent.
+        // Dropping the driver fails the requests that were not sent yet.
         *driver.lock() = None;
-        // Streams that are open go on when the server only accepts no new ones.
+        // Streams that are open go on: the server may only have refused new ones.
         abandoned.cancelled().await;
-        let _ = timeout(GOODBYE_TIMEOUT, tasks.tracker.wait()).await;
+        let _ = timeout(CLOSE_TIMEOUT, tasks.tracker.wait()).await;
     };
-    tasks.ended.run_until_cancelled(life).await;
+    tasks.ended.run_until_cancelled(until_unused).await;
     *driver.lock() = None;
     tasks.ended.cancel();
     tasks.tracker.wait().await;

@@ -1,9 +1,11 @@
-//! HTTP requests made from this machine: headers with values from its environment, redirects, proxies, and bodies that are
-//! read no faster than somebody takes them. Knows nothing of JSON-RPC. Start with [`Fetcher`].
+//! Makes HTTP requests from this machine. A header can get its value from an environment variable of this machine,
+//! redirects are followed, proxies are used, and the body of a response is read no faster than the caller takes it.
+//! This crate knows nothing of JSON-RPC. Start with [`Fetcher`].
 //!
-//! HTTP/2 is used if a server chooses it in the TLS handshake, else HTTP/1.1. Dropping the future of a request, its [`FetchResponse`] or its
-//! [`Body`] cancels the request: an HTTP/1.1 connection is then closed, and a stream of an HTTP/2 connection is reset. An HTTP/1.1 connection
-//! has no task and moves only while somebody waits for it. An HTTP/2 connection has a task, which belongs to the fetcher.
+//! HTTP/2 is used if a server chooses it in the TLS handshake, else HTTP/1.1. Dropping the future of a request, its
+//! [`FetchResponse`] or its [`Body`] cancels the request: an HTTP/1.1 connection is then closed, and a stream of an
+//! HTTP/2 connection is reset. An HTTP/1.1 connection has no task: it reads and writes only while a caller waits for
+//! a response or for its body. An HTTP/2 connection has a task, which the fetcher owns.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Resolves host names. The resolver of the system blocks, cannot be cancelled, and waits up to half a minute for a name server that does
-//! not answer. So the number of concurrent look-ups is limited, for each client and in total. A look-up keeps its permits until the
-//! resolver returns, even if the request was cancelled long before. hyper-util has a resolver too, but without limits, and on the threads
-//! that tokio keeps for blocking work.
+//! Resolves host names. The resolver of the system blocks, cannot be cancelled, and waits up to half a minute for a
+//! name server that does not answer. So the number of concurrent look-ups is limited, for each client and in total. A
+//! look-up keeps its permits until the resolver returns, even if the request was cancelled long before. hyper-util
+//! has a resolver too, but without limits, and on the threads that tokio keeps for blocking work. Start with
+//! [`Lookups::addresses`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -19,10 +20,11 @@ use crate::own_thread::on_own_thread;
 /// Concurrent look-ups of all clients. Each of them occupies a thread.
 pub const MAX_LOOKUPS: usize = 64;
 
-/// Concurrent look-ups of one client. A quarter of all, so that one client whose name server does not answer leaves most threads to others.
+/// Concurrent look-ups of one client. A quarter of [`MAX_LOOKUPS`], so that one client whose name server does not
+/// answer leaves most threads to other clients.
 pub const MAX_LOOKUPS_PER_CLIENT: usize = 16;
 
-/// Resolves a name and a port. Blocks.
+/// A blocking function that resolves a host name and returns its addresses with the given port.
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Permits for the concurrent look-ups of one client, 16 by default. Further look-ups wait. Clones share the permits.
@@ -63,8 +65,8 @@ impl Lookups {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let closed = |_| io::Error::other("no look-ups are made any more");
-        // The permit of the client comes first. So the look-ups of a client with many of them do not take places in the queue of all
-        // clients.
+        // The permit of the client is taken first. So a client with many look-ups waits for its own permits, and not
+        // in the queue that all clients share.
         let client_permit = Arc::clone(&allowance.0).acquire_owned().await.map_err(closed)?;
         let total_permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
         let (resolve, name) = (Arc::clone(&self.resolve), host.to_owned());
@@ -77,14 +79,14 @@ impl Lookups {
     }
 }
 
-/// [`Lookups`] for one client, in the form that the connector of hyper-util takes.
+/// The look-ups of one client, in the form that the connector of hyper-util takes.
 #[derive(Clone)]
 pub(crate) struct Resolver {
     lookups: Arc<Lookups>,
     allowance: LookupAllowance,
 }
 
-/// The error of a [`Resolver`], by which a failed look-up is told apart from a failed connection.
+/// The error of a [`Resolver`]. Its type tells a failed look-up apart from a failed connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct LookupError(pub(crate) io::Error);
@@ -106,7 +108,7 @@ impl Service<Name> for Resolver {
 
     fn call(&mut self, name: Name) -> Self::Future {
         let Self { lookups, allowance } = self.clone();
-        // The connector puts the port into the addresses.
+        // The connector sets the port of the addresses itself, so it is 0 here.
         Box::pin(async move {
             let addresses = lookups.addresses(name.as_str(), 0, &allowance).await;
             addresses.map(Vec::into_iter).map_err(LookupError)
@@ -124,7 +126,8 @@ mod tests {
 
     use super::*;
 
-    /// Look-ups that hang until the sender sends or is dropped.
+    /// Look-ups that hang. Each message of the returned sender lets one of them return, and dropping the sender all
+    /// of them.
     fn hanging_lookups() -> (Arc<Lookups>, mpsc::Sender<()>) {
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
@@ -143,16 +146,17 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_lookup_keeps_its_permits() {
         let (lookups, release) = hanging_lookups();
-        let (one, other) = (LookupAllowance::default(), LookupAllowance::default());
+        let (client, other_client) = (LookupAllowance::default(), LookupAllowance::default());
         for _ in 0..MAX_LOOKUPS_PER_CLIENT * 10 {
-            start_and_cancel(&lookups, &one).await;
+            start_and_cancel(&lookups, &client).await;
         }
-        assert_eq!(one.0.available_permits(), 0);
+        assert_eq!(client.0.available_permits(), 0);
         assert_eq!(lookups.permits.available_permits(), MAX_LOOKUPS - MAX_LOOKUPS_PER_CLIENT);
-        start_and_cancel(&lookups, &other).await;
-        assert_eq!(other.0.available_permits(), MAX_LOOKUPS_PER_CLIENT - 1, "another client has its own permits");
+        start_and_cancel(&lookups, &other_client).await;
+        let other_permits = other_client.0.available_permits();
+        assert_eq!(other_permits, MAX_LOOKUPS_PER_CLIENT - 1, "another client has its own permits");
         drop(release);
-        let addresses = lookups.addresses("silent.invalid", 7, &one).await.unwrap();
+        let addresses = lookups.addresses("silent.invalid", 7, &client).await.unwrap();
         assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
     }
 

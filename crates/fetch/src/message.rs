@@ -1,5 +1,6 @@
-//! A hop as HTTP/1.1 and HTTP/2 write it. The order of the headers is part of the protocol: requests look on the wire as those of the
-//! published server. Sends nothing. Start with [`RequestMessage`].
+//! Makes the HTTP/1.1 or HTTP/2 message of a hop, which is the request to one URL. The order of the headers is part
+//! of the protocol: web servers get the same headers in the same order as from `codex exec-server`. This module sends
+//! nothing. Start with [`RequestMessage`].
 
 use http::header::{ACCEPT, COOKIE, HOST, PROXY_AUTHORIZATION};
 use http::uri::Authority;
@@ -11,20 +12,21 @@ use crate::proxy::{HttpProxy, Route};
 use crate::request_body::RequestBody;
 use crate::validate::Hop;
 
-/// A request for one hop, which can be written more than once.
+/// The request of one hop. Its message can be made more than once, so that the request can be sent again.
 pub(crate) struct RequestMessage<'a> {
     pub(crate) hop: &'a Hop,
     pub(crate) route: &'a Route,
-    /// Value of the `cookie` header, unless the caller gave one.
+    /// Value of the `cookie` header. Not used if the caller gave this header.
     pub(crate) cookie: Option<HeaderValue>,
 }
 
 impl RequestMessage<'_> {
-    /// For an HTTP/1.1 connection. The first line has the whole URL if a proxy passes the request on, else path and query.
+    /// The message for an HTTP/1.1 connection. Its first line has the whole URL if a proxy passes the request on,
+    /// else path and query.
     pub(crate) fn http1(&self) -> Result<http::Request<RequestBody>, RequestFailure> {
         let mut headers = self.headers(|_| true);
         if !headers.contains_key(HOST) {
-            headers.insert(HOST, HeaderValue::try_from(host(&self.hop.url)).map_err(unusable)?);
+            headers.insert(HOST, HeaderValue::try_from(host(&self.hop.url)).map_err(other_failure)?);
         }
         let uri = match self.route {
             Route::Forward(HttpProxy { authorization, .. }) => {
@@ -38,17 +40,19 @@ impl RequestMessage<'_> {
         Ok(self.request(Version::HTTP_11, uri, headers))
     }
 
-    /// For an HTTP/2 connection. The host is in `:authority`, also if the caller gave it in a header, as curl does it: servers refuse a request
-    /// in which the two differ. A value that cannot stand there stays a header.
+    /// The message for an HTTP/2 connection. A `host` header of the caller becomes `:authority`, because servers
+    /// refuse a request in which the two differ. curl does the same. A value that is not a valid authority stays a
+    /// header.
     pub(crate) fn http2(&self) -> Result<http::Request<RequestBody>, RequestFailure> {
-        let given = self.hop.headers.get(HOST).and_then(|given| Authority::try_from(given.as_bytes()).ok());
-        let headers = self.headers(|name| name != HOST || given.is_none());
-        let authority = given.as_ref().map_or_else(|| host(&self.hop.url), Authority::as_str);
+        let given_host = self.hop.headers.get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let headers = self.headers(|name| name != HOST || given_host.is_none());
+        let authority = given_host.as_ref().map_or_else(|| host(&self.hop.url), Authority::as_str);
         Ok(self.request(Version::HTTP_2, absolute_uri(&self.hop.url, authority)?, headers))
     }
 
-    /// Those headers that do not depend on the version, in the order in which they go out. hyper adds `content-length` behind them if there is a body, and
-    /// leaves out those that HTTP/2 does not allow.
+    /// The headers of the caller for which `is_sent` returns true, then `accept` and `cookie`, in the order in which
+    /// they are sent. hyper adds `content-length` after them if there is a body, and removes headers that HTTP/2 does
+    /// not allow.
     fn headers(&self, is_sent: impl Fn(&HeaderName) -> bool) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(self.hop.headers.len() + 4);
         for (name, value) in self.hop.headers.iter().filter(|(name, _)| is_sent(name)) {
@@ -71,21 +75,22 @@ impl RequestMessage<'_> {
     }
 }
 
-/// Path and query. Never the fragment or the user.
+/// Path and query of a URL, which is the "origin form" of RFC 9112.
 pub(crate) fn origin_uri(url: &Url) -> Result<Uri, RequestFailure> {
-    Uri::try_from(&url[Position::BeforePath..Position::AfterQuery]).map_err(unusable)
+    Uri::try_from(&url[Position::BeforePath..Position::AfterQuery]).map_err(other_failure)
 }
 
+/// The whole URL with `host` instead of its own host and port, and without user and fragment.
 fn absolute_uri(url: &Url, host: &str) -> Result<Uri, RequestFailure> {
     let path_and_query = &url[Position::BeforePath..Position::AfterQuery];
-    Uri::try_from(format!("{}://{host}{path_and_query}", url.scheme())).map_err(unusable)
+    Uri::try_from(format!("{}://{host}{path_and_query}", url.scheme())).map_err(other_failure)
 }
 
-/// Host and port, without a port that is the default.
+/// Host and port of a URL. The default port of the scheme is left out.
 fn host(url: &Url) -> &str {
     &url[Position::BeforeHost..Position::AfterPort]
 }
 
-fn unusable(error: impl ToString) -> RequestFailure {
+fn other_failure(error: impl ToString) -> RequestFailure {
     RequestFailure::new(FailureKind::Other, error.to_string())
 }

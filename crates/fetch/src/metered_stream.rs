@@ -1,5 +1,6 @@
-//! A byte stream that fails when the server sends without end what nobody asked for: pings, settings, headers of streams that are closed.
-//! HTTP/2 must read these frames even while nobody takes a body, so no window slows such a server down, and h2 does not count them.
+//! A byte stream that fails when an HTTP/2 server sends too many frames that belong to no response: pings, settings,
+//! headers of streams that are closed. An HTTP/2 connection must read such frames even while no caller takes a body.
+//! So the windows of HTTP/2 do not limit them, and h2 does not count them.
 
 use std::io;
 use std::pin::Pin;
@@ -11,20 +12,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connect::ByteStream;
 
-/// Bytes that may arrive on a connection before a request gets a part of its response. Twice as much as the windows of all streams let
-/// through.
+/// Bytes that may arrive on a connection while no request gets a part of its response. Twice the windows of all
+/// streams together.
 pub const MAX_UNASKED_BYTES: usize = 64 << 20;
 
-/// Counts the bytes of a connection since a request last got a part of its response.
+/// Counts the bytes that arrive on a connection while no request gets a part of its response.
 #[derive(Default)]
 pub(crate) struct ProgressMeter(AtomicUsize);
 
 impl ProgressMeter {
-    /// A request got headers or data.
+    /// Sets the count to 0, because a request got headers or data.
     pub(crate) fn note_progress(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
+    /// Adds to the count. Fails if it is then over [`MAX_UNASKED_BYTES`].
     fn count(&self, bytes: usize) -> io::Result<()> {
         if self.0.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MAX_UNASKED_BYTES {
             let text = format!("{MAX_UNASKED_BYTES} bytes came that are part of no response");
@@ -34,7 +36,7 @@ impl ProgressMeter {
     }
 }
 
-/// The byte stream of an HTTP/2 connection.
+/// The byte stream of an HTTP/2 connection. Counts the bytes that are read from it.
 pub(crate) struct MeteredStream {
     stream: Box<dyn ByteStream>,
     meter: Arc<ProgressMeter>,

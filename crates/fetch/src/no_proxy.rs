@@ -1,11 +1,12 @@
-//! `NO_PROXY`: the hosts to which requests go without a proxy. The matcher of hyper-util decides about a host. This module translates
-//! the entries that the matcher does not know and other programs do: ports, `*.example.com`, `[::1]`, and `*` for addresses too.
+//! `NO_PROXY`: the hosts to which requests go without a proxy. The matcher of hyper-util decides whether an entry
+//! covers a host. This module translates the forms of entries that other programs support and the matcher does not:
+//! ports, `*.example.com`, `[::1]`, and `*` for IP addresses. Start with [`NoProxyList::parse`].
 
 /// The entries of a `NO_PROXY` list.
 pub(crate) struct NoProxyList(Vec<NoProxyEntry>);
 
 struct NoProxyEntry {
-    /// As the matcher understands it.
+    /// The entry in the form that the matcher takes.
     pattern: String,
     /// The entry covers only this port of its hosts. None: all ports.
     port: Option<u16>,
@@ -16,12 +17,12 @@ impl NoProxyList {
         Self(list.split(',').filter_map(|entry| NoProxyEntry::parse(entry.trim())).collect())
     }
 
-    /// The ports that entries name. For all other ports [`Self::patterns`] is the same.
+    /// The ports that entries name. For all other ports, [`Self::patterns`] with `None` has the entries.
     pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
         self.0.iter().filter_map(|entry| entry.port)
     }
 
-    /// The entries that cover a port, as a list for the matcher. `None`: a port that no entry names.
+    /// The entries that cover a port, as a list for the matcher. `None` stands for a port that no entry names.
     pub(crate) fn patterns(&self, port: Option<u16>) -> String {
         let covering = self.0.iter().filter(|entry| entry.port.is_none() || entry.port == port);
         covering.map(|entry| entry.pattern.as_str()).collect::<Vec<_>>().join(",")
@@ -31,7 +32,7 @@ impl NoProxyList {
 impl NoProxyEntry {
     fn parse(entry: &str) -> Option<Self> {
         let (host, port) = match entry.rsplit_once(':') {
-            // An IPv6 address has colons of its own. Only behind brackets is the last colon that of a port.
+            // An IPv6 address contains colons. Its last colon begins a port only if a closing bracket is before it.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => match port.parse() {
                 Ok(port) => (host, Some(port)),
                 Err(_) => (entry, None),

@@ -1,12 +1,14 @@
-//! Runs work that blocks on a thread of its own. The threads that tokio keeps for such work are not used: work that hangs could occupy
-//! all of them and stop everything else in the program that needs one, and tokio panics if the system has no thread for it.
+//! Runs blocking work on a new thread for each call. The threads that tokio keeps for blocking work are not used:
+//! work that hangs could occupy all of them, and other code of this program would wait for a thread. tokio also
+//! panics if the system cannot start a thread.
 
 use std::io;
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Runs `work` to its end, even if the future is dropped before. Fails if the system has no thread.
+/// Runs `work` on a new thread, to its end even if the future is dropped before. Fails if the system cannot start a
+/// thread.
 pub(crate) async fn on_own_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -16,5 +18,5 @@ pub(crate) async fn on_own_thread<T: Send + 'static>(
         // Fails if the future was dropped.
         let _ = done.send(work());
     })?;
-    result.await.map_err(|_| io::Error::other("its thread has panicked"))
+    result.await.map_err(|_| io::Error::other("the thread has panicked"))
 }

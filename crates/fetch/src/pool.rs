@@ -1,8 +1,9 @@
-//! The connections that can take another request: idle ones of HTTP/1.1, and those of HTTP/2 that have room for a stream. Knows no requests.
-//! Start with [`ConnectionPool::lease`].
+//! The connections that can take another request: idle HTTP/1.1 connections, and HTTP/2 connections on which another
+//! stream can be opened. This module does not know the content of requests. Start with [`ConnectionPool::lease`].
 //!
-//! The pools of hyper-util are not used, because they hold any number of idle connections in all, and one HTTP/2 connection for an origin:
-//! a client could use up the descriptors of the server, and bodies that one client does not take would use up the streams of all others.
+//! The pools of hyper-util are not used for two reasons. They hold any number of idle connections, so a client could
+//! use up the file descriptors of this process. And they open one HTTP/2 connection for each origin, so a client that
+//! does not take its bodies could use up the streams of all other clients.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -22,13 +23,13 @@ use crate::http1::Http1Connection;
 use crate::http2::{Http2Connection, StreamSlot};
 use crate::proxy::Route;
 
-/// Idle connections over all routes. Each holds a descriptor.
+/// Limit for the idle connections of all routes together. Each holds a file descriptor.
 pub const MAX_IDLE_CONNECTIONS: usize = 16;
 
-/// Most servers close an idle connection after about this time.
+/// A connection that is idle for this long is closed. Most servers close it after about the same time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often connections that are closed or idle for too long are removed.
+/// Time between two sweeps, which remove the connections that are closed or idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// All connections of a fetcher that can take a request, and the tasks of its connections.
@@ -36,16 +37,16 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct ConnectionPool {
     state: Mutex<PoolState>,
     tasks: TaskTracker,
-    /// Ends the tasks.
+    /// Cancelled to end the tasks.
     ended: CancellationToken,
 }
 
 #[derive(Default)]
 struct PoolState {
-    /// In the order in which they came into the pool.
+    /// In the order in which they were added to the pool.
     connections: VecDeque<PooledConnection>,
-    /// A task sweeps while there are connections.
-    is_swept: bool,
+    /// The sweep task runs. It ends when the pool is empty.
+    has_sweep_task: bool,
 }
 
 struct PooledConnection {
@@ -66,7 +67,7 @@ impl PooledConnection {
         }
     }
 
-    /// How long nobody has used the connection. `None` while somebody does.
+    /// Time since the last request on this connection ended. `None` while a request uses the connection.
     fn idle_time(&self) -> Option<Duration> {
         match &self.kind {
             PooledKind::Http1 { idle_since, .. } => Some(idle_since.elapsed()),
@@ -76,8 +77,8 @@ impl PooledConnection {
 }
 
 impl ConnectionPool {
-    /// A connection that is open already: one of HTTP/2 with room for a stream, else the one that was used last, because it is the most
-    /// likely to be still open.
+    /// Leases a connection of the pool for one request: a stream of an HTTP/2 connection, else the HTTP/1.1
+    /// connection that was used last, because it is the most likely to be still open.
     pub(crate) fn lease(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
         self.lease_http2(route).or_else(|| {
             let mut state = self.state.lock();
@@ -96,7 +97,7 @@ impl ConnectionPool {
         })
     }
 
-    /// A stream of an HTTP/2 connection that is open already.
+    /// Leases a stream of an HTTP/2 connection of the pool.
     pub(crate) fn lease_http2(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
         let mut state = self.state.lock();
         state.connections.retain_mut(|pooled| matches!(pooled.kind, PooledKind::Http1 { .. }) || pooled.is_usable());
@@ -107,7 +108,8 @@ impl ConnectionPool {
         Some(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::Reused))
     }
 
-    /// A new HTTP/1.1 connection. Comes into the pool when the lease is finished.
+    /// Starts HTTP/1.1 on a new byte stream and leases the connection. It is added to the pool when the lease is
+    /// finished.
     pub(crate) async fn start_http1(
         self: &Arc<Self>,
         route: &Route,
@@ -117,14 +119,14 @@ impl ConnectionPool {
         Ok(self.make_lease(route, LeasedConnection::Http1(connection), ConnectionAge::New))
     }
 
-    /// A stream of a new HTTP/2 connection, whose other streams are for other requests from now on.
+    /// Starts HTTP/2 on a new byte stream, adds the connection to the pool and leases one of its streams.
     pub(crate) async fn start_http2(
         self: &Arc<Self>,
         route: &Route,
         stream: Box<dyn ByteStream>,
     ) -> Result<ConnectionLease, RequestFailure> {
         let connection = Http2Connection::start(stream, &self.tasks, &self.ended).await?;
-        // The server cannot have said yet that it allows no stream at all.
+        // `None` only if the connection has ended already, or if the settings of the server allow no stream at all.
         let slot = connection.reserve().ok_or_else(RequestFailure::incomplete)?;
         self.add(PooledConnection { route: route.clone(), kind: PooledKind::Http2(connection) });
         Ok(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::New))
@@ -154,15 +156,15 @@ impl ConnectionPool {
         let mut state = self.state.lock();
         state.connections.push_back(pooled);
         state.close_surplus();
-        if !state.is_swept {
-            state.is_swept = true;
-            self.tasks.spawn(self.ended.clone().run_until_cancelled_owned(sweep(Arc::downgrade(self))));
+        if !state.has_sweep_task {
+            state.has_sweep_task = true;
+            self.tasks.spawn(self.ended.clone().run_until_cancelled_owned(sweep_until_empty(Arc::downgrade(self))));
         }
     }
 }
 
 impl PoolState {
-    /// Closes the connections that were idle for longest, if there are too many.
+    /// Closes the connections that have been idle for longest if more than [`MAX_IDLE_CONNECTIONS`] are idle.
     fn close_surplus(&mut self) {
         let mut idle: Vec<_> = self.connections.iter().filter_map(PooledConnection::idle_time).collect();
         if idle.len() <= MAX_IDLE_CONNECTIONS {
@@ -170,9 +172,9 @@ impl PoolState {
         }
         idle.sort_unstable();
         let mut surplus = idle.len() - MAX_IDLE_CONNECTIONS;
-        let shortest = idle[MAX_IDLE_CONNECTIONS];
+        let shortest_surplus = idle[MAX_IDLE_CONNECTIONS];
         self.connections.retain(|pooled| {
-            let is_surplus = surplus > 0 && pooled.idle_time().is_some_and(|idle| idle >= shortest);
+            let is_surplus = surplus > 0 && pooled.idle_time().is_some_and(|idle| idle >= shortest_surplus);
             surplus -= usize::from(is_surplus);
             !is_surplus
         });
@@ -183,8 +185,8 @@ impl PoolState {
         let is_recent = |pooled: &PooledConnection| pooled.idle_time().is_none_or(|idle| idle < IDLE_TIMEOUT);
         self.connections.retain_mut(|pooled| is_recent(pooled) && pooled.is_usable());
         self.close_surplus();
-        self.is_swept = !self.connections.is_empty();
-        self.is_swept
+        self.has_sweep_task = !self.connections.is_empty();
+        self.has_sweep_task
     }
 }
 
@@ -194,7 +196,7 @@ impl Drop for ConnectionPool {
     }
 }
 
-async fn sweep(pool: Weak<ConnectionPool>) {
+async fn sweep_until_empty(pool: Weak<ConnectionPool>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         if !pool.upgrade().is_some_and(|pool| pool.state.lock().sweep()) {
@@ -212,7 +214,7 @@ pub(crate) struct ConnectionLease {
     pool: Arc<ConnectionPool>,
 }
 
-/// Whether a connection was used before. The server may close such a connection at any moment.
+/// Whether a connection was used before. A server may close a reused connection at any moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionAge {
     New,
@@ -225,7 +227,7 @@ pub(crate) enum LeasedConnection {
 }
 
 impl ConnectionLease {
-    /// The next data of the response, `None` at its end. Never empty.
+    /// The next bytes of the body of the response, never empty. `None` at its end.
     pub(crate) fn poll_data(
         &mut self,
         body: &mut Incoming,

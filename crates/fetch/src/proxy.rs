@@ -1,6 +1,7 @@
-//! Decides which way a request goes: directly, or through the proxy that the environment names for it. The matcher of hyper-util reads
-//! the credentials of proxies and applies `NO_PROXY`. This module adds what the matcher does not do: it fails requests whose proxy cannot
-//! be used, and it knows ports in `NO_PROXY`. Start with [`ProxyRules::route`].
+//! Decides which way a request goes: directly, or through the proxy that the environment names for it. The matcher of
+//! hyper-util reads the credentials of proxies and applies `NO_PROXY`. This module adds what the matcher does not do:
+//! it fails requests whose proxy cannot be used, and it supports ports in `NO_PROXY`. Start with
+//! [`ProxyRules::route`].
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -11,17 +12,18 @@ use crate::environment::Environment;
 use crate::error::{FailureKind, RequestFailure};
 use crate::no_proxy::NoProxyList;
 
-/// Stands for a proxy that cannot be used, so that `NO_PROXY` is still applied. It is never connected to.
+/// Given to the matcher instead of a proxy that cannot be used, so that the matcher still applies `NO_PROXY`. Nothing
+/// ever connects to this URL.
 const UNUSABLE_PROXY: &str = "http://unusable.invalid";
 
 /// The way to a server. Requests with the same route can share a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To the server itself.
+    /// Directly to the server.
     Direct(Endpoint),
     /// To an HTTP proxy that passes requests on.
     Forward(HttpProxy),
-    /// Through an HTTP proxy that connects us to the server with CONNECT.
+    /// Through an HTTP proxy, which connects to the server after a CONNECT request.
     Tunnel(HttpProxy, Endpoint),
     /// Through a SOCKS proxy.
     Socks(SocksProxy, Endpoint),
@@ -49,7 +51,7 @@ pub(crate) struct SocksProxy {
 pub(crate) struct ProxyRules {
     /// One matcher for each port that `NO_PROXY` names, and one, without a port, for all other ports.
     matchers: Vec<(Option<u16>, Matcher)>,
-    /// The variable with the proxy for http, if that proxy cannot be used.
+    /// The name of the variable with the proxy for http, if that proxy cannot be used.
     unusable_for_http: Option<&'static str>,
     /// The same for https.
     unusable_for_https: Option<&'static str>,
@@ -59,7 +61,7 @@ pub(crate) struct ProxyRules {
 struct ProxySetting {
     /// A URL that the matcher takes. Empty if no proxy is named.
     url: String,
-    /// The variable, if its value is not the URL of a proxy that can be used.
+    /// The name of the variable, if its value is not the URL of a proxy that can be used.
     unusable: Option<&'static str>,
 }
 
@@ -75,10 +77,10 @@ impl ProxyRules {
         Self { matchers, unusable_for_http: http.unusable, unusable_for_https: https.unusable }
     }
 
-    /// The way to the server of a URL. Fails if the proxy for it cannot be used: without the proxy, the request could get to a network that
-    /// it must not reach.
+    /// The way to the server of a URL. Fails if the proxy for the URL cannot be used: without the proxy, the request
+    /// could get to a network that it must not reach.
     pub(crate) fn route(&self, url: &Url) -> Result<Route, RequestFailure> {
-        let Some(target) = Endpoint::of_url(url) else {
+        let Some(target) = Endpoint::from_url(url) else {
             return Err(RequestFailure::new(FailureKind::Other, "the URL has no host"));
         };
         let Some(proxy) = self.proxy_for(url, target.port) else { return Ok(Route::Direct(target)) };
@@ -113,8 +115,8 @@ impl ProxySetting {
     }
 }
 
-/// The URL of a proxy in the form that the matcher takes. A value without a scheme means http. `None` if the proxy cannot be used: the
-/// matcher would then connect directly.
+/// The URL of a proxy in the form that the matcher takes. A value without a scheme means http. `None` if the proxy
+/// cannot be used: the matcher would ignore such a proxy, and the request would go directly to the server.
 fn usable_url(value: &str) -> Option<String> {
     let value = value.trim();
     let url = if value.contains("://") { Url::parse(value) } else { Url::parse(&format!("http://{value}")) }.ok()?;
@@ -124,12 +126,12 @@ fn usable_url(value: &str) -> Option<String> {
     }
     let url = String::from(url);
     let proxy = Matcher::builder().all(&url).build().intercept(&Uri::from_static("http://any.invalid/"))?;
-    Endpoint::of_proxy(proxy.uri())?;
+    Endpoint::from_proxy_uri(proxy.uri())?;
     Some(url)
 }
 
 fn route_through(proxy: &Intercept, target: Endpoint) -> Option<Route> {
-    let endpoint = Endpoint::of_proxy(proxy.uri())?;
+    let endpoint = Endpoint::from_proxy_uri(proxy.uri())?;
     Some(match proxy.uri().scheme_str()? {
         scheme @ ("socks5" | "socks5h") => {
             let credentials = proxy.raw_auth().map(|(user, password)| (user.to_owned(), password.to_owned()));
@@ -163,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_has_its_variable_and_one_is_for_all() {
-        let both = [("HTTP_PROXY", "http://a:1"), ("https_proxy", "b:2"), ("ALL_PROXY", "https://c:3")];
-        assert_eq!(route(&both, "http://h/"), "forward a:1");
-        assert_eq!(route(&both, "https://h/"), "tunnel b:2 h:443");
-        assert_eq!(route(&both[2..], "https://[::1]:8443/"), "tunnel c:3 [::1]:8443");
+    fn http_and_https_have_variables_of_their_own_and_all_proxy_is_for_both() {
+        let proxies = [("HTTP_PROXY", "http://a:1"), ("https_proxy", "b:2"), ("ALL_PROXY", "https://c:3")];
+        assert_eq!(route(&proxies, "http://h/"), "forward a:1");
+        assert_eq!(route(&proxies, "https://h/"), "tunnel b:2 h:443");
+        assert_eq!(route(&proxies[2..], "https://[::1]:8443/"), "tunnel c:3 [::1]:8443");
         assert_eq!(route(&[("HTTP_PROXY", ""), ("all_proxy", "c")], "http://h/"), "forward c:80");
         assert_eq!(route(&[("ALL_PROXY", "http://[::1]:3128")], "http://h/"), "forward [::1]:3128");
         assert_eq!(route(&[], "http://h/"), "direct h:80");
     }
 
     #[test]
-    fn socks_proxies_get_the_name_or_the_address() {
+    fn the_scheme_of_a_socks_proxy_decides_whether_it_gets_names_or_addresses() {
         let secret = [("HTTPS_PROXY", "socks5h://us%40er:p%3Ass@p")];
         assert_eq!(route(&secret, "https://h/"), r#"socks p:1080 names Some(("us@er", "p:ss")) h:443"#);
         assert_eq!(route(&secret, "http://h/"), "direct h:80");
@@ -195,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_covers_hosts_below_names_and_networks() {
+    fn no_proxy_covers_subdomains_addresses_networks_and_ports() {
         let list =
             "example.com, .dotted.org,*.star.net,10.0.0.0/8,192.168.1.7,fd00::/8,[::1],only.port:8080,127.0.0.1:99";
-        let way = |url: &str| route(&[("ALL_PROXY", "p:1"), ("no_proxy", list)], url);
+        let route_to = |url: &str| route(&[("ALL_PROXY", "p:1"), ("no_proxy", list)], url);
         for direct in [
             "http://example.com/",
             "http://a.b.EXAMPLE.com/",
@@ -213,7 +215,7 @@ mod tests {
             "http://only.port:8080/",
             "http://127.0.0.1:99/",
         ] {
-            assert!(way(direct).starts_with("direct "), "{direct}");
+            assert!(route_to(direct).starts_with("direct "), "{direct}");
         }
         for proxied in [
             "http://badexample.com/",
@@ -224,7 +226,7 @@ mod tests {
             "http://only.port/",
             "http://127.0.0.1:98/",
         ] {
-            assert_eq!(way(proxied), "forward p:1", "{proxied}");
+            assert_eq!(route_to(proxied), "forward p:1", "{proxied}");
         }
     }
 
@@ -232,8 +234,8 @@ mod tests {
     fn a_star_in_no_proxy_covers_names_and_addresses() {
         for url in ["http://any.test/", "http://1.2.3.4/", "http://[::1]/"] {
             assert!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", " * ")], url).starts_with("direct "), "{url}");
-            for nothing in ["", ",,", " , .,", "10.0.0.0/33"] {
-                assert_eq!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", nothing)], url), "forward p:1", "{nothing}");
+            for useless in ["", ",,", " , .,", "10.0.0.0/33"] {
+                assert_eq!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", useless)], url), "forward p:1", "{useless}");
             }
         }
     }

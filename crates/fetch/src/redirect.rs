@@ -1,6 +1,7 @@
-//! The rules of redirects: which request follows from a response, and which method, body and headers it keeps. They are part of the protocol,
-//! and stricter than those of HTTP libraries: values from the environment of this machine stay with their origin. Sends nothing. Start with
-//! [`next_hop`].
+//! The rules of redirects: which URL is requested next, and which method, body and headers that request has. A hop is
+//! the request to one URL, and each redirect leads to another hop. The rules are part of the protocol of the server,
+//! and stricter than those of HTTP libraries: values from the environment of this machine are not sent to another
+//! origin. This module sends nothing. Start with [`next_hop`].
 
 use bytes::Bytes;
 use http::header::{
@@ -16,32 +17,32 @@ use crate::validate::Hop;
 /// The most redirects that are followed for one request.
 pub const MAX_REDIRECTS: usize = 10;
 
-/// The next request, if the response is a redirect with a `Location`. `None` if the response goes to the caller.
+/// The next hop, if the response is a redirect with a `Location`. `None` if the response goes to the caller.
 pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, RequestFailure> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
     let Some(location) = headers.get(LOCATION) else { return Ok(None) };
     let url = std::str::from_utf8(location.as_bytes()).ok().and_then(|location| hop.url.join(location).ok());
-    let Some(url) = url else { return Err(failure("the target of a redirect is not a URL")) };
+    let Some(url) = url else { return Err(redirect_failure("the target of a redirect is not a URL")) };
     if !matches!(url.scheme(), "http" | "https") {
         let text =
             format!("a redirect leads to a URL of the scheme {}, and only http and https are followed", url.scheme());
-        return Err(failure(text));
+        return Err(redirect_failure(text));
     }
-    Ok(Some(followed(hop, url, status)))
+    Ok(Some(hop_after_redirect(hop, url, status)))
 }
 
-/// The error for a request with more than [`MAX_REDIRECTS`] redirects, for example because they form a circle.
+/// The error for a request with more than [`MAX_REDIRECTS`] redirects, for example because they form a loop.
 pub(crate) fn too_many() -> RequestFailure {
-    failure(format!("too many redirects, more than {MAX_REDIRECTS}"))
+    redirect_failure(format!("too many redirects, more than {MAX_REDIRECTS}"))
 }
 
-fn failure(text: impl Into<String>) -> RequestFailure {
+fn redirect_failure(text: impl Into<String>) -> RequestFailure {
     RequestFailure::new(FailureKind::Redirect, text)
 }
 
-fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
+fn hop_after_redirect(hop: &Hop, url: Url, status: StatusCode) -> Hop {
     let mut next = hop.clone();
     let becomes_get = match status {
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => hop.method == Method::POST,
@@ -60,7 +61,8 @@ fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
         for private_header in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
             next.headers.remove(private_header);
         }
-        // Values from the environment of this machine were meant for the old origin only, whatever the headers are called.
+        // Values from the environment of this machine are meant for the old origin only, whatever the headers are
+        // called.
         for header in &hop.from_environment {
             next.headers.remove(header);
         }
@@ -120,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn credentials_stay_with_their_origin() {
-        let count = |from, to| next(&hop("GET", from), 302, to).unwrap().unwrap().headers.len();
+    fn credentials_are_not_sent_to_another_origin() {
+        let kept_headers = |from, to| next(&hop("GET", from), 302, to).unwrap().unwrap().headers.len();
         for same in ["http://a/y", "/y", "//a:80/y", "?q", "http://a:80"] {
-            assert_eq!(count("http://a/x", same), 7, "{same}: with a referer");
+            assert_eq!(kept_headers("http://a/x", same), 7, "{same}: all six and a referer");
         }
         for other in ["http://b/", "http://a:81/", "https://a/", "http://sub.a/", "//b"] {
-            assert_eq!(count("http://a/x", other), 2, "{other}");
+            assert_eq!(kept_headers("http://a/x", other), 2, "{other}: only x-own and content-type");
         }
     }
 
@@ -143,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn values_from_the_environment_stay_with_their_origin() {
+    fn values_from_the_environment_are_not_sent_to_another_origin() {
         let from = Hop { from_environment: vec!["x-own".parse().unwrap()], ..hop("GET", "http://a/x") };
         let has_own = |to| next(&from, 302, to).unwrap().unwrap().headers.contains_key("x-own");
         assert!(has_own("/y") && !has_own("http://b/") && !has_own("https://a/"));
     }
 
     #[test]
-    fn a_redirect_that_cannot_be_followed_is_an_error_without_the_target() {
+    fn the_error_for_a_redirect_that_cannot_be_followed_does_not_contain_its_target() {
         let hop = hop("GET", "http://a/x");
         let scheme = "a redirect leads to a URL of the scheme ftp, and only http and https are followed";
         assert_eq!(next(&hop, 302, "ftp://b/secret").err().unwrap(), scheme);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn other_responses_are_returned_to_the_caller() {
+    fn responses_that_are_not_redirects_are_returned_to_the_caller() {
         let hop = hop("GET", "http://a/x");
         for status in [200, 201, 300, 304, 305, 400] {
             assert!(next(&hop, status, "/y").unwrap().is_none());

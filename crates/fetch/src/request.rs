@@ -11,8 +11,9 @@ pub struct FetchRequest {
     pub method: String,
     /// An absolute URL with the scheme http or https. User, password and fragment are not sent.
     pub url: String,
-    /// Sent in this order, repeated names together. `accept: */*` and `host` are added behind them unless they are given. `Content-Length` and
-    /// `Transfer-Encoding` are ignored, because a wrong length could hide a second request in this one.
+    /// Sent in this order, repeated names together. `accept: */*` and `host` are added after them unless they are
+    /// given. `Content-Length` and `Transfer-Encoding` are ignored, because a wrong length could hide a second
+    /// request in this one.
     pub headers: Vec<Header>,
     /// Sent again after a redirect with status 307 or 308.
     pub body: Option<Bytes>,
@@ -37,10 +38,11 @@ pub struct Header {
     pub value_env_var: Option<String>,
 }
 
-/// What is done with a response that is a redirect.
+/// The treatment of a response that is a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
-    /// Ten redirects are followed at most. Credentials and values from the environment are not sent to another origin.
+    /// At most ten redirects are followed. Credentials and values from the environment are not sent to another
+    /// origin.
     #[default]
     Follow,
     /// The redirect itself is returned.

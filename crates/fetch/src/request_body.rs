@@ -1,5 +1,6 @@
-//! The body of a request as hyper takes it. hyper sends `content-length: 0` for an empty body over HTTP/2 if the method is POST, PUT or PATCH,
-//! and over HTTP/1.1 never. The protocol says never.
+//! The body of a request as hyper takes it. An empty body must not have a `content-length`. hyper would send
+//! `content-length: 0` over HTTP/2, except for GET, HEAD, DELETE and CONNECT. So [`RequestBody`] does not tell hyper
+//! the length of an empty body.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// A body in memory, whose length is sent unless it is empty.
+/// A body in memory. Its length is sent unless the body is empty.
 pub(crate) struct RequestBody(Full<Bytes>);
 
 impl RequestBody {

@@ -10,7 +10,8 @@ use crate::body::Body;
 pub struct FetchResponse {
     /// Status code, from 100 to 999.
     pub status: u16,
-    /// Names and values. Names are in lower case, and repeated ones stand together. Values that are not visible ASCII are left out.
+    /// Names and values. Names are in lower case, and headers with the same name are next to each other. A header
+    /// whose value is not visible ASCII is left out.
     pub headers: Vec<(String, String)>,
     /// The bytes that the server sent. They are not decompressed.
     pub body: Body,
@@ -23,8 +24,8 @@ impl fmt::Debug for FetchResponse {
     }
 }
 
-/// The headers that a caller gets.
-pub(crate) fn visible(headers: &HeaderMap) -> Vec<(String, String)> {
+/// The headers that the caller gets: those whose values are visible ASCII.
+pub(crate) fn visible_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let visible = headers.iter().filter_map(|(name, value)| Some((name, value.to_str().ok()?)));
     visible.map(|(name, value)| (name.as_str().to_owned(), value.to_owned())).collect()
 }

@@ -14,46 +14,47 @@ use crate::own_thread::on_own_thread;
 /// The variables that can name a file with certificates. The first one that is set is used.
 const VARIABLES: [&str; 2] = ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"];
 
-/// The root certificates that are trusted. Those of the system are read when the first connection needs them, because they are hundreds of
-/// files.
+/// The root certificates that are trusted. Those of the system are read when the first connection needs them, because
+/// they can be hundreds of files.
 pub(crate) struct Roots {
-    /// From the file that the environment names.
-    own: RootCertStore,
+    /// The roots in the file that an environment variable names. Empty if no variable names one.
+    from_file: RootCertStore,
+    /// The settings with all roots. Empty until the roots of the system have been read.
     config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Roots {
     pub(crate) fn from_environment(environment: &Environment) -> Result<Self, FetchError> {
         let named = VARIABLES.iter().find_map(|variable| Some((variable, environment.non_empty(variable)?)));
-        let own = match named {
+        let from_file = match named {
             Some((variable, path)) => read_roots(path).map_err(|reason| FetchError::Failed {
                 kind: FailureKind::Tls,
                 message: format!("cannot use the file that {variable} names: {reason}"),
             })?,
             None => RootCertStore::empty(),
         };
-        Ok(Self { own, config: OnceCell::new() })
+        Ok(Self { from_file, config: OnceCell::new() })
     }
 
     /// The settings of TLS connections, without ALPN. Every call returns the same value, so that TLS sessions are resumed.
     pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
-        // A failure is not kept, because the certificates may be installed later.
+        // A failure is not stored, because the certificates may be installed later.
         self.config.get_or_try_init(|| self.load()).await.cloned()
     }
 
     async fn load(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
-        let unusable = |text: String| RequestFailure::new(FailureKind::Tls, text);
+        let tls_failure = |text: String| RequestFailure::new(FailureKind::Tls, text);
         let system = on_own_thread("roots", certificates::system_roots).await;
-        let system = system.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
-        let mut roots = self.own.clone();
-        // A system without roots is no failure if the environment names a file with some.
+        let system = system.map_err(|error| tls_failure(format!("cannot read the roots of the system: {error}")))?;
+        let mut roots = self.from_file.clone();
+        // A system without roots is no failure if the file has roots.
         roots.extend(system.into_iter().flat_map(|system| system.roots));
         if roots.is_empty() {
             let text =
                 "this system has no root certificates; install the package `ca-certificates` or name a file with";
-            return Err(unusable(format!("{text} {}", VARIABLES[0])));
+            return Err(tls_failure(format!("{text} {}", VARIABLES[0])));
         }
-        certificates::client_config(roots).map(Arc::new).map_err(|error| unusable(error.to_string()))
+        certificates::client_config(roots).map(Arc::new).map_err(|error| tls_failure(error.to_string()))
     }
 }
 

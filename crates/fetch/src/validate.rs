@@ -1,4 +1,5 @@
-//! Checks the request of a caller before anything is sent. The texts of its errors are part of the protocol. Start with [`first_hop`].
+//! Checks the request of a caller before anything is sent. The texts of the errors are part of the protocol. Start
+//! with [`first_hop`].
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -9,12 +10,12 @@ use crate::environment::Environment;
 use crate::error::FetchError;
 use crate::request::{FetchRequest, Header};
 
-/// The request to one URL. A redirect makes another hop of it.
+/// The request to one URL. A redirect leads to another hop.
 #[derive(Clone)]
 pub(crate) struct Hop {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// The headers of the caller. `message` adds others.
+    /// The headers of the caller. The module `message` adds others.
     pub(crate) headers: HeaderMap,
     /// The headers whose values come from the environment of this machine.
     pub(crate) from_environment: Vec<HeaderName>,
@@ -28,8 +29,9 @@ pub(crate) fn first_hop(request: &FetchRequest, environment: &Environment) -> Re
         .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
     let url = parse_url(&request.url)?;
     let headers = checked_headers(&request.headers, environment)?;
-    let named = request.headers.iter().filter(|header| header.value_env_var.is_some());
-    let from_environment = named.filter_map(|header| HeaderName::from_bytes(header.name.as_bytes()).ok()).collect();
+    let using_variable = request.headers.iter().filter(|header| header.value_env_var.is_some());
+    let from_environment =
+        using_variable.filter_map(|header| HeaderName::from_bytes(header.name.as_bytes()).ok()).collect();
     Ok(Hop { method, url, headers, from_environment, body: request.body.clone().unwrap_or_default() })
 }
 
@@ -47,10 +49,11 @@ fn checked_headers(headers: &[Header], environment: &Environment) -> Result<Head
     for header in headers {
         let name = HeaderName::from_bytes(header.name.as_bytes())
             .map_err(|error| FetchError::Invalid(format!("http/request header name is invalid: {error}")))?;
-        let mut value = HeaderValue::try_from(environment.value_of(header)?).map_err(|error| {
+        let mut value = HeaderValue::try_from(environment.header_value(header)?).map_err(|error| {
             FetchError::Invalid(format!("http/request header value is invalid for {}: {error}", header.name))
         })?;
         value.set_sensitive(true);
+        // hyper sets these itself. A wrong length could hide a second request in this one.
         if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
             continue;
         }
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_invalid_part_is_named_without_its_value() {
+    fn the_error_names_the_first_invalid_part_without_its_value() {
         let cases = [
             ("GE T", "nonsense", None, "http/request method is invalid: invalid HTTP method"),
             ("", "http://h/", None, "http/request method is invalid: invalid HTTP method"),
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_headers_are_kept_and_headers_about_the_length_are_dropped() {
+    fn repeated_headers_are_kept_and_content_length_and_transfer_encoding_are_dropped() {
         let headers = [("b", "1"), ("a", "2"), ("b", "3"), ("Content-Length", "9"), ("Transfer-Encoding", "chunked")];
         let hop = hop("PURGE", "http://h/", &headers).unwrap();
         let sent: Vec<_> = hop.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();

@@ -15,19 +15,19 @@ use crate::{FileError, Follow};
 /// Copying more bytes than this takes too long for a thread that must not block.
 const MAX_CACHED_READ_BYTES: u64 = 64 * 1024;
 
-/// What [`metadata`](crate::metadata) returns for `path` with [`Follow::Yes`], if the kernel can answer without waiting. Always `None`
-/// for a symbolic link and for a file on a device that is not known to be local.
+/// Returns the result of [`metadata`](crate::metadata) for `path` with [`Follow::Yes`], if the kernel can answer
+/// without waiting. Always `None` for a symbolic link and for a file on a device that is not known to be local.
 pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
     let found = match open_cached(path, OFlags::PATH | OFlags::NOFOLLOW)? {
         Ok(opened) => stat_cached(&opened)?,
         Err(error) => return Some(Err(error)),
     };
-    let is_plain = kind(&found) != FileType::Symlink && is_local(&found);
-    is_plain.then(|| Ok(describe(&found, Follow::Yes)))
+    let is_answer = kind(&found) != FileType::Symlink && is_local(&found);
+    is_answer.then(|| Ok(describe(&found, Follow::Yes)))
 }
 
-/// What [`read_file`](crate::read_file) returns for `path` with [`Follow::Yes`], if the file is in the page cache and has at most
-/// 64 KiB.
+/// Returns the result of [`read_file`](crate::read_file) for `path` with [`Follow::Yes`], if the file is in the page
+/// cache, has at most 64 KiB and is on a device that is known to be local.
 pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
     // The kind is checked before the file is opened for reading, because opening anything but a regular file on a local device may block.
     let size = match open_cached(path, OFlags::PATH)? {
@@ -46,7 +46,7 @@ pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, Fi
 fn open_cached(path: &Path, flags: OFlags) -> Option<Result<OwnedFd, FileError>> {
     match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED) {
         Ok(opened) => Some(Ok(opened)),
-        // The cache of the kernel also holds names that do not exist.
+        // The kernel also caches that a name does not exist, so these two errors are answers.
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(FileError::os(error, path))),
         Err(_) => None,
     }
@@ -56,9 +56,10 @@ fn stat_cached(opened: &OwnedFd) -> Option<Statx> {
     stat(opened, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC).ok()
 }
 
+/// The size of a file that may be read without blocking. `None` if the caller must make the blocking call.
 fn readable_size(stat: &Statx, limit: u64) -> Option<usize> {
-    let is_plain = kind(stat) == FileType::RegularFile && is_local(stat);
+    let is_local_file = kind(stat) == FileType::RegularFile && is_local(stat);
     // Files whose contents are generated when they are read, as in `/proc`, have size 0.
     let fits = stat.stx_size > 0 && stat.stx_size <= limit.min(MAX_CACHED_READ_BYTES);
-    if is_plain && fits { usize::try_from(stat.stx_size).ok() } else { None }
+    if is_local_file && fits { usize::try_from(stat.stx_size).ok() } else { None }
 }

@@ -13,7 +13,7 @@ use crate::{Cancel, FileError};
 
 /// Bytes that are copied between two checks for cancellation.
 const CANCEL_CHECK_BYTES: usize = 16 * 1024 * 1024;
-/// Size of the buffer where the kernel cannot copy.
+/// Size of the buffer that is used if the kernel cannot copy.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 pub(crate) enum CopyContentsError {
@@ -60,7 +60,7 @@ struct ContentsCopier<'a> {
 }
 
 impl ContentsCopier<'_> {
-    /// Copies a range of bytes, or less if the file ends before.
+    /// Copies a range of bytes, or a part of it if the file ends earlier.
     fn copy(&mut self, offset: u64, length: u64) -> Result<(), CopyContentsError> {
         let mut done = 0;
         while done < length {

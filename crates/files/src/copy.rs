@@ -16,7 +16,7 @@ use rustix::path::Arg;
 use crate::contents::{CopyContentsError, copy_contents};
 use crate::directory_stack::DirectoryStack;
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
-use crate::resolve::OPEN_TO_PASS;
+use crate::resolve::OPEN_TO_TRAVERSE;
 use crate::stat::{FileIdentity, kind, permissions, stat, stat_open};
 use crate::{Cancel, FileError, Follow, read, write};
 
@@ -26,8 +26,10 @@ use crate::{Cancel, FileError, Follow, read, write};
 /// After an error, a tree may be copied in part. An existing file keeps its inode and may hold a part of the new contents. A new file
 /// that could not be finished is removed.
 ///
-/// A link at `destination` itself is followed. Links below `destination` are not, because an earlier copy of a hostile tree may have left a
-/// link that leads out of `destination`: a copied file replaces such a link, and copying a directory to it fails with `EEXIST`.
+/// If a file or a directory is copied, a link at `destination` itself is followed. Links below `destination` are not
+/// followed, because an earlier copy of a hostile tree may have left a link that leads out of `destination`: a copied
+/// file replaces such a link, and copying a directory to it fails with `EEXIST`. A copied link replaces nothing: if
+/// its name exists, the copy fails with `EEXIST`.
 pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
     cancel.check()?;
     let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
@@ -56,7 +58,8 @@ fn copy_link<F: AsFd, P: Arg>(from: CopyEndpoint<F, P>, to: CopyEndpoint<F, P>) 
     symlinkat(&*target, to.directory, to.name)
 }
 
-/// With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file replaces the link.
+/// Copies a regular file. With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file
+/// replaces the link.
 fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
     from: CopyEndpoint<F, P>,
     to: CopyEndpoint<F, P>,
@@ -92,17 +95,18 @@ fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
 }
 
 /// Removes a new file that holds a part of its contents, unless another file has its name by now.
-fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, made: &Statx) {
+fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, created: &Statx) {
     let still_there = stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|found| FileIdentity::of(&found) == FileIdentity::of(made));
+        .is_ok_and(|found| FileIdentity::of(&found) == FileIdentity::of(created));
     if still_there {
         // The caller returns the error of the copy, which matters more than an error here.
         let _ignored = unlinkat(at.directory, at.name, AtFlags::empty());
     }
 }
 
-/// The permissions of the source. The set-user-ID bit is kept only if the copy has the same owner, the set-group-ID bit only if it has
-/// the same group: otherwise the copy would run with the rights of another user or group than the source.
+/// The permissions of the copy. They are those of the source, but the set-user-ID bit is kept only if both have the
+/// same owner, and the set-group-ID bit only if both have the same group. Otherwise the copy would run with the
+/// rights of another user or group than the source.
 fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
     let mut mode = permissions(source);
     if source.stx_uid != copy.stx_uid {
@@ -126,15 +130,15 @@ fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, path: &Pat
 fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), FileError> {
     let canonical = source.canonicalize().map_err(FileError::at(source))?;
     if canonical_as_far_as_it_exists(destination).starts_with(canonical) {
-        return Err(into_itself(destination));
+        return Err(into_itself_error(destination));
     }
     let from = openat(CWD, source, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
     DirBuilder::new().recursive(true).create(destination).map_err(FileError::at(destination))?;
-    let to = openat(CWD, destination, OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(destination))?;
-    let mut copying = CopiedTree {
+    let to = openat(CWD, destination, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(destination))?;
+    let mut copying = DirectoryTreeCopy {
         source: DirectoryStack::new(source, OPEN_TO_LIST | OFlags::NOFOLLOW),
-        destination: DirectoryStack::new(destination, OPEN_TO_PASS),
-        made: identity(&to, destination)?,
+        destination: DirectoryStack::new(destination, OPEN_TO_TRAVERSE),
+        destination_top: identity(&to, destination)?,
         buffer: buffer(),
         cancel,
     };
@@ -148,7 +152,7 @@ fn canonical_as_far_as_it_exists(path: &Path) -> PathBuf {
     found.map_or_else(|| path.to_owned(), |(canonical, rest)| canonical.join(rest))
 }
 
-fn into_itself(destination: &Path) -> FileError {
+fn into_itself_error(destination: &Path) -> FileError {
     let text = "fs/copy cannot copy a directory to itself or one of its descendants";
     FileError::refused(text, destination)
 }
@@ -158,18 +162,18 @@ fn identity(opened: &OwnedFd, path: &Path) -> Result<FileIdentity, FileError> {
 }
 
 /// A copy of a directory tree that is under way.
-struct CopiedTree<'a> {
+struct DirectoryTreeCopy<'a> {
     /// Each level holds the names of its subdirectories that are not yet copied.
     source: DirectoryStack<Vec<CString>>,
     destination: DirectoryStack<()>,
     /// The top directory of the destination. If the source contains this directory, through a bind mount for example, the copy would never
     /// end.
-    made: FileIdentity,
+    destination_top: FileIdentity,
     buffer: Vec<u8>,
     cancel: &'a Cancel,
 }
 
-impl CopiedTree<'_> {
+impl DirectoryTreeCopy<'_> {
     fn run(mut self) -> Result<(), FileError> {
         while let Some((_, pending)) = self.source.current() {
             self.cancel.check()?;
@@ -191,7 +195,7 @@ impl CopiedTree<'_> {
         let opened = openat(from, name, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty());
         let opened = opened.map_err(|error| FileError::os(error, &self.source.child_path(name)))?;
         let made = match mkdirat(to, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => openat(to, name, OPEN_TO_PASS | OFlags::NOFOLLOW, Mode::empty()),
+            Ok(()) | Err(Errno::EXIST) => openat(to, name, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW, Mode::empty()),
             Err(error) => Err(error),
         };
         let made = made.map_err(|error| {
@@ -205,8 +209,8 @@ impl CopiedTree<'_> {
     fn enter(&mut self, from: OwnedFd, to: OwnedFd, name: &CStr) -> Result<(), FileError> {
         let path = || self.source.child_path(name);
         let copied = identity(&from, &path())?;
-        if copied == self.made {
-            return Err(into_itself(&path()));
+        if copied == self.destination_top {
+            return Err(into_itself_error(&path()));
         }
         let made = identity(&to, &self.destination.child_path(name))?;
         self.source.push(from, copied, name, Vec::new());

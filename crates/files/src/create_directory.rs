@@ -1,4 +1,5 @@
-//! Creates one directory, or all that are missing on a path. With [`Follow::No`], no component of the path may be a symbolic link.
+//! Creates one directory, or all directories that are missing on a path. With [`Follow::No`], no component of the
+//! path may be a symbolic link.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -17,7 +18,7 @@ pub fn create_directory(path: &Path, recursive: bool, follow: Follow) -> Result<
         (Follow::No, true) => create_all_without_links(path),
         (Follow::No, false) => match NameInDirectory::resolve(path, follow)? {
             Some(target) => mkdirat(&target.directory, &target.name, mode()).map_err(FileError::at(path)),
-            None => Err(FileError::check(ErrorKind::AlreadyExists, "directory already exists", path)),
+            None => Err(FileError::failed_check(ErrorKind::AlreadyExists, "directory already exists", path)),
         },
     }
 }
@@ -32,7 +33,7 @@ fn create_all_without_links(path: &Path) -> Result<(), FileError> {
                 Ok(()) | Err(Errno::EXIST) => open_child(&reached, name),
                 Err(error) => Err(error),
             },
-            stepped => stepped,
+            opened => opened,
         };
         let is_last = index + 1 == names.len();
         reached = match next {

@@ -63,7 +63,7 @@ impl<T> DirectoryStack<T> {
             let opened = openat(from, c"..", self.flags, Mode::empty()).map_err(FileError::at(&self.path))?;
             if FileIdentity::of(&stat_open(&opened).map_err(FileError::at(&self.path))?) != above.identity {
                 let text = format!("`{}` was moved meanwhile", self.path.display());
-                return Err(FileError::check(ErrorKind::Other, text, &self.path));
+                return Err(FileError::failed_check(ErrorKind::Other, text, &self.path));
             }
             above.directory = Some(opened);
         }

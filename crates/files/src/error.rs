@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Follow;
 
-/// Why an operation failed: an error of the operating system, or a check of this crate that refused, and the path concerned.
-/// Displays as the text of the cause, without the path.
+/// The cause of a failure and the path that it concerns. The cause is an error of the operating system, or a check of
+/// this crate that failed. Displays as the text of the cause, without the path.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct FileError {
@@ -34,11 +34,11 @@ impl FileError {
 
     /// A check refused `path` as invalid input (`ErrorKind::InvalidInput`), before anything was changed.
     pub fn refused(text: impl Into<String>, path: &Path) -> Self {
-        Self::check(io::ErrorKind::InvalidInput, text, path)
+        Self::failed_check(io::ErrorKind::InvalidInput, text, path)
     }
 
-    /// A check failed for a reason other than invalid input. `kind` is what [`kind`](Self::kind) will return.
-    pub fn check(kind: io::ErrorKind, text: impl Into<String>, path: &Path) -> Self {
+    /// A check failed for a reason other than invalid input. [`kind`](Self::kind) will return `kind`.
+    pub fn failed_check(kind: io::ErrorKind, text: impl Into<String>, path: &Path) -> Self {
         Self { source: io::Error::new(kind, text.into()), path: Some(path.to_owned()) }
     }
 
@@ -71,7 +71,7 @@ impl FileError {
         Self { source: io::Error::new(io::ErrorKind::Interrupted, "cancelled"), path: None }
     }
 
-    /// The cause. A check of this crate is an `io::Error` without an errno.
+    /// The cause. If a check of this crate failed, this is an `io::Error` without an errno.
     pub fn io(&self) -> &io::Error {
         &self.source
     }

@@ -94,7 +94,7 @@ pub fn read_directory_while(
     listed.map_err(FileError::at(path))?;
     if count > limit {
         let text = format!("fs/readDirectory returned {count} entries; limit is {limit}");
-        return Err(FileError::check(ErrorKind::Other, text, path));
+        return Err(FileError::failed_check(ErrorKind::Other, text, path));
     }
     Ok(entries)
 }

@@ -33,12 +33,12 @@ pub(crate) fn remember_whether_local(stat: &Statx, path: &Path) {
     }
     let Ok(system) = statfs(path) else { return };
     // `f_type` has 32 bits on some architectures.
-    let number = i64::from(system.f_type as u32);
+    let magic_number = i64::from(system.f_type as u32);
     let mut known = KNOWN_DEVICES.write();
     if known.len() == MAX_KNOWN_DEVICES {
         known.remove(0);
     }
-    known.push((device, LOCAL_FILE_SYSTEMS.contains(&number)));
+    known.push((device, LOCAL_FILE_SYSTEMS.contains(&magic_number)));
 }
 
 /// Whether [`remember_whether_local`] has found that the device of this file is local. `false` for an unknown device.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_names_in_byte_order_are_kept_in_any_order_of_insertion() {
+    fn the_first_names_in_byte_order_are_kept_if_they_are_added_last() {
         let mut names = SortedNames::default();
         for number in (0..1000).rev() {
             names.push(&CString::new(format!("{number:04}")).unwrap(), FileType::RegularFile, 10);

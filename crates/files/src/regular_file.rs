@@ -30,7 +30,7 @@ impl RegularFile {
 
     /// Appends up to `len` bytes, from `offset` on, to `into`. Returns whether the file ended before `len` bytes were read.
     pub fn read_block(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<bool, FileError> {
-        let end = self.end_of(offset, len)?;
+        let end = self.end_of_range(offset, len)?;
         let start = into.len();
         into.reserve(len);
         let mut at = offset;
@@ -59,7 +59,7 @@ impl RegularFile {
         let mut buffer = Vec::with_capacity(piece.min(len));
         let mut done = 0;
         // A range that is too large is refused before `take` gets any piece.
-        self.end_of(offset, len)?;
+        self.end_of_range(offset, len)?;
         while done < len {
             buffer.clear();
             let ended = self.read_block(offset + done as u64, piece.min(len - done), &mut buffer)?;
@@ -72,7 +72,7 @@ impl RegularFile {
         Ok(false)
     }
 
-    fn end_of(&self, offset: u64, len: usize) -> Result<u64, FileError> {
+    fn end_of_range(&self, offset: u64, len: usize) -> Result<u64, FileError> {
         let overflowed = || FileError::refused("file read offset overflowed", &self.path);
         offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)
     }

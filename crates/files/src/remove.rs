@@ -28,7 +28,7 @@ const MAX_RETRIES: usize = 64;
 pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
     if recursive && follow == Follow::No {
         let text = "recursive no-follow removal is unsupported";
-        return Err(FileError::check(ErrorKind::Unsupported, text, path));
+        return Err(FileError::failed_check(ErrorKind::Unsupported, text, path));
     }
     cancel.check()?;
     match remove_present(path, recursive, follow, cancel) {
@@ -39,11 +39,11 @@ pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel:
 }
 
 fn remove_present(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
-    let target = NameInDirectory::resolve(path, follow)?.ok_or_else(|| mount_point(path))?;
+    let target = NameInDirectory::resolve(path, follow)?.ok_or_else(|| mount_point_error(path))?;
     let found = stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
     let parent = device(&stat_open(&target.directory).map_err(FileError::at(path))?);
     if is_mount_point(&found, parent) {
-        return Err(mount_point(path));
+        return Err(mount_point_error(path));
     }
     match kind(&found) {
         FileType::Symlink if follow == Follow::No => Err(FileError::symbolic_link(path)),
@@ -58,8 +58,8 @@ fn remove_present(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel)
     }
 }
 
-fn mount_point(path: &Path) -> FileError {
-    FileError::check(
+fn mount_point_error(path: &Path) -> FileError {
+    FileError::failed_check(
         ErrorKind::ResourceBusy,
         format!("`{}` is a mount point and is not removed", path.display()),
         path,
@@ -106,26 +106,26 @@ impl<'a> Removal<'a> {
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 return match unlinkat(directory, name, AtFlags::empty()) {
                     Err(Errno::ISDIR) if self.may_retry() => self.enter(name),
-                    removed => self.removed(removed, name),
+                    removed => self.check_removed(removed, name),
                 };
             }
             // A directory that may not be read can be removed if it is empty.
             Err(error @ Errno::ACCESS) => {
                 let removed = unlinkat(directory, name, AtFlags::REMOVEDIR).map_err(|_| error);
-                return self.removed(removed, name);
+                return self.check_removed(removed, name);
             }
             Err(error) => return Err(FileError::os(error, &self.stack.child_path(name))),
         };
         let found = stat_open(&opened).map_err(|error| FileError::os(error, &self.stack.child_path(name)))?;
         if is_mount_point(&found, self.device) {
-            return Err(mount_point(&self.stack.child_path(name)));
+            return Err(mount_point_error(&self.stack.child_path(name)));
         }
         self.stack.push(opened, FileIdentity::of(&found), name, PendingDirectories::new());
         Ok(())
     }
 
-    /// Unlinks all entries of the current directory except subdirectories, and notes the subdirectories as pending. Returns whether there
-    /// are any.
+    /// Unlinks all entries of the current directory except subdirectories, and adds the subdirectories to the pending
+    /// ones. Returns whether there are any subdirectories.
     fn remove_files(&mut self) -> Result<bool, FileError> {
         let Some((directory, pending)) = self.stack.current() else { return Ok(false) };
         let mut failed = None;
@@ -158,7 +158,7 @@ impl<'a> Removal<'a> {
         let found_any = !pending.is_empty();
         listed.map_err(|error| FileError::os(error, self.stack.current_path()))?;
         if let Some((error, name)) = failed {
-            return Err(self.refusal(error, &name));
+            return Err(self.removal_error(error, &name));
         }
         self.cancel.check()?;
         Ok(found_any)
@@ -173,7 +173,7 @@ impl<'a> Removal<'a> {
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.may_retry() => self.enter(&name),
             removed => {
                 self.retries = 0;
-                self.removed(removed, &name)
+                self.check_removed(removed, &name)
             }
         }
     }
@@ -183,19 +183,20 @@ impl<'a> Removal<'a> {
         self.retries <= MAX_RETRIES
     }
 
-    fn removed(&self, removed: Result<(), Errno>, name: &CStr) -> Result<(), FileError> {
+    /// Ignores that the entry was already removed, and turns other errors into a [`FileError`].
+    fn check_removed(&self, removed: Result<(), Errno>, name: &CStr) -> Result<(), FileError> {
         match removed {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(self.refusal(error, name)),
+            Err(error) => Err(self.removal_error(error, name)),
         }
     }
 
     /// The error for an entry that could not be removed. `EBUSY` has many causes, so a mount point gets a text of its own.
-    fn refusal(&self, error: Errno, name: &CStr) -> FileError {
+    fn removal_error(&self, error: Errno, name: &CStr) -> FileError {
         let path = self.stack.child_path(name);
         let present = stat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
         match (error, present) {
-            (Errno::BUSY, Ok(found)) if is_mount_point(&found, self.device) => mount_point(&path),
+            (Errno::BUSY, Ok(found)) if is_mount_point(&found, self.device) => mount_point_error(&path),
             _ => FileError::os(error, &path),
         }
     }

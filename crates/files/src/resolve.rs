@@ -19,8 +19,8 @@ pub enum Follow {
     No,
 }
 
-/// Flags to open a directory only to reach its entries by name. The directory need not be readable.
-pub(crate) const OPEN_TO_PASS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Flags to open a directory only to reach its entries by their names. The directory need not be readable.
+pub(crate) const OPEN_TO_TRAVERSE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A name in a directory that is held open.
 #[derive(Debug)]
@@ -40,7 +40,9 @@ impl NameInDirectory {
             Some(Component::Normal(name)) => {
                 let parent = path.parent().unwrap_or(Path::new("/"));
                 let directory = match follow {
-                    Follow::Yes => openat(CWD, parent, OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(path))?,
+                    Follow::Yes => {
+                        openat(CWD, parent, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(path))?
+                    }
                     Follow::No => open_without_links(parent, path)?,
                 };
                 Ok(Some(Self { directory, name: name.to_owned() }))
@@ -66,18 +68,19 @@ pub(crate) fn normal_components(path: &Path) -> Result<Vec<&OsStr>, FileError> {
 
 /// Opens `/`. `path` is the path in an error.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, FileError> {
-    openat(CWD, "/", OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(path))
+    openat(CWD, "/", OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(path))
 }
 
 /// Opens a subdirectory without following links. A link fails with `ENOTDIR`.
 pub(crate) fn open_child(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(directory, name, OPEN_TO_PASS | OFlags::NOFOLLOW, Mode::empty())
+    openat(directory, name, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW, Mode::empty())
 }
 
 fn open_without_links(directory: &Path, error_path: &Path) -> Result<OwnedFd, FileError> {
     let names = normal_components(directory)?;
-    let flags = OPEN_TO_PASS | OFlags::NOFOLLOW;
-    // If this single call fails for any reason, the loop below fails too, with the error of the component that is at fault.
+    let flags = OPEN_TO_TRAVERSE | OFlags::NOFOLLOW;
+    // If this single call fails, the loop below opens the components one by one. It fails with the error of the
+    // component that is at fault, or succeeds if the path is too long for one call or the kernel has no `openat2`.
     if let Ok(opened) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         return Ok(opened);
     }

@@ -25,7 +25,7 @@ use crate::FileError;
 use walk::SearchWalk;
 
 pub use ignore_files::{MAX_FILE_BYTES as MAX_IGNORE_FILE_BYTES, MAX_LINES as MAX_IGNORE_FILE_LINES};
-pub use matcher::PROGRAM_BYTES as MAX_COMPILED_PATTERN_BYTES;
+pub use matcher::MAX_COMPILED_BYTES as MAX_COMPILED_PATTERN_BYTES;
 pub use rules::MAX_RULES_IN_EFFECT as MAX_IGNORE_RULES;
 
 /// Most lines of context before or after a match. A client that needs more reads the file.
@@ -50,12 +50,12 @@ pub const MAX_DEFAULT_THREADS: usize = 12;
 /// Most errors that a [`SearchSummary`] lists. Further errors are only counted.
 pub const MAX_SEARCH_ERRORS: usize = 100;
 
-/// What to search for, and where. [`SearchQuery::below`] has the defaults.
+/// The root, the pattern and the options of a search. [`SearchQuery::below`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
     /// Absolute path of the directory or file to search. A symbolic link here is followed.
     pub root: PathBuf,
-    /// What lines must contain. `None` lists files instead.
+    /// The pattern that a line must match. `None` lists files instead.
     pub pattern: Option<Pattern>,
     /// Globs as for `rg -g`, relative to the root: only files that match one are searched, and files that match one with a leading `!`
     /// are skipped. The last glob that matches decides. A file that a glob includes is searched even if it is hidden or ignored.
@@ -69,7 +69,7 @@ pub struct SearchQuery {
     pub respect_ignore: bool,
     /// Whether symbolic links below the root are followed. A link to a directory above the link is reported as an error.
     pub follow_symlinks: bool,
-    /// How deep to descend; 1 is the entries of the root itself. `None` is no limit.
+    /// Most levels below the root. With 1, only the entries of the root itself are searched. `None` is no limit.
     pub max_depth: Option<usize>,
     /// Size in bytes above which files are skipped. `None` is no limit.
     pub max_file_size: Option<u64>,
@@ -130,8 +130,8 @@ impl SearchQuery {
     }
 }
 
-/// Refuses a pattern or globs that would cost too much memory to compile. The check itself is cheap: a caller that queues searches can
-/// make it before a search waits in the queue.
+/// Refuses a pattern or globs that would take too much memory when they are compiled. The check itself is cheap, so a
+/// caller that queues searches can make it before a search waits in the queue.
 pub fn check_search_size(pattern: Option<&str>, globs: &[String]) -> Result<(), PrepareSearchError> {
     if let Some(pattern) = pattern.filter(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
         return Err(PrepareSearchError::PatternTooLong { bytes: pattern.len() });
@@ -154,7 +154,7 @@ fn has_too_many_braces(glob: &[u8]) -> bool {
     glob.iter().filter(|byte| **byte == b'{').count() > MAX_BRACES
 }
 
-/// What a line must contain.
+/// The text or the regular expression that a line must match.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
     /// A regular expression in the syntax of the `regex` crate, of at most 8 KiB.
@@ -226,12 +226,12 @@ pub struct HitLine {
     pub is_context: bool,
 }
 
-/// What a search has counted, and how it ended.
+/// The counts and errors of a search, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchSummary {
-    /// Files that were opened, or listed if the query has no pattern.
+    /// Files that were opened. If the query has no pattern, files that were listed.
     pub files_searched: u64,
-    /// Files with at least one match, or listed if the query has no pattern.
+    /// Files with at least one match. If the query has no pattern, files that were listed.
     pub files_matched: u64,
     /// Matching lines; a match that spans lines counts once. 0 if the query has no pattern.
     pub matches: u64,
@@ -283,7 +283,7 @@ pub enum SearchCompletion {
     Cancelled,
 }
 
-/// Why a query is refused. The caller has to change the query.
+/// The reason why a query is refused. The caller has to change the query.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareSearchError {
     /// The pattern is longer than 8 KiB.

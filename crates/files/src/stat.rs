@@ -100,13 +100,13 @@ impl FileIdentity {
     }
 }
 
-/// Whether `stat` is of a mount point. On kernels that do not report this, a file counts as a mount point if its device differs from that
-/// of the parent directory.
-pub(crate) fn is_mount_point(stat: &Statx, device_above: u64) -> bool {
+/// Whether `stat` describes a mount point. On kernels that do not report this, a file counts as a mount point if its
+/// device differs from `parent_device`, the device of its parent directory.
+pub(crate) fn is_mount_point(stat: &Statx, parent_device: u64) -> bool {
     if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
         return stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     }
-    device(stat) != device_above
+    device(stat) != parent_device
 }
 
 pub(crate) fn device(stat: &Statx) -> u64 {

@@ -50,7 +50,7 @@ impl TemporaryFile {
 
     pub(crate) fn create_hidden(target: NameInDirectory) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (name, file) = with_hidden_name(&target.name, |name| {
+        let (name, file) = try_hidden_names(&target.name, |name| {
             openat(&target.directory, name, flags, Mode::from_raw_mode(0o777))
         })?;
         let mut temporary = Self { file, allowed_mode: Mode::empty(), target, hidden_name: Some(name) };
@@ -68,7 +68,7 @@ impl TemporaryFile {
             if !replace {
                 return link(&self.target.name);
             }
-            let (name, ()) = with_hidden_name(&self.target.name, link)?;
+            let (name, ()) = try_hidden_names(&self.target.name, link)?;
             self.hidden_name = Some(name);
         }
         let Some(hidden) = &self.hidden_name else { return Ok(()) };
@@ -109,7 +109,7 @@ impl Drop for TemporaryFile {
 }
 
 /// Calls `make` with hidden names for `name` until one does not exist yet, and returns that name with the result.
-fn with_hidden_name<T>(
+fn try_hidden_names<T>(
     name: &OsStr,
     mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
 ) -> Result<(OsString, T), Errno> {
@@ -138,15 +138,15 @@ mod tests {
     use crate::Follow;
     use crate::write::write_at;
 
-    /// A file as on a file system without `O_TMPFILE`.
-    fn hidden(path: &Path) -> TemporaryFile {
+    /// Creates a file in the way that is used on a file system without `O_TMPFILE`.
+    fn create_hidden(path: &Path) -> TemporaryFile {
         let temporary =
             TemporaryFile::create_hidden(NameInDirectory::resolve(path, Follow::Yes).unwrap().unwrap()).unwrap();
         write_at(&temporary.file, 0, b"new").unwrap();
         temporary
     }
 
-    fn names(directory: &Path) -> Vec<OsString> {
+    fn names_in(directory: &Path) -> Vec<OsString> {
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
 
@@ -154,24 +154,24 @@ mod tests {
     fn a_hidden_file_gets_its_final_name_or_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a");
-        let temporary = hidden(&path);
-        let name = names(root.path()).remove(0).into_string().unwrap();
+        let temporary = create_hidden(&path);
+        let name = names_in(root.path()).remove(0).into_string().unwrap();
         assert!(name.starts_with(".a.") && name.ends_with(".partial"), "{name}");
         assert_eq!(stat_open(&temporary.file).unwrap().stx_mode & 0o777, 0o600);
         drop(temporary);
-        assert!(names(root.path()).is_empty());
+        assert!(names_in(root.path()).is_empty());
 
-        hidden(&path).publish(false).unwrap();
+        create_hidden(&path).publish(false).unwrap();
         fs::write(&path, "old").unwrap();
-        assert_eq!(hidden(&path).publish(false), Err(Errno::EXIST));
+        assert_eq!(create_hidden(&path).publish(false), Err(Errno::EXIST));
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        hidden(&path).publish(true).unwrap();
-        assert_eq!((fs::read(&path).unwrap(), names(root.path())), (b"new".to_vec(), vec!["a".into()]));
+        create_hidden(&path).publish(true).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names_in(root.path())), (b"new".to_vec(), vec!["a".into()]));
 
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(hidden(&path).publish(true), Err(Errno::ISDIR));
-        assert_eq!(names(root.path()), ["a"]);
+        assert_eq!(create_hidden(&path).publish(true), Err(Errno::ISDIR));
+        assert_eq!(names_in(root.path()), ["a"]);
     }
 
     #[test]

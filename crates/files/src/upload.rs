@@ -19,10 +19,10 @@ use crate::temporary_file::TemporaryFile;
 use crate::write::write_at;
 use crate::{FileError, Follow};
 
-/// Symbolic links that are followed in a row, as many as the kernel follows.
+/// Most symbolic links that are followed in a row, as many as the kernel follows.
 pub const MAX_LINKS: usize = 40;
 
-/// What [`Upload::commit`] does with the file before it appears under its name.
+/// The properties that [`Upload::commit`] gives to the file before the file appears under its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitOptions {
     /// Final size in bytes: a longer file is truncated, a shorter one is filled with zeros. `None` keeps the size.
@@ -46,7 +46,8 @@ pub struct Upload {
     /// `None` after a commit, whether it succeeded or not. Blocks are written under the read lock, several at once; a commit takes the
     /// write lock.
     temporary: RwLock<Option<TemporaryFile>>,
-    /// Why a block was not written: the kind of the error and a sentence. A file that misses a block is never committed.
+    /// The first failure to write a block: the kind of the error, and a sentence for the user. A file that misses a
+    /// block is never committed.
     failure: OnceLock<(ErrorKind, String)>,
 }
 
@@ -96,7 +97,7 @@ impl Upload {
 
     fn check(&self) -> Result<(), FileError> {
         let Some((kind, sentence)) = self.failure.get() else { return Ok(()) };
-        Err(FileError::check(*kind, format!("the upload has failed: {sentence}"), &self.destination))
+        Err(FileError::failed_check(*kind, format!("the upload has failed: {sentence}"), &self.destination))
     }
 
     /// Gives the file its name atomically. An upload can be committed once, whether that succeeds or not. After an error the old file is
@@ -141,6 +142,7 @@ fn follow_links(path: &Path) -> Result<PathBuf, FileError> {
     Err(FileError::os(Errno::LOOP, path))
 }
 
+/// Whether `readlink` failed because there is no link: the name is free, or another kind of file has it.
 fn is_no_link(code: i32) -> bool {
     [Errno::INVAL, Errno::NOENT].contains(&Errno::from_raw_os_error(code))
 }
@@ -173,20 +175,20 @@ fn set_owner_and_mode(
     existing: Option<&Statx>,
     options: &CommitOptions,
 ) -> Result<(), Errno> {
-    let mut kept = existing.map(permissions);
+    let mut kept_mode = existing.map(permissions);
     if let Some(existing) = existing {
         let own = stat_open(&temporary.file)?;
         let (uid, gid) = (Uid::from_raw(existing.stx_uid), Gid::from_raw(existing.stx_gid));
         let is_same = own.stx_uid == existing.stx_uid && own.stx_gid == existing.stx_gid;
         if !is_same && fchown(&temporary.file, Some(uid), Some(gid)).is_err() {
-            // Without privileges, at most the group can be kept. The set-user-ID and set-group-ID bits are dropped: with another owner,
-            // they would let the program run as the user of this process.
+            // Without privileges, this process can keep at most the group. The set-user-ID and set-group-ID bits are
+            // dropped: with another owner, they would let the program run as the user of this process.
             let _ = fchown(&temporary.file, None, Some(gid));
-            kept = kept.map(|bits| bits & 0o1777);
+            kept_mode = kept_mode.map(|bits| bits & 0o1777);
         }
     }
-    let of_new = Mode::from_raw_mode(options.mode_if_new.unwrap_or(DEFAULT_NEW_MODE)) & temporary.allowed_mode;
-    let mode = options.mode.map(|bits| bits & 0o7777).or(kept).map_or(of_new, Mode::from_raw_mode);
+    let new_mode = Mode::from_raw_mode(options.mode_if_new.unwrap_or(DEFAULT_NEW_MODE)) & temporary.allowed_mode;
+    let mode = options.mode.map(|bits| bits & 0o7777).or(kept_mode).map_or(new_mode, Mode::from_raw_mode);
     fchmod(&temporary.file, mode)
 }
 

@@ -1,5 +1,5 @@
-//! Listing a directory tree level by level, within limits. Start reading at [`walk`]. A search has a walk of its own in `search/walk.rs`,
-//! because it follows ignore files.
+//! Listing a directory tree level by level, within limits. Start reading at [`walk`]. Searches do not use this walk
+//! but the one in `search/walk.rs`, which obeys ignore files.
 
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -28,7 +28,7 @@ pub const MAX_ENTRIES: usize = 50_000;
 /// to them. When this many are open, further subdirectories are opened by their whole path.
 const MAX_OPEN_DIRECTORIES: usize = 128;
 
-/// How far a walk goes and what it enters.
+/// The limits of a walk, and its choice of the directories that it enters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeWalkOptions {
     /// Directories deeper than this are visited but not entered. The root has depth 0. At most 64.
@@ -70,7 +70,7 @@ pub enum EntryKind {
     File,
 }
 
-/// What the visitor of a walk is called with.
+/// The argument of the visitor, which a walk calls for each entry and each error.
 #[derive(Debug)]
 pub enum WalkItem<'a> {
     /// A directory or a regular file.
@@ -142,8 +142,8 @@ struct TreeWalk<'a> {
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
     queue: VecDeque<QueuedDirectory>,
-    /// Directories that were entered or are in the queue. Filled only if links are followed, because a link can lead back to a directory
-    /// that was entered.
+    /// Directories that were entered or are in the queue. Directories below the root are added only if links are
+    /// followed, because a link can lead back to a directory that was entered.
     seen: HashSet<FileIdentity>,
     open_count: Rc<Cell<usize>>,
     directories: usize,
@@ -160,7 +160,8 @@ struct QueuedDirectory {
     depth: usize,
 }
 
-/// A directory that stays open while subdirectories of it are in the queue. `count` is the number of such directories of the walk.
+/// A directory that stays open while subdirectories of it are in the queue. All such directories of a walk share
+/// `count`, their number.
 struct OpenDirectory {
     directory: OwnedFd,
     count: Rc<Cell<usize>>,

@@ -13,9 +13,10 @@
 //!   a file.
 //! - [`coalesce`] combines all events since the last delivery into few changes.
 //!
-//! Symbolic links below the root are not followed. A directory that may not be read is not watched; it is tried again when the attributes
-//! of a directory change. A directory that has two paths because of a mount is watched under one of them. A watch does not notice when a
-//! directory above the parent of the root is moved.
+//! Symbolic links below the root are not followed. A directory that may not be read is not watched; the watch tries
+//! it again when the attributes of any directory in the tree change. A directory that has two paths because of a
+//! mount is watched under one of them. A watch does not notice when a directory above the parent of the root is
+//! moved.
 
 mod coalesce;
 mod directories;
@@ -48,20 +49,20 @@ use event_queue::EventQueue;
 pub use event_queue::MAX_EVENTS;
 use watcher::Watcher;
 
-/// Limits of a watch, and how long it collects changes.
+/// The limits of a watch, and the time for which it collects changes.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
     /// Most directories of the tree. Watching a larger tree fails, and a tree that grows beyond this ends its watch. Default: 100,000.
     pub max_directories: usize,
-    /// How long changes are collected before they are delivered, counted from the first change. Default: 50 ms.
-    pub settle: Duration,
-    /// Most changes of one batch. More are an overflow. Default: 20,000.
+    /// Time for which changes are collected before they are delivered, counted from the first change. Default: 50 ms.
+    pub collect_time: Duration,
+    /// Most changes of one batch. If there are more, the batch is an overflow. Default: 20,000.
     pub max_pending: usize,
 }
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self { max_directories: 100_000, settle: Duration::from_millis(50), max_pending: 20_000 }
+        Self { max_directories: 100_000, collect_time: Duration::from_millis(50), max_pending: 20_000 }
     }
 }
 
@@ -72,7 +73,7 @@ pub struct ChangeBatch {
     pub changes: Vec<PathChange>,
     /// Whether changes are missing, so that a receiver must list the whole tree again. Changes after this batch are reported as usual.
     pub overflow: bool,
-    /// Why the watch has ended. Set in the last batch only.
+    /// The reason why the watch has ended. Set in the last batch only.
     pub end: Option<WatchEnd>,
 }
 
@@ -81,13 +82,13 @@ pub struct ChangeBatch {
 pub struct PathChange {
     /// The path, which begins with the root as it was given.
     pub path: PathBuf,
-    /// What has changed.
+    /// The kind of the change.
     pub kind: PathChangeKind,
     /// Whether the path names a directory, or did before it was removed.
     pub is_directory: bool,
 }
 
-/// What has changed at a path.
+/// The kind of a change at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChangeKind {
     /// The file or directory is new. Also used if it was moved to this path from outside of the tree and may have replaced another one,
@@ -105,7 +106,7 @@ pub enum PathChangeKind {
     },
 }
 
-/// Why a watch has ended.
+/// The reason why a watch has ended.
 #[derive(Debug)]
 pub enum WatchEnd {
     /// The root was removed, moved or unmounted. For a watch of a single file: the directory that contains the file.
@@ -121,11 +122,11 @@ pub struct PathWatch {
 }
 
 impl PathWatch {
-    /// Begins to watch the absolute path `root`. Every change after this returns is reported. If `root` is not a directory, its name is
-    /// watched: the file may be removed, replaced and created again.
+    /// Begins to watch the absolute path `root`. Every change after this function returns is reported. If `root` is
+    /// not a directory, its name is watched: the file may be removed, replaced and created again.
     ///
-    /// `sink` is called on the thread of the watch. While a call lasts, further changes are collected. When it returns `Break`, the watch
-    /// ends. The watched directories are counted in `count`.
+    /// `sink` is called on the thread of the watch. During a call, further changes are collected. When `sink` returns
+    /// `Break`, the watch ends. The watched directories are counted in `count`.
     pub fn start(
         root: &Path,
         recursive: bool,
@@ -142,20 +143,20 @@ impl PathWatch {
         let deliver = Box::new(move |changes| (sink.lock())(changes));
         let watcher = Watcher::new(root, recursive, options, count, Arc::clone(&queue), deliver)?;
         let root_of_thread = root.to_owned();
-        let watching = move || {
+        let run = move || {
             if catch_unwind(AssertUnwindSafe(|| watcher.run())).is_err() {
                 // The watch has ended, so it does not matter what the sink returns.
                 let _flow = (last_sink.lock())(batch_after_panic(&root_of_thread));
             }
         };
-        thread::Builder::new().name("watch".into()).spawn(watching).map_err(FileError::at(root))?;
+        thread::Builder::new().name("watch".into()).spawn(run).map_err(FileError::at(root))?;
         Ok(Self { queue })
     }
 }
 
 /// The last batch of a watch whose thread has panicked. The changes that it had collected are lost.
 fn batch_after_panic(root: &Path) -> ChangeBatch {
-    let error = FileError::check(ErrorKind::Other, "the watch has failed; begin a new one", root);
+    let error = FileError::failed_check(ErrorKind::Other, "the watch has failed; begin a new one", root);
     ChangeBatch { changes: Vec::new(), overflow: true, end: Some(WatchEnd::Failed(error)) }
 }
 

@@ -29,13 +29,14 @@ pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileEr
 /// A regular file that is open for writing.
 pub(crate) struct WriteTarget {
     pub(crate) file: OwnedFd,
+    /// Metadata of the file, read after it was opened.
     pub(crate) found: Statx,
     /// Whether opening the file has created it under the requested name.
     pub(crate) is_new: bool,
 }
 
-/// Overwrites the contents, and then cuts off what is left of longer old contents. Truncating first would be several times slower: ext4,
-/// for example, waits for the disk when a file that was truncated to 0 is closed.
+/// Overwrites the contents, and then truncates the file if the old contents were longer. Truncating first would be
+/// several times slower: ext4, for example, waits for the disk when a file that was truncated to 0 is closed.
 fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
     let written = write_reporting_progress(file, 0, data);
     let length = written.as_ref().map_or_else(|(length, _)| *length, |()| data.len() as u64);
@@ -58,7 +59,8 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         Follow::Yes => (AtFlags::empty(), OFlags::empty()),
         Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
-    // Opening a device can have side effects, and opening a FIFO would wait for a reader.
+    // Opening a device can have side effects, and opening a FIFO disturbs its reader. With `Follow::No`, a FIFO is
+    // opened nevertheless, without waiting: if no process reads it, clients get the error `ENXIO`.
     let before = stat(&directory, name, at).map(|stat| kind(&stat));
     match (before, follow) {
         (Ok(FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket), _)
@@ -84,7 +86,7 @@ pub(crate) fn write_at<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(),
     write_reporting_progress(file, offset, data).map_err(|(_, error)| error)
 }
 
-/// As [`write_at`]. The error has the number of bytes that were written before it.
+/// As [`write_at`]. The error contains the number of bytes that were written before the failure.
 fn write_reporting_progress<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(), (u64, Errno)> {
     let mut done = 0;
     while done < data.len() {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn options() -> WatchOptions {
-    WatchOptions { settle: Duration::from_millis(20), ..WatchOptions::default() }
+    WatchOptions { collect_time: Duration::from_millis(20), ..WatchOptions::default() }
 }
 
 /// Starts a watch whose sink sends each batch to the receiver.
@@ -62,7 +62,8 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn of(root: &Path, options: WatchOptions) -> Self {
+    /// Starts a watch and lists the tree.
+    fn start(root: &Path, options: WatchOptions) -> Self {
         let (watch, receiver) = watch(root, true, options);
         let known = listing(root);
         Self { root: root.to_owned(), known, overflows: 0, renames: 0, change_count: 0, receiver, _watch: watch }
@@ -138,17 +139,18 @@ fn changes_until(receiver: &Receiver<ChangeBatch>, path: &Path) -> Vec<PathChang
     all
 }
 
+/// The kinds of all changes of one path.
 fn kinds(changes: &[PathChange], path: &Path) -> Vec<PathChangeKind> {
     changes.iter().filter(|change| change.path == path).map(|change| change.kind.clone()).collect()
 }
 
-fn tree() -> TempDir {
+fn temporary_directory() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
 #[test]
 fn each_kind_of_change_is_reported() {
-    let root = tree();
+    let root = temporary_directory();
     let (a, b) = (root.path().join("a"), root.path().join("b"));
     let (_watch, receiver) = watch(root.path(), true, options());
     fs::write(&a, "1").unwrap();
@@ -167,7 +169,7 @@ fn each_kind_of_change_is_reported() {
 
 #[test]
 fn names_need_not_be_utf8() {
-    let root = tree();
+    let root = temporary_directory();
     let path = root.path().join(OsStr::from_bytes(b"\xff\xfe"));
     let (_watch, receiver) = watch(root.path(), true, options());
     fs::create_dir(&path).unwrap();
@@ -177,7 +179,7 @@ fn names_need_not_be_utf8() {
 
 #[test]
 fn links_are_not_followed_below_the_root() {
-    let (root, outside) = (tree(), tree());
+    let (root, outside) = (temporary_directory(), temporary_directory());
     symlink(outside.path(), root.path().join("link")).unwrap();
     let (_watch, receiver) = watch(root.path(), true, options());
     fs::write(outside.path().join("unseen"), "").unwrap();
@@ -192,7 +194,7 @@ fn links_are_not_followed_below_the_root() {
 
 #[test]
 fn without_recursion_only_the_directory_itself_is_watched() {
-    let root = tree();
+    let root = temporary_directory();
     fs::create_dir(root.path().join("d")).unwrap();
     let (_watch, receiver) = watch(root.path(), false, options());
     fs::write(root.path().join("d/unseen"), "").unwrap();
@@ -204,8 +206,8 @@ fn without_recursion_only_the_directory_itself_is_watched() {
 
 #[test]
 fn ten_thousand_new_files_are_all_reported() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), options());
+    let root = temporary_directory();
+    let mut mirror = Mirror::start(root.path(), options());
     for number in 0..10_000 {
         File::create(root.path().join(number.to_string())).unwrap();
     }
@@ -215,8 +217,8 @@ fn ten_thousand_new_files_are_all_reported() {
 
 #[test]
 fn all_entries_of_new_directories_are_reported() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), options());
+    let root = temporary_directory();
+    let mut mirror = Mirror::start(root.path(), options());
     thread::scope(|scope| {
         for thread in 0..4 {
             let root = root.path();
@@ -239,9 +241,9 @@ fn all_entries_of_new_directories_are_reported() {
 }
 
 #[test]
-fn trees_that_are_created_and_removed_quickly_are_gone_from_the_mirror() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), options());
+fn trees_that_are_created_and_removed_quickly_are_not_left_in_the_mirror() {
+    let root = temporary_directory();
+    let mut mirror = Mirror::start(root.path(), options());
     for round in 0..100 {
         let top = root.path().join(format!("top{}", round % 3));
         fs::create_dir_all(top.join("a/b")).unwrap();
@@ -255,12 +257,12 @@ fn trees_that_are_created_and_removed_quickly_are_gone_from_the_mirror() {
 
 #[test]
 fn many_renames_in_a_row_are_followed() {
-    let root = tree();
+    let root = temporary_directory();
     for number in 0..50 {
         fs::create_dir_all(root.path().join(format!("d{number}/below"))).unwrap();
         fs::write(root.path().join(format!("f{number}")), "").unwrap();
     }
-    let mut mirror = Mirror::of(root.path(), options());
+    let mut mirror = Mirror::start(root.path(), options());
     for round in 0..20 {
         for number in 0..50 {
             let name =
@@ -291,11 +293,11 @@ fn assert_every_directory_is_watched(mirror: &mut Mirror) {
 
 #[test]
 fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
-    let outer = tree();
+    let outer = temporary_directory();
     for round in 0..40 {
         let root = outer.path().join(round.to_string());
         fs::create_dir(&root).unwrap();
-        let mut mirror = Mirror::of(&root, options());
+        let mut mirror = Mirror::start(&root, options());
         fs::create_dir_all(root.join("d/x")).unwrap();
         fs::rename(root.join("d"), root.join("e")).unwrap();
         fs::create_dir_all(root.join("d/y")).unwrap();
@@ -307,8 +309,8 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
 
 #[test]
 fn directories_that_are_filled_and_then_renamed_are_reported_file_by_file() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), options());
+    let root = temporary_directory();
+    let mut mirror = Mirror::start(root.path(), options());
     let temporary = root.path().join("tmp");
     for number in 0..200 {
         fs::create_dir(&temporary).unwrap();
@@ -349,7 +351,7 @@ impl RandomChanges {
             0..8 => fs::create_dir_all(path),
             8..11 => fs::write(path, "x"),
             11..15 if !other.exists() => fs::rename(path, other),
-            // A directory that replaces another one is an overflow.
+            // If a directory replaces another one, the watch reports an overflow.
             15 => fs::rename(path, other),
             16 => fs::rename(path, self.outside.join("moved")),
             17 => fs::rename(self.outside.join("moved"), path),
@@ -362,13 +364,13 @@ impl RandomChanges {
 
 #[test]
 fn the_mirror_equals_the_tree_after_random_changes() {
-    let outer = tree();
+    let outer = temporary_directory();
     let mut rounds_without_overflow = 0;
     for seed in 1..=20 {
         let (root, outside) = (outer.path().join(format!("{seed}")), outer.path().join(format!("{seed}-outside")));
         fs::create_dir(&root).unwrap();
         fs::create_dir(&outside).unwrap();
-        let mut mirror = Mirror::of(&root, options());
+        let mut mirror = Mirror::start(&root, options());
         thread::scope(|scope| {
             // In every other round two threads change the tree at the same time.
             for number in 0..=seed % 2 {
@@ -388,9 +390,9 @@ fn the_mirror_equals_the_tree_after_random_changes() {
 
 #[test]
 fn a_directory_moved_within_the_tree_stays_watched_and_one_moved_out_does_not() {
-    let (root, outside) = (tree(), tree());
+    let (root, outside) = (temporary_directory(), temporary_directory());
     fs::create_dir_all(root.path().join("a/b/c")).unwrap();
-    let mut mirror = Mirror::of(root.path(), options());
+    let mut mirror = Mirror::start(root.path(), options());
     fs::rename(root.path().join("a"), root.path().join("z")).unwrap();
     fs::write(root.path().join("z/b/c/file"), "").unwrap();
     mirror.catch_up();
@@ -410,8 +412,8 @@ fn a_directory_moved_within_the_tree_stays_watched_and_one_moved_out_does_not() 
 
 #[test]
 fn a_watch_goes_on_after_an_overflow_by_too_many_changes() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), WatchOptions { max_pending: 10, ..options() });
+    let root = temporary_directory();
+    let mut mirror = Mirror::start(root.path(), WatchOptions { max_pending: 10, ..options() });
     for number in 0..1000 {
         fs::create_dir(root.path().join(number.to_string())).unwrap();
     }
@@ -444,7 +446,7 @@ fn wait_for_change(receiver: &Receiver<ChangeBatch>, path: &Path) {
 
 #[test]
 fn watches_share_one_inotify_instance_and_get_only_their_own_changes() {
-    let root = tree();
+    let root = temporary_directory();
     let below = root.path().join("below");
     fs::create_dir(&below).unwrap();
     let file = below.join("file");
@@ -478,7 +480,7 @@ fn watches_share_one_inotify_instance_and_get_only_their_own_changes() {
 
 #[test]
 fn the_inotify_instance_is_closed_with_the_last_watch() {
-    let root = tree();
+    let root = temporary_directory();
     let start = |number: usize| {
         let directory = root.path().join(number.to_string());
         fs::create_dir_all(directory.join("a/b")).unwrap();
@@ -500,14 +502,14 @@ fn the_inotify_instance_is_closed_with_the_last_watch() {
 }
 
 #[test]
-fn after_an_overflow_of_the_kernel_queue_the_missed_directories_are_watched() {
-    let root = tree();
+fn after_an_overflow_of_the_event_queue_the_missed_directories_are_watched() {
+    let root = temporary_directory();
     fs::create_dir(root.path().join("moved")).unwrap();
     let (release, wait) = channel::<()>();
     let (sender, receiver) = channel();
     let sink = Box::new(move |changes| {
         sender.send(changes).unwrap();
-        // The thread of the watch waits here, and reads no events, until the test drops `release`.
+        // The thread of the watch waits here, and takes no events from its queue, until the test drops `release`.
         let _released = wait.recv();
         ControlFlow::Continue(())
     });
@@ -528,6 +530,7 @@ fn after_an_overflow_of_the_kernel_queue_the_missed_directories_are_watched() {
     let queue_length: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     let (a, b) = (root.path().join("first"), root.path().join("second"));
+    // Each rename is two events. The queue of the watch has the same length as the queue of the kernel by default.
     for _ in 0..=queue_length / 2 {
         fs::rename(&a, &b).unwrap();
         fs::rename(&b, &a).unwrap();
@@ -545,8 +548,8 @@ fn after_an_overflow_of_the_kernel_queue_the_missed_directories_are_watched() {
     mirror.catch_up();
 }
 
-/// Receives batches until the watch ends, and returns the last one.
-fn last(receiver: &Receiver<ChangeBatch>) -> ChangeBatch {
+/// Receives batches until the watch ends, and returns the last batch.
+fn receive_last(receiver: &Receiver<ChangeBatch>) -> ChangeBatch {
     loop {
         let changes = receiver.recv_timeout(TIMEOUT).unwrap();
         if changes.end.is_some() {
@@ -558,33 +561,33 @@ fn last(receiver: &Receiver<ChangeBatch>) -> ChangeBatch {
 
 #[test]
 fn removing_or_moving_the_root_ends_the_watch() {
-    let outer = tree();
+    let outer = temporary_directory();
     let root = outer.path().join("root");
     let removed = || PathChange { path: root.clone(), kind: PathChangeKind::Removed, is_directory: true };
 
     fs::create_dir_all(root.join("a/b")).unwrap();
     let (_removed_watch, receiver) = watch(&root, true, options());
     fs::remove_dir_all(&root).unwrap();
-    let end = last(&receiver);
+    let end = receive_last(&receiver);
     assert!(matches!(end.end, Some(WatchEnd::RootRemoved)));
     assert_eq!(end.changes.last(), Some(&removed()));
 
     fs::create_dir_all(root.join("a")).unwrap();
     let (_moved_watch, receiver) = watch(&root, true, options());
     fs::rename(&root, outer.path().join("outside")).unwrap();
-    assert_eq!(last(&receiver).changes, [removed()]);
+    assert_eq!(receive_last(&receiver).changes, [removed()]);
 
     fs::create_dir(&root).unwrap();
     let held_open = File::open(&root).unwrap();
     let (_held_watch, receiver) = watch(&root, true, options());
     fs::remove_dir(&root).unwrap();
-    assert_eq!(last(&receiver).changes, [removed()], "also while a process has the directory open");
+    assert_eq!(receive_last(&receiver).changes, [removed()], "also while a process has the directory open");
     drop(held_open);
 }
 
 #[test]
 fn the_watch_of_a_single_file_goes_on_when_the_file_is_replaced() {
-    let root = tree();
+    let root = temporary_directory();
     let file = root.path().join("file");
     fs::write(&file, "1").unwrap();
     let (_watch, receiver) = watch(&file, false, options());
@@ -606,17 +609,17 @@ fn the_watch_of_a_single_file_goes_on_when_the_file_is_replaced() {
     fs::write(&file, "x").unwrap();
     assert_eq!(next(), [PathChangeKind::Modified]);
     fs::remove_dir_all(root.path()).unwrap();
-    assert!(matches!(last(&receiver).end, Some(WatchEnd::RootRemoved)));
+    assert!(matches!(receive_last(&receiver).end, Some(WatchEnd::RootRemoved)));
 }
 
 #[test]
 fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch() {
-    let root = tree();
-    let few = WatchOptions { max_directories: 3, ..options() };
+    let root = temporary_directory();
+    let few_directories = WatchOptions { max_directories: 3, ..options() };
     fs::create_dir_all(root.path().join("a/b")).unwrap();
-    let (_watch, receiver) = watch(root.path(), true, few);
+    let (_watch, receiver) = watch(root.path(), true, few_directories);
     fs::create_dir(root.path().join("c")).unwrap();
-    let end = last(&receiver);
+    let end = receive_last(&receiver);
     assert!(
         matches!(&end.end, Some(WatchEnd::Failed(error)) if error.to_string().contains("more than 3")),
         "{end:?}"
@@ -624,7 +627,7 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
     let refused = PathWatch::start(
         root.path(),
         true,
-        few,
+        few_directories,
         &WatchedDirectoryCount::default(),
         Box::new(|_| ControlFlow::Continue(())),
     );
@@ -633,7 +636,7 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
 
 #[test]
 fn a_missing_or_relative_path_cannot_be_watched() {
-    let root = tree();
+    let root = temporary_directory();
     let start = |path: &Path| {
         PathWatch::start(
             path,
@@ -649,7 +652,7 @@ fn a_missing_or_relative_path_cannot_be_watched() {
 
 #[test]
 fn dropping_a_watch_ends_its_thread_and_closes_its_descriptors() {
-    let root = tree();
+    let root = temporary_directory();
     let inotify_descriptors = || {
         let targets = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| fs::read_link(entry.path()));
         targets.flatten().filter(|target| target.to_string_lossy().contains("inotify")).count()
@@ -667,7 +670,7 @@ fn dropping_a_watch_ends_its_thread_and_closes_its_descriptors() {
 
 #[test]
 fn a_sink_that_breaks_ends_the_watch() {
-    let root = tree();
+    let root = temporary_directory();
     let (sender, receiver) = channel();
     let sink = Box::new(move |changes| {
         sender.send(changes).unwrap();

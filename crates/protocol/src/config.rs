@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// Params of `environmentConfig/read`. Each wanted key is a list with one literal key for each level, outermost first. No such list may be
-/// empty, and the two members `configPaths` and `requirementsPaths` together must have at least one.
+/// Params of `environmentConfig/read`. Each wanted key is a list with the literal name at each level, outermost
+/// first; this list must not be empty. The members `configPaths` and `requirementsPaths` together must have at least
+/// one wanted key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn cwd_is_null_and_unknown_directories_are_left_out() {
+    fn an_unknown_cwd_is_null_and_an_unknown_temp_dir_is_absent() {
         let info = EnvironmentInfo {
             shell: ShellInfo { name: "sh".into(), path: "/bin/sh".into() },
             cwd: None,

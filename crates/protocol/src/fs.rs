@@ -100,7 +100,8 @@ pub struct ReadBlockParams {
 pub struct ReadBlockResult {
     /// The bytes that were read, fewer than `len` only at the end of the file.
     pub chunk: Base64Bytes,
-    /// Whether the block has fewer bytes than `len`. A file that ends with a full block needs one more, empty block.
+    /// Whether the block has fewer bytes than `len`. If the last block of a file is full, only a further read, of an
+    /// empty block, returns true.
     pub eof: bool,
 }
 
@@ -118,8 +119,8 @@ pub struct CloseParams {
 pub struct WriteFileParams {
     /// The file to write. It is created if it does not exist; its directory must exist.
     pub path: PathUri,
-    /// New contents of the file in base64. This is text, because the handler reports invalid base64 with a published error of
-    /// its own.
+    /// New contents of the file in base64. The field is not decoded here, because the published protocol has a
+    /// special error text for invalid base64 in it, which the handler sends.
     pub data_base64: String,
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]

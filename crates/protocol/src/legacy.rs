@@ -1,6 +1,7 @@
-//! The `command/exec` methods of the first published protocol, for clients that still use them. They differ from `process/*` in
-//! that paths are native, events have no sequence numbers, and there is no event when the streams have ended. Output is written
-//! by [`OutputFrame::Legacy`](crate::OutputFrame).
+//! The `command/exec` methods of the first version of the published protocol (that of `codex exec-server`), for
+//! clients that still use them. They differ from `process/*` in that paths are native, events have no sequence
+//! numbers, and there is no event when the streams have ended. Output is written by
+//! [`OutputEvent::Legacy`](crate::OutputEvent).
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,12 @@
 //! The crate has values and their encoding only. It opens no socket, reads no clock and starts no process, so client and server
 //! share it unchanged. Limits that a server can configure are checked by the server, not here.
 //!
-//! Start with the method table in `method.rs`: it names the params and the result of every method. `envelope.rs` decodes and
-//! encodes messages. `output.rs` and `fs/block.rs` are faster ways for the two kinds of messages that carry most bytes.
+//! Start with the method table in `method.rs`: it names the params and the result of every method. `envelope.rs`
+//! decodes and encodes messages. `output.rs` and `fs/block.rs` have faster code for the messages that carry most
+//! bytes: output of processes and blocks of files.
+//!
+//! The *published protocol* is that of `codex exec-server`. An *extension* is a method or a member that only this
+//! implementation has; [`Capabilities`] tells a client which extensions the server offers.
 #![forbid(unsafe_code)]
 
 mod base64_bytes;
@@ -48,7 +52,7 @@ pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 pub use method::{Method, MethodFamily, Repeat, RequestOrder, TypedMethod, methods, notification};
-pub use output::{OutputFrame, ProcessIdJson, recognise_output};
+pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,

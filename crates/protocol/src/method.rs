@@ -1,5 +1,5 @@
-//! The one table of methods: name on the wire, family, what a request must wait for, whether it may be repeated, params and result.
-//! The names of notifications stand below the table.
+//! The one table of methods: name on the wire, family, which requests it waits for, whether it may be repeated,
+//! params and result. The names of notifications stand below the table.
 //!
 //! The server dispatches requests by this table. The client makes calls with the types in [`methods`], one for each line of the table. The
 //! table does not know how a method is handled. To add a method, add a line to `methods!`.
@@ -49,7 +49,8 @@ pub enum MethodFamily {
 }
 
 impl MethodFamily {
-    /// The published words for "…" in "client must call initialize before using … methods".
+    /// The words for "…" in "client must call initialize before using … methods", a text that the published protocol
+    /// fixes.
     pub const fn name_in_errors(self) -> &'static str {
         match self {
             Self::Handshake => "handshake",
@@ -88,12 +89,15 @@ pub enum RequestOrder {
 /// whatever this value says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// The client repeats it: it only reads, or doing it twice has the same effect and the same answer as doing it once.
+    /// The client repeats the request: the method only reads, or two requests have the same effect and the same
+    /// answer as one.
     Safe,
-    /// The client does not repeat it, because the second request would do something else: send a second signal, fail because the
-    /// first one succeeded, or answer about a state that the first one changed. The caller gets an error and decides.
+    /// The client does not repeat the request, because the second one would do something else: send a second signal,
+    /// fail because the first one succeeded, or answer about a state that the first one changed. The caller gets an
+    /// error and decides.
     Never,
-    /// Whether it is safe depends on the params, as the function beside it in the table says.
+    /// The client repeats the request if the function in parentheses, which follows this word in the table, returns
+    /// true for the params.
     IfParams,
 }
 

@@ -1,8 +1,8 @@
 //! Writes output notifications straight into the buffer of a connection, and recognises them when they arrive.
 //!
-//! Every byte that a process prints passes through here, so this file uses neither `serde` nor an intermediate string, and
-//! computes the length of a notification before it is written. It does not know frames or sockets. Start with [`OutputFrame`];
-//! [`recognise_output`] is its inverse.
+//! Every byte that a process prints passes through here, so this file uses neither `serde` nor an intermediate
+//! string, and computes the length of a notification before it is written. It knows neither WebSocket frames nor
+//! sockets. Start with [`OutputEvent`], which the server writes; the client reads it with [`recognise_output`].
 
 use crate::{ProcessId, PushedOutput, Stream, base64_bytes};
 
@@ -16,9 +16,9 @@ impl From<&ProcessId> for ProcessIdJson {
     }
 }
 
-/// An output notification that is not written yet.
+/// Output of a process that is to be written as a notification.
 #[derive(Clone, Copy, Debug)]
-pub enum OutputFrame<'a> {
+pub enum OutputEvent<'a> {
     /// The notification `process/output`.
     Current {
         /// Id of the process that wrote the output.
@@ -48,7 +48,7 @@ const STREAM: &str = r#","stream":""#;
 const CHUNK: &str = r#"","chunk":""#;
 const END: &str = r#""}}"#;
 
-impl OutputFrame<'_> {
+impl OutputEvent<'_> {
     /// Exactly how many bytes [`write_to`](Self::write_to) appends.
     pub fn encoded_len(&self) -> usize {
         let shared = STREAM.len() + CHUNK.len() + END.len();
@@ -85,9 +85,9 @@ impl OutputFrame<'_> {
     }
 }
 
-/// Decodes a `process/output` notification that is spelled exactly as [`OutputFrame`] writes it, without scanning the chunk.
-/// Returns none for any other message, also for another spelling of the same notification: [`crate::decode`] handles those. The
-/// chunk is not checked, because decoding its base64 finds every wrong byte.
+/// Decodes a `process/output` notification that is spelled exactly as [`OutputEvent`] writes it, without scanning the
+/// chunk. Returns none for any other message, also for another spelling of the same notification: [`crate::decode`]
+/// handles those. The chunk is not checked, because decoding its base64 finds every wrong byte.
 pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
     let rest = message.strip_prefix(CURRENT.as_bytes())?.strip_prefix(b"\"")?.strip_suffix(END.as_bytes())?;
     // The scans below stop before the chunk, which is nearly all of a long message.
@@ -122,10 +122,10 @@ mod tests {
         #[test]
         fn a_written_notification_decodes_to_the_same_values(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let process = ProcessIdJson::from(&ProcessId::from(id.as_str()));
-            let frame = OutputFrame::Current { process: &process, seq, stream: Stream::Stderr, bytes: &bytes };
+            let event = OutputEvent::Current { process: &process, seq, stream: Stream::Stderr, bytes: &bytes };
             let mut out = Vec::new();
-            frame.write_to(&mut out);
-            prop_assert_eq!(out.len(), frame.encoded_len());
+            event.write_to(&mut out);
+            prop_assert_eq!(out.len(), event.encoded_len());
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(&value["method"], "process/output");
             prop_assert_eq!(&value["params"]["processId"], &serde_json::Value::from(id.as_str()));
@@ -140,10 +140,10 @@ mod tests {
                 None => prop_assert!(process.0.contains('\\'), "{}", process.0),
             }
 
-            let frame = OutputFrame::Legacy { process: &process, stream: Stream::Pty, bytes: &bytes };
+            let event = OutputEvent::Legacy { process: &process, stream: Stream::Pty, bytes: &bytes };
             let mut out = Vec::new();
-            frame.write_to(&mut out);
-            prop_assert_eq!(out.len(), frame.encoded_len());
+            event.write_to(&mut out);
+            prop_assert_eq!(out.len(), event.encoded_len());
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(&value["params"]["stream"], "pty");
         }

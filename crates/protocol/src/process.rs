@@ -246,7 +246,7 @@ impl ReadParams {
 /// How much of a chunk a reader already has. Both members are 0 if it has no part of any chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkPart {
-    /// Number of the chunk. It has an effect only if this is the first retained chunk after `afterSeq`.
+    /// Number of the chunk. The whole `part` has no effect unless this is the first retained chunk after `afterSeq`.
     pub seq: u64,
     /// Number of bytes at the start of the chunk that the reader has. The answer leaves them out.
     pub offset: u64,
@@ -269,9 +269,9 @@ pub struct OutputChunk {
 pub struct ReadResult {
     /// Retained output after `afterSeq`, in the order of `seq`. Empty if there is none.
     pub chunks: Vec<OutputChunk>,
-    /// The next read passes `nextSeq - 1` as `afterSeq`. If the answer has chunks and a limit, which is `maxBytes` or the size of
-    /// a message, this is the number after the last chunk. Otherwise it is the number after the last event so far, exit and
-    /// close included.
+    /// The next read passes `nextSeq - 1` as `afterSeq`. If the size of the answer is limited, by `maxBytes` or
+    /// because more output is retained than fits into a message, and the answer has chunks, this is the number after
+    /// the last chunk. Otherwise it is the number after the last event so far, exit and close included.
     pub next_seq: u64,
     /// Whether the process has exited. Descendants may still hold its streams.
     pub exited: bool,
@@ -281,7 +281,7 @@ pub struct ReadResult {
     pub closed: bool,
     /// A server always sends null. Clients put the reason of a lost connection here for their own callers.
     pub failure: Option<String>,
-    /// Whether the sandbox refused something. Absent, from an older server, is read as false.
+    /// Whether the sandbox refused something. An older server does not send this member; then it is read as false.
     #[serde(default)]
     pub sandbox_denied: bool,
     /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
@@ -296,8 +296,8 @@ pub struct ReadResult {
     /// Extension `readGaps`: true if some output after `afterSeq` is no longer retained. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,
-    /// Extension `readGaps`, only with `gap`: number of bytes that the process wrote before the output `oldestSeq`. A reader
-    /// that has received n bytes has lost the difference.
+    /// Extension `readGaps`, only with `gap`: number of bytes that the process wrote before the output `oldestSeq`. A
+    /// reader that has received n bytes of them has lost `droppedBytes - n` bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_bytes: Option<u64>,
     /// Extension `readParts`: true if the only chunk of the answer is not complete. `nextSeq` is then the number of that chunk.
@@ -503,20 +503,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_answer_distinguishes_unknown_from_unsandboxed() {
+    fn an_absent_sandbox_type_differs_from_the_type_none() {
         let unknown: StartResult = serde_json::from_str(r#"{"processId":"p"}"#).unwrap();
         let none: StartResult = serde_json::from_str(r#"{"processId":"p","sandboxType":"none"}"#).unwrap();
         assert_eq!((unknown.sandbox_type, none.sandbox_type), (None, Some(SandboxType::None)));
     }
 
     #[test]
-    fn an_old_exit_event_does_not_say_whether_it_was_denied() {
+    fn an_exit_event_of_an_old_server_does_not_say_whether_the_sandbox_refused_something() {
         let exited: ExitedNotification = serde_json::from_str(r#"{"processId":"p","seq":1,"exitCode":0}"#).unwrap();
         assert_eq!(exited.sandbox_denied, None);
     }
 
     #[test]
-    fn start_params_keep_proxy_and_network_facts_apart() {
+    fn managed_network_and_network_proxy_are_separate_members() {
         let json = r#"{"processId":"p","argv":["a"],"cwd":"file:///","env":{},"tty":false,
             "managedNetwork":{"loopbackPorts":[1]},"networkProxy":{"proxy":{}}}"#;
         let params: StartParams = serde_json::from_str(json).unwrap();

@@ -19,13 +19,13 @@ pub struct PushedOutput<'a> {
     pub seq: u64,
     /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The output in base64, not decoded yet. These are bytes and not a `str`, because decoding finds every byte that is not
-    /// base64.
-    #[serde(borrow, deserialize_with = "text")]
+    /// The output in base64, not decoded yet. The type is bytes, not `str`, so that nothing has to check for UTF-8:
+    /// decoding the base64 finds every wrong byte.
+    #[serde(borrow, deserialize_with = "text_as_bytes")]
     pub chunk: Cow<'a, [u8]>,
 }
 
-fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [u8]>, D::Error> {
+fn text_as_bytes<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [u8]>, D::Error> {
     Ok(match CowText::deserialize(deserializer)?.0 {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),

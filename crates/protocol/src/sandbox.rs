@@ -1,5 +1,5 @@
-//! The sandbox that a client asks for. Names in the outer object are camelCase and names inside `permissions` are snake_case,
-//! as in the published protocol.
+//! The sandbox that a client asks for. Names in the outer object are camelCase and names inside `permissions` are
+//! snake_case, as in the published protocol of `codex exec-server`.
 //!
 //! Start with [`SandboxContext`]. This file has the shape of a policy, and decides whether a policy restricts anything. It does
 //! not enforce a policy, and neither does the server yet: it refuses every policy that it would have to enforce.

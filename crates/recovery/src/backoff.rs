@@ -1,5 +1,6 @@
-//! How long a client waits between two attempts to connect: not at all before the first, then twice as long each time. A part of each wait
-//! is random, so that the clients of a server that was restarted do not all come back at the same moment.
+//! The waits of a client between its attempts to connect: none before the first attempt, then twice as long each
+//! time. A part of each wait is random, so that the clients of a server that was restarted do not all come back at
+//! the same moment.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! How many requests a client may have in flight at once. A broken connection loses every request in flight. Suppose that each connection
-//! breaks after a few kilobytes. Then many requests at once would use up these kilobytes before an answer comes, and every connection would
-//! carry the same requests again.
+//! Limits how many requests a client may have in flight at once. A broken connection loses every request in flight.
+//! Suppose that each connection breaks after a few kilobytes. Then many requests at once would use up these kilobytes
+//! before an answer comes, and every connection would carry the same requests again.
 
 /// Limits the requests of one kind that are in flight, over all connections of one client.
 #[derive(Debug, Default)]

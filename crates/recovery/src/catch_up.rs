@@ -1,8 +1,8 @@
 //! Adds the events that a broken connection has lost. They come from the answer to one `process/read`.
 //!
-//! The answer holds output, and says whether the process has exited and whether it is closed. Only newer servers also say the sequence
-//! number of the exit. For other servers, the numbers of exit and close are concluded from the events that are missing. Start at
-//! [`EventOrder::handle_read`].
+//! The answer holds output, and says whether the process has exited and whether it is closed. Only newer servers also
+//! say the sequence number of the exit. For other servers, the client infers the numbers of exit and close from the
+//! events that are missing. Start at [`EventOrder::handle_read`].
 
 use bytes::Bytes;
 use protocol::{OutputChunk, ReadResult};
@@ -49,7 +49,7 @@ impl EventOrder {
     /// added only once.
     pub fn handle_read(&mut self, mut answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
-        let closes = answer.closed && !is_page(&answer);
+        let closes = answer.closed && !has_later_page(&answer);
         if through <= self.last() {
             // A close with a sequence number would have been handed out with the events up to `last`.
             if closes {
@@ -173,9 +173,10 @@ fn exit_in(answer: &ReadResult) -> Option<Exit> {
     })
 }
 
-/// Whether more output follows the answer although the process has ended. Only a server that says the sequence number of the exit
-/// (`exit_seq`) answers in pages without being asked to. From any other server, output with the last number contradicts the close.
-pub(crate) fn is_page(answer: &ReadResult) -> bool {
+/// Whether the answer about a closed process is a page that ends before the close, so that another read is needed.
+/// Only a server that says the sequence number of the exit (`exit_seq`) answers in pages without being asked to. From
+/// any other server, output with the last number contradicts the close.
+pub(crate) fn has_later_page(answer: &ReadResult) -> bool {
     let ends_in_output = answer.chunks.last().is_some_and(|chunk| chunk.seq.checked_add(1) == Some(answer.next_seq));
     answer.exit_seq.is_some() && ends_in_output
 }

@@ -3,7 +3,7 @@
 
 use protocol::ReadResult;
 
-use crate::catch_up::is_page;
+use crate::catch_up::has_later_page;
 use crate::event::{Event, Exit};
 
 /// What the caller of a [`Completion`] does next.
@@ -81,7 +81,7 @@ impl Completion {
             let sandbox_denied = Some(answer.sandbox_denied);
             self.exit = Some(Exit { code, sandbox_denied, timed_out: answer.timed_out });
         }
-        if answer.closed && is_page(answer) {
+        if answer.closed && has_later_page(answer) {
             return self.handle_lag();
         }
         self.is_closed |= answer.closed;

@@ -1,11 +1,11 @@
-//! When a connection without traffic counts as lost. A slow peer, a busy peer and a dead peer are all silent, but only the dead peer does
-//! not answer a ping.
+//! Decides when a connection without traffic counts as lost. A slow peer, a busy peer and a dead peer are all silent,
+//! but only the dead peer does not answer a ping.
 
 use std::time::{Duration, Instant};
 
-/// How long a server may be silent by default. A dead connection is noticed within this time. The server then waits up to two seconds for
-/// the old connection before it accepts the resume, so events flow again within twelve seconds of the loss. A pong has half of this time
-/// to arrive.
+/// How long a server may be silent by default. A dead connection is noticed within this time. When the client then
+/// resumes its session, the server first gives the old connection two seconds to show that it is alive. So events
+/// flow again within twelve seconds of the loss. A pong has half of the silence timeout to arrive.
 pub const DEFAULT_SILENCE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What the caller does about the silence of a peer.

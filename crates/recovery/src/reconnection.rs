@@ -1,4 +1,5 @@
-//! Whether a client is connected, recovering or failed, and when it tries to connect again. A recovery has one deadline.
+//! Decides whether a client is connected, recovering or failed, and when it tries to connect again. A client that has
+//! not recovered at the deadline fails; an attempt that makes progress moves the deadline.
 //!
 //! Connections are numbered by [`Generation`]. A report about an old connection changes nothing once a newer one has replaced it. The value
 //! knows no sockets: the caller reports what happened and does what [`Reconnection::poll_action`] returns.
@@ -121,8 +122,9 @@ struct Recovering {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecoveryStep {
-    /// Waits until every process start that was in flight over the lost connection has a result.
-    Settling {
+    /// Waits until every process start that was in flight over the lost connection has a result. The first attempt
+    /// begins at `not_before` at the earliest.
+    AwaitingStarts {
         not_before: Instant,
     },
     Waiting {
@@ -176,7 +178,7 @@ impl Reconnection {
     /// A process start was answered, or will never be answered. Must be called once for each [`note_start_sent`](Self::note_start_sent)
     /// that returned true.
     pub fn note_start_finished(&mut self, now: Instant) {
-        debug_assert!(self.starts > 0, "more starts settled than began");
+        debug_assert!(self.starts > 0, "more starts have finished than were sent");
         self.starts = self.starts.saturating_sub(1);
         self.advance(now);
     }
@@ -208,7 +210,7 @@ impl Reconnection {
         }
         let not_before = later(now, self.policy.backoff.after(self.failed_attempts, chance));
         let deadline = later(now, self.policy.budget);
-        let step = RecoveryStep::Settling { not_before };
+        let step = RecoveryStep::AwaitingStarts { not_before };
         self.state = ReconnectionState::Recovering(Recovering {
             disconnect,
             deadline,
@@ -298,7 +300,7 @@ impl Reconnection {
         let ReconnectionState::Recovering(recovering) = &self.state else { return None };
         match recovering.step {
             RecoveryStep::Waiting { until } => Some(until.min(recovering.deadline)),
-            RecoveryStep::Settling { .. } | RecoveryStep::Attempting(_) => Some(recovering.deadline),
+            RecoveryStep::AwaitingStarts { .. } | RecoveryStep::Attempting(_) => Some(recovering.deadline),
         }
     }
 
@@ -339,7 +341,7 @@ impl Reconnection {
             }
             return self.fail(text);
         }
-        if let RecoveryStep::Settling { not_before } = recovering.step
+        if let RecoveryStep::AwaitingStarts { not_before } = recovering.step
             && self.starts == 0
         {
             recovering.step = RecoveryStep::Waiting { until: not_before };

@@ -1,6 +1,6 @@
-//! How many bytes of input one write may carry. If every connection breaks before it has carried a large write, the write never arrives,
-//! however often it is repeated. So writes are small after a connection was lost, and grow with the number of bytes that have arrived
-//! since.
+//! Decides how many bytes of input one write may carry. If every connection breaks before it has carried a large
+//! write, the write never arrives, however often it is repeated. So writes are small after a connection was lost, and
+//! grow with the number of bytes that have arrived since.
 
 /// The size of writes over the connections of one client. Uploads of files use the same sizes for their blocks; blocks can always be
 /// divided, because each says at which offset of the file it belongs.
@@ -22,7 +22,7 @@ impl WriteSize {
     pub const MOST_BYTES: usize = 256 * 1024;
     /// A server accepts a write of this size for a process that has read all its earlier input, even when the queues of all processes
     /// together are full.
-    pub const FAIR_BYTES: usize = 64 * 1024;
+    pub const ALWAYS_ACCEPTED_BYTES: usize = 64 * 1024;
 
     /// How many bytes the next write may have. `can_be_divided` says whether the server can tell which writes it has accepted. If so, a
     /// write that did not arrive can be sent again in smaller parts. If not, a write must be repeated unchanged, so it has at most half of
@@ -100,7 +100,7 @@ mod tests {
     /// Every byte arrives in the end, although every connection breaks after the same number of bytes.
     #[test]
     fn each_of_many_short_connections_carries_some_input() {
-        const HANDSHAKE: usize = 2500;
+        const HANDSHAKE_BYTES: usize = 2500;
         for can_be_divided in [true, false] {
             for capacity in [5_000, 8_000, 20_000, 80_000] {
                 let mut size = WriteSize::default();
@@ -116,7 +116,7 @@ mod tests {
                     } else {
                         size.note_connection_lost();
                         pending = Some(bytes).filter(|_| !can_be_divided);
-                        (room, connections) = (capacity - HANDSHAKE, connections + 1);
+                        (room, connections) = (capacity - HANDSHAKE_BYTES, connections + 1);
                     }
                     assert!(connections < 2000, "{capacity} bytes per connection, {left} bytes left");
                 }

@@ -19,8 +19,8 @@ use crate::survive::survive_call;
 pub(crate) use work_queue::{JobOwner, PoolGrowth};
 use work_queue::{StartedJob, WorkQueue};
 
-/// How long a thread waits for work before it ends, unless it is one of those that a pool always keeps.
-const IDLE_THREAD: Duration = Duration::from_secs(10);
+/// A thread without work ends after this time, unless it is one of those that a pool always keeps.
+const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -76,7 +76,7 @@ impl BlockingThreads {
     ) -> Option<T> {
         let (done, mut result) = oneshot::channel();
         let job = Box::new(move || {
-            let _nobody_may_wait = done.send(work());
+            let _caller_may_be_gone = done.send(work());
         });
         self.pool.shared_queue.lock().jobs.push(owner, job);
         self.pool.ensure_progress();
@@ -137,7 +137,7 @@ impl Pool {
                 return queue.jobs.note_thread_ended();
             }
             queue.jobs.idle += 1;
-            let timed_out = self.changed.wait_for(&mut queue, IDLE_THREAD).timed_out();
+            let timed_out = self.changed.wait_for(&mut queue, IDLE_THREAD_TIMEOUT).timed_out();
             queue.jobs.idle -= 1;
             if timed_out && queue.jobs.retire_idle_thread(self.kept_threads) {
                 return;
@@ -159,13 +159,13 @@ mod tests {
         most_per_owner: KEPT_THREADS + 1,
     };
 
-    fn two_threads() -> BlockingThreads {
+    fn pool_of_two_threads() -> BlockingThreads {
         BlockingThreads::start("test", KEPT_THREADS, KEPT_THREADS, GROWTH).unwrap()
     }
 
     #[tokio::test]
-    async fn work_beyond_the_threads_waits_for_one_of_them() {
-        let threads = two_threads();
+    async fn work_waits_while_all_threads_are_busy() {
+        let threads = pool_of_two_threads();
         let (begun, has_begun) = mpsc::channel();
         let hang = |begun: mpsc::Sender<()>| {
             let (end, ended) = mpsc::channel::<()>();
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_ends_neither_the_thread_nor_the_wait() {
-        let threads = two_threads();
+    async fn a_panic_of_the_work_ends_no_thread_and_returns_none() {
+        let threads = pool_of_two_threads();
         for _ in 0..KEPT_THREADS * 2 {
             assert_eq!(threads.run(JobOwner::SERVER, || -> u32 { panic!("on purpose") }).await, None);
         }
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// The output of a future that is ready when it is polled once.
+    /// Polls a future once. Returns its output if the future is ready.
     async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::time::timeout(Duration::ZERO, future).await.ok()
     }

@@ -1,5 +1,5 @@
-//! A limit of memory that several holders share. The server has one budget each for retained output, for input that waits for processes,
-//! and for HTTP answers that are collected. This module counts bytes and knows nothing of what they are.
+//! A limit of memory that several holders share. The server has one budget each for retained output, for input that
+//! waits for processes, and for HTTP answers that are held as a whole. This module only counts bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +21,8 @@ impl Budget {
         BudgetShare { budget: Arc::clone(self), held: 0 }
     }
 
-    /// How many bytes holders must free. Once the limit is exceeded, that is 1/16 of the limit more than necessary, so that memory is not
-    /// freed again for each small growth.
+    /// The number of bytes that holders must free; 0 within the limit. Beyond the limit, the number is higher than
+    /// necessary by 1/16 of the limit, so that memory is not freed again for each small growth.
     pub(crate) fn excess(&self) -> usize {
         let held = self.held.load(Ordering::Relaxed);
         if held <= self.limit { 0 } else { held - self.limit + self.limit / 16 }
@@ -57,8 +57,8 @@ impl BudgetShare {
         self.held = held;
     }
 
-    /// How many more bytes this holder may have. A holder without bytes may always have [`Self::FAIR_MINIMUM`]. If no holder has bytes,
-    /// there is no limit.
+    /// The number of bytes that this holder may have in addition. A holder without bytes may always have
+    /// [`Self::FAIR_MINIMUM`]. If no holder has bytes, there is no limit.
     pub(crate) fn room(&self) -> usize {
         let held = self.budget.held.load(Ordering::Relaxed);
         match self.held {

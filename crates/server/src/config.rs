@@ -43,12 +43,13 @@ adjustable_limits! {
     /// A new connection closes an older one: the oldest connection of the address that has the most unfinished handshakes.
     max_handshakes: usize = 128, Count;
 
-    /// Sessions at once, detached ones included.
-    /// A new session replaces a detached session that has no running process, if that session holds nothing or its `--session-ttl` is
-    /// over. If there is no such session, `initialize` is refused with -32600.
+    /// Sessions at once, including detached sessions, which have no connection.
+    /// A new session replaces a detached session that has no running process. That session must also have no closed
+    /// process, open file or watch, or its `--session-ttl` must be over. If there is no such session, `initialize` is
+    /// refused with -32600.
     max_sessions: usize = 1024, Count;
 
-    /// Processes per session, closed ones that are still readable included.
+    /// Processes per session, including closed processes that can still be read.
     /// A closed process that is kept beyond `--process-retention` is forgotten to start a new one. If there is no such process,
     /// `process/start` is refused with -32600.
     max_processes: usize = 4096, Count;
@@ -70,7 +71,7 @@ adjustable_limits! {
     max_start_bytes: usize = 2 << 20, Bytes;
 
     /// Size of a process id, write id or request id.
-    /// A longer process id or write id is refused with -32602, a longer request id with -32600 under the id -1.
+    /// A longer process id or write id is refused with -32602, a longer request id with -32600 in an error with id -1.
     max_id_bytes: usize = 1 << 10, Bytes;
 
     /// Bytes of input that wait until a process reads its stdin.
@@ -100,8 +101,8 @@ adjustable_limits! {
     max_searches: usize = 16, Count;
 
     /// Bytes of unsent large answers about files, of all connections together; an answer of more than 4 MiB is large.
-    /// A further large answer waits, and its file is read only afterwards. A connection has one large answer at a time, which counts as
-    /// at most a quarter of the limit.
+    /// A further large answer waits until it fits, and its file is read only then. A connection has one large answer at
+    /// a time, which counts as at most a quarter of the limit.
     max_large_answers: usize = 256 << 20, Bytes;
 
     /// Watches per session.
@@ -137,12 +138,12 @@ adjustable_limits! {
     /// During this time a process whose retained output is full waits. After this time its oldest output is dropped.
     detached_hold: Duration = Duration::from_secs(25), Milliseconds;
 
-    /// How often a quiet peer is pinged.
-    /// A connection on which nothing arrives for this long is sent a ping.
+    /// How often a WebSocket client is pinged.
+    /// The server sends the next ping.
     ping_interval: Duration = Duration::from_secs(25), Milliseconds, Minimum::Raised(1);
 
-    /// How long a peer may stay silent after a ping.
-    /// After this time the connection is closed and its session is detached. A peer that reads slowly gets up to three
+    /// How long a client may give no sign of life after a ping.
+    /// After this time the connection is closed and its session is detached. A client that reads slowly gets up to three
     /// times this long in addition.
     pong_deadline: Duration = Duration::from_secs(20), Milliseconds, Minimum::Raised(1);
 
@@ -150,7 +151,7 @@ adjustable_limits! {
     /// If the old connection answers in time, the resume is refused with -32010. Otherwise the new connection gets the session.
     takeover_after: Duration = Duration::from_secs(2), Milliseconds;
 
-    /// How long processes have to end themselves at shutdown.
+    /// How long processes have at shutdown to end by themselves.
     /// Processes that still run after this time are killed.
     shutdown_grace: Duration = Duration::from_secs(5), Milliseconds;
 
@@ -158,7 +159,7 @@ adjustable_limits! {
     /// After this time the request fails or an error is logged, and the server goes on trying to kill the processes.
     kill_patience: Duration = Duration::from_secs(10), Milliseconds;
 
-    /// The server exits after this time without a connection and a session.
+    /// The server exits after this time without any connection or session.
     /// The server shuts down and exits with code 0. An HTTP request counts as a connection.
     exit_when_idle: Option<Duration> = None, Milliseconds;
 }

@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     has_detached: AtomicBool,
     /// Tasks of handlers that wait for something.
     handlers: TaskTracker,
-    /// One token for each unanswered request.
+    /// Has a tracker token for each unanswered request, so that the connection can wait for its last answers.
     calls: TaskTracker,
     /// Cancelled when the peer sends nothing more and waits for its last answers.
     input_ended: CancellationToken,
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     ended: CancellationToken,
 }
 
-/// How far the handshake has come.
+/// The progress of the handshake.
 #[derive(Clone)]
 pub(crate) enum HandshakePhase {
     /// `initialize` was not answered yet.
@@ -82,7 +82,7 @@ pub(crate) enum HandshakePhase {
 pub(crate) enum ConnectionRole {
     /// The connection is sent the events of the session. A session has at most one such connection.
     Attached,
-    /// The connection reads from the session while another one is attached. The observing connection is sent no events. A
+    /// The connection reads from the session while another connection may be attached. It is sent no events. A
     /// process never waits until an observing connection has read its output.
     Observing(Observer),
 }
@@ -171,6 +171,7 @@ impl Connection {
                 let (session, role) = (Arc::clone(session), *role);
                 self.outbound.note_initialized();
                 if role == ConnectionRole::Attached {
+                    // A client that has resumed its session and reads nothing is sent its events after a short time.
                     self.shared.janitor.schedule_push_without_read(&session, self.number());
                 }
                 *phase = HandshakePhase::Ready(session, role);
@@ -185,7 +186,7 @@ impl Connection {
         self.closed_by_client.store(true, Ordering::Relaxed);
     }
 
-    /// `initialize` is about to be answered.
+    /// Called directly before `initialize` is answered.
     pub(crate) fn note_greeted(&self, session: Arc<Session>, role: ConnectionRole) {
         *self.phase.lock() = HandshakePhase::Greeted(session, role);
     }
@@ -223,7 +224,7 @@ impl Connection {
     }
 
     /// Waits until the answers to all requests are queued. Requests that wait for events are answered at once.
-    pub(crate) async fn everything_is_answered(&self) {
+    pub(crate) async fn wait_for_last_answers(&self) {
         self.input_ended.cancel();
         self.calls.close();
         self.calls.wait().await;
@@ -252,7 +253,7 @@ impl Connection {
         };
         if let ConnectionRole::Observing(observer) = role {
             session.observer_left(observer, Instant::now());
-            return self.shared.janitor.watch_expiry(&session);
+            return self.shared.janitor.plan_expiry_check(&session);
         }
         let closed_by_client = self.closed_by_client.load(Ordering::Relaxed);
         let departure = if closed_by_client { Departure::Goodbye } else { Departure::Lost };
@@ -260,7 +261,7 @@ impl Connection {
             return;
         }
         if self.can_reconnect() {
-            self.shared.janitor.watch_detached(&session);
+            self.shared.janitor.plan_chores_of_detached(&session);
         } else if session.end() {
             self.shared.end_session_in_background(session);
         }

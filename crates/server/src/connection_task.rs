@@ -90,7 +90,7 @@ impl ConnectionEnd {
     }
 }
 
-/// Serves a connection until it ends. `proof_of_receipt` says how the stream proves that the client has received a message.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(accepted: AcceptedStream, transport: Transport, shared: Arc<ServerState>) {
     let AcceptedStream { stream, principal } = accepted;
     let MessageStream { reader, writer, framing, proof_of_receipt, peer } = stream;
@@ -255,7 +255,7 @@ where
         connection.detach();
     }
     tokio::select! {
-        () = connection.everything_is_answered() => end,
+        () = connection.wait_for_last_answers() => end,
         () = connection.outbound.ended() => end,
         written = writing => ConnectionEnd::of_writer(&written),
         () = tokio::time::sleep(LAST_ANSWERS_PATIENCE) => end,

@@ -1,5 +1,5 @@
-//! The part of a session that is about files: its open files and uploads (`handles`), its watches, and the permits for its searches and
-//! other file operations. Which request does what is in `handlers/fs`.
+//! The part of a session that is about files: its open files and uploads (`handles`), its watches, and the permits
+//! for its searches and other file operations. The requests are handled in `handlers/fs`.
 
 mod handles;
 mod operations;
@@ -38,7 +38,7 @@ impl SessionFiles {
         threads: &Arc<BlockingThreads>,
     ) -> Self {
         Self {
-            searches: searches.of_session(),
+            searches: searches.for_session(),
             discoveries: Semaphore::new(MAX_DISCOVERIES),
             operations: FileOperations::new(config.max_file_operations, Arc::clone(operations), Arc::clone(threads)),
             handles: Handles::new(config.max_file_handles),

@@ -7,8 +7,8 @@ use spawn::Spawner;
 
 use crate::starter::Starter;
 
-/// Pause between two attempts to start a guard. While the end of the guard cannot be waited for, the server checks after each pause whether
-/// the guard is still running.
+/// Pause between two attempts to start a guard. If the server cannot wait for the end of the guard, it checks after
+/// each pause whether the guard still runs.
 const GUARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// At most one log line in 60 s about a guard that cannot be started, because each attempt would otherwise write one.
@@ -19,7 +19,8 @@ const LOST_GUARD_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(
 pub(crate) async fn keep_guard(spawner: &Spawner, starter: &Starter) {
     let mut lost_guard_log = LOST_GUARD_LINES;
     loop {
-        // An error means that the end of the guard cannot be waited for now. Then `needs_guard` is called after each pause.
+        // After an error the server cannot wait for the end of the guard now. Then `needs_guard` is called after each
+        // pause.
         let _ended_or_unwatchable = spawner.wait_for_guard_end().await;
         if spawner.needs_guard()
             && let Some(Err(error)) = starter.ensure_guard().await

@@ -70,7 +70,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
 /// Handles a block of an upload, which is recognised without decoding the whole message.
 pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
     let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else {
-        return note_block_of_own_session(connection, &params.handle_id, TOO_MANY_REQUESTS);
+        return note_refused_block_if_attached(connection, &params.handle_id, TOO_MANY_REQUESTS);
     };
     write_block_in_session(call, params);
 }
@@ -82,14 +82,14 @@ fn write_block_in_session(call: Call, params: WriteBlockParams) {
     match attached_session(&call.connection, call.method) {
         Ok(session) => fs::blocks::write_block(call, params, session),
         Err(error) => {
-            note_block_of_own_session(&call.connection, &params.handle_id, &error.message);
+            note_refused_block_if_attached(&call.connection, &params.handle_id, &error.message);
             call.finish::<()>(Err(error));
         }
     }
 }
 
 /// Notes that a block was refused, if this connection is attached to a session.
-fn note_block_of_own_session(connection: &Connection, handle_id: &str, reason: &str) {
+fn note_refused_block_if_attached(connection: &Connection, handle_id: &str, reason: &str) {
     if let Some(session) = connection.own_session() {
         refused_blocks::note_refused_block(&session, handle_id, reason);
     }
@@ -118,6 +118,7 @@ fn defer(call: Call, message: &Bytes) -> Option<DeferredRequest> {
 /// Calls the handler of the request. `start` is the result of the start for which the request has waited; None if it has not waited.
 fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<StartOutcome>) {
     match call.method {
+        // `dispatch` has handled this method already.
         Method::Initialize => {}
         Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
             let shared = Arc::clone(&call.connection.shared);
@@ -134,7 +135,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::SessionKeep => with_session(call, request, |call, params: SessionKeepParams, session| {
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
             session.keep_for(keep);
-            call.connection.shared.janitor.forget_expired_kept(&session);
+            call.connection.shared.janitor.forget_expired_processes(&session);
             call.finish(Ok(NoResult {}));
         }),
         Method::ProcessStart => with_session(call, request, |call, params, session| {
@@ -304,8 +305,8 @@ fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Sessi
     }
 }
 
-/// Whether a connection that only observes a session may use the method. Methods about events and input are for the attached connection
-/// only.
+/// Returns true if a connection that only observes a session may use the method. Events, input, files and HTTP
+/// requests are for the attached connection only.
 fn may_observe(method: Method) -> bool {
     matches!(
         method,
@@ -324,7 +325,7 @@ fn may_observe(method: Method) -> bool {
 /// Checks that a connection may still use its session: the session has not ended, and no other connection has resumed it.
 fn check_access(connection: &Connection, session: &Session) -> Result<(), WireError> {
     match connection.role() {
-        Some(ConnectionRole::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
+        Some(ConnectionRole::Observing(_)) if session.has_ended() => Err(initialize::unknown_session(&session.id)),
         Some(ConnectionRole::Observing(_)) => Ok(()),
         _ if session.is_attached_to(connection.number()) => Ok(()),
         // The client has closed its sending side and waits for the answers to its last requests.

@@ -33,9 +33,9 @@ impl Handshakes {
         Arc::new(Self { limit, under_way: Mutex::default() })
     }
 
-    /// Counts another handshake. If the limit is reached, the oldest handshake of the address that has the most of them is evicted: a
-    /// client that has a token sends it at once, and a peer that opens many idle sockets evicts only its own. This never waits, so the
-    /// listener goes on accepting.
+    /// Counts another handshake. If the limit is reached, the oldest handshake of the address that has the most of
+    /// them is evicted: a client that has a token sends it at once, and a peer that opens many idle sockets evicts
+    /// only its own handshakes. This never waits, so the listener goes on accepting.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Handshake {
         let address = address.map(|address| address.to_canonical());
         let mut under_way = self.under_way.lock();
@@ -77,6 +77,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
+        // A handshake that has failed is no longer counted either.
         self.admit();
     }
 }
@@ -85,8 +86,8 @@ impl Drop for Handshake {
 mod tests {
     use super::*;
 
-    fn peer(last: u8) -> Option<IpAddr> {
-        Some([127, 0, 0, last].into())
+    fn address(last_byte: u8) -> Option<IpAddr> {
+        Some([127, 0, 0, last_byte].into())
     }
 
     fn is_evicted(handshake: &Handshake) -> bool {
@@ -96,9 +97,9 @@ mod tests {
     #[test]
     fn the_oldest_handshake_of_the_address_with_the_most_is_evicted() {
         let all = Handshakes::new(3);
-        let client = all.enter(peer(1));
-        let (first, second) = (all.enter(peer(2)), all.enter(peer(2)));
-        let third = all.enter(peer(2));
+        let client = all.enter(address(1));
+        let (first, second) = (all.enter(address(2)), all.enter(address(2)));
+        let third = all.enter(address(2));
         assert_eq!([&client, &first, &second, &third].map(is_evicted), [false, true, false, false]);
         assert!(!first.admit() && client.admit());
     }
@@ -106,10 +107,10 @@ mod tests {
     #[test]
     fn an_admitted_peer_is_not_counted_any_more() {
         let all = Handshakes::new(1);
-        let admitted = all.enter(peer(1));
+        let admitted = all.enter(address(1));
         assert!(admitted.admit());
-        let next = all.enter(peer(2));
-        let third = all.enter(peer(2));
+        let next = all.enter(address(2));
+        let third = all.enter(address(2));
         assert_eq!([&admitted, &next, &third].map(is_evicted), [false, true, false]);
         drop((admitted, next));
         assert!(third.admit(), "dropping other handshakes must not remove the third");

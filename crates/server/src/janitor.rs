@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use crate::process::Process;
 use crate::session::Session;
 
-/// How often orphans (children of processes that have ended) are reaped, and the guard is continued if it was stopped. The guard is the
-/// process that kills all others if the server is killed. A sweep costs three system calls.
+/// Interval at which orphans (children of processes that have ended) are reaped, and the guard is continued if it was
+/// stopped. The guard is the process that kills all others if the server is killed. A sweep costs three system calls.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When this many bytes of output were dropped, freed memory is returned to the operating system.
@@ -29,7 +29,8 @@ const TRIM_DELAY: Duration = Duration::from_millis(500);
 /// Shortest interval at which the janitor checks whether a client has received the paused events of a closed process.
 const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a client that has resumed its session may take to send `process/read` before it is sent everything unacknowledged.
+/// How long a client that has resumed its session may take to send `process/read` before it is sent all
+/// unacknowledged events.
 pub(crate) const READ_GRACE: Duration = Duration::from_secs(1);
 
 /// Something that the server does at a given time.
@@ -46,7 +47,8 @@ pub(crate) enum Chore {
     PushWithoutRead(Weak<Session>, ConnectionNumber),
     /// Kill descendants of a closed process at the end of its timeout.
     KillLeftovers(LeftoverTree),
-    /// Repeated every [`SWEEP_INTERVAL`].
+    /// Reap orphans, continue a stopped guard, and find the descendants of closed processes. Repeated every
+    /// [`SWEEP_INTERVAL`].
     Sweep,
     /// Return freed memory to the operating system.
     TrimMemory,
@@ -56,7 +58,7 @@ pub(crate) enum Chore {
 pub(crate) struct ClosedProcess {
     process: Weak<Process>,
     session: Weak<Session>,
-    at: Instant,
+    closed_at: Instant,
 }
 
 /// The descendants of a closed process that was started with a timeout. They may run until the deadline.
@@ -64,7 +66,8 @@ pub(crate) struct LeftoverTree {
     pub(crate) deadline: Instant,
     /// The number by which the descendants are found.
     pub(crate) tag: Tag,
-    /// After the end of the session the tag may be given to another process. The descendants have been killed with the session then.
+    /// After the end of the session the tag may be given to another process. By then the descendants have been killed
+    /// with the session.
     pub(crate) session: Weak<Session>,
 }
 
@@ -78,6 +81,7 @@ pub(crate) struct Janitor {
     due: Mutex<BinaryHeap<DueChore>>,
     /// Wakes the task: the first chore is due earlier than before.
     sooner: Notify,
+    /// Whether the first sweep was planned.
     sweeping: Mutex<bool>,
     process_retention: Duration,
     /// Bytes of output that were dropped since memory was last returned to the operating system.
@@ -100,12 +104,13 @@ impl Janitor {
 
     /// Plans to forget a closed process after `--process-retention`.
     pub(crate) fn forget_process_later(&self, process: &Arc<Process>, session: &Weak<Session>) {
-        let closed = ClosedProcess { process: Arc::downgrade(process), session: session.clone(), at: Instant::now() };
-        self.add(closed.at + self.process_retention, Chore::ForgetProcess(closed));
+        let closed =
+            ClosedProcess { process: Arc::downgrade(process), session: session.clone(), closed_at: Instant::now() };
+        self.add(closed.closed_at + self.process_retention, Chore::ForgetProcess(closed));
     }
 
     /// Forgets closed processes of a session that were kept long enough for its client, and plans the next check.
-    pub(crate) fn forget_expired_kept(&self, session: &Arc<Session>) {
+    pub(crate) fn forget_expired_processes(&self, session: &Arc<Session>) {
         let (expired, next_check) = session.take_expired(Instant::now());
         expired.iter().for_each(|process| self.note_freed(session.forget(process)));
         if let Some(at) = next_check {
@@ -124,22 +129,22 @@ impl Janitor {
         let Some(session) = closed.session.upgrade() else {
             return self.note_freed(process.discard());
         };
-        if let Some(forgotten) = session.retention_over(process, closed.at, self.process_retention) {
+        if let Some(forgotten) = session.retention_over(process, closed.closed_at, self.process_retention) {
             self.note_freed(session.forget(&forgotten));
         }
-        self.forget_expired_kept(&session);
+        self.forget_expired_processes(&session);
     }
 
     /// Plans the chores of a session that was just detached.
-    pub(crate) fn watch_detached(&self, session: &Arc<Session>) {
+    pub(crate) fn plan_chores_of_detached(&self, session: &Arc<Session>) {
         if let Some(hold_ends) = session.hold_ends_at() {
             self.add(hold_ends, Chore::EndHold(Arc::downgrade(session)));
         }
-        self.watch_expiry(session);
+        self.plan_expiry_check(session);
     }
 
     /// Plans to end a detached session when its time is over.
-    pub(crate) fn watch_expiry(&self, session: &Arc<Session>) {
+    pub(crate) fn plan_expiry_check(&self, session: &Arc<Session>) {
         if let Some(at) = session.next_expiry_check(Instant::now()) {
             self.add(at, Chore::ExpireSession(Arc::downgrade(session)));
         }

@@ -24,7 +24,7 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
         Chore::ForgetProcess(closed) => janitor.retention_over(closed),
         Chore::ForgetKept(session) => {
             if let Some(session) = session.upgrade() {
-                janitor.forget_expired_kept(&session);
+                janitor.forget_expired_processes(&session);
             }
         }
         Chore::EndHold(session) => {
@@ -37,7 +37,7 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
             if session.end_if_expired(Instant::now()) {
                 shared.end_session_in_background(session);
             } else {
-                janitor.watch_expiry(&session);
+                janitor.plan_expiry_check(&session);
             }
         }
         Chore::PushWithoutRead(session, connection) => {
@@ -105,7 +105,7 @@ mod tests {
     /// Longer than anything in these tests takes, even on a loaded machine.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn session(shared: &ServerState) -> Arc<Session> {
+    fn new_session(shared: &ServerState) -> Arc<Session> {
         let config = &shared.config;
         let outbound = Arc::new(Outbound::new(
             shared.next_connection(),
@@ -127,7 +127,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn descendants_of_closed_processes_are_killed_although_all_threads_are_busy() {
         let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
-        let session = session(&shared);
+        let session = new_session(&shared);
         let tag = session.tags.next();
         let command = SpawnCommand {
             argv: vec!["/bin/sleep".into(), "1000".into()],
@@ -139,12 +139,12 @@ mod tests {
         };
         let leftover =
             shared.starter.start(session.job_owner(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
-        let (open, gate) = std::sync::mpsc::channel::<()>();
-        let gate = Arc::new(Mutex::new(gate));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
         let mut hanging = Vec::new();
         for _ in 0..shared.config.max_file_operations_total {
-            let gate = Arc::clone(&gate);
-            let mut work = Box::pin(shared.threads.run(JobOwner::SERVER, move || gate.lock().recv().is_ok()));
+            let released = Arc::clone(&released);
+            let mut work = Box::pin(shared.threads.run(JobOwner::SERVER, move || released.lock().recv().is_ok()));
             assert!(timeout(Duration::ZERO, &mut work).await.is_err());
             hanging.push(work);
         }
@@ -154,7 +154,7 @@ mod tests {
         let running = Arc::clone(&shared);
         let task = tokio::spawn(async move { run(&running).await });
         timeout(TIMEOUT, leftover.child.wait()).await.expect("the leftover process is killed");
-        drop(open);
+        drop(release);
         for work in hanging {
             assert_eq!(work.await, Some(false));
         }

@@ -81,7 +81,7 @@ impl Server {
         let policy = Arc::new(AccessPolicy {
             tokens: listen.tokens,
             allowed_hosts: listen.allowed_hosts,
-            log: Mutex::new(REFUSAL_LINES),
+            refusal_log: Mutex::new(REFUSAL_LINES),
             shortage_log: Mutex::new(SHORTAGE_LINES),
         });
         let handshakes = Handshakes::new(self.shared.config.max_handshakes);
@@ -170,7 +170,7 @@ async fn accept(
 ) {
     let closing = shared.closing.clone();
     loop {
-        let accepted = listener.accept(|trouble| policy.note(shared, listener, &trouble));
+        let accepted = listener.accept(|warning| policy.note_warning(shared, listener, &warning));
         let socket = match closing.run_until_cancelled(accepted).await {
             Some(Ok(socket)) => socket,
             Some(Err(error)) => {
@@ -234,8 +234,8 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Refuses a peer because there are too many connections. Its handshake is not ended, so that `--max-handshakes` limits the number of such
 /// peers.
 async fn refuse_for_load(mut stream: MessageStream, handshake: &Handshake) {
-    tracing::debug!(peer = %stream.peer, "connection refused: --max-connections are open, and --max-handshakes wait");
-    let reason = "the server has its limit of connections (--max-connections), and too many wait (--max-handshakes)";
+    let reason = "all connections are taken (--max-connections), and too many clients wait (--max-handshakes)";
+    tracing::debug!(peer = %stream.peer, "connection refused: {reason}");
     let mut goodbye = Vec::new();
     stream.framing.close(&mut goodbye, TRY_AGAIN_LATER, reason);
     let closing = async {
@@ -265,26 +265,26 @@ const SHORTAGE_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(10
 struct AccessPolicy {
     tokens: Option<Arc<Tokens>>,
     allowed_hosts: Vec<String>,
-    log: Mutex<LogRateLimit>,
+    refusal_log: Mutex<LogRateLimit>,
     shortage_log: Mutex<LogRateLimit>,
 }
 
 impl AccessPolicy {
     /// Logs and counts a problem of a listener.
-    fn note(&self, shared: &ServerState, listener: &Listener, trouble: &AcceptWarning) {
-        let log = match trouble {
+    fn note_warning(&self, shared: &ServerState, listener: &Listener, warning: &AcceptWarning) {
+        let log = match warning {
             AcceptWarning::OutOfResources(_) => &self.shortage_log,
             AcceptWarning::OtherUser(_) => {
                 shared.metrics.authentication_failed(AuthenticationFailure::other_user);
-                &self.log
+                &self.refusal_log
             }
         };
         let url = listener.url();
         match log.lock().handle_event(Instant::now()) {
             None => {}
-            Some(0) => tracing::warn!(%url, "{trouble}"),
+            Some(0) => tracing::warn!(%url, "{warning}"),
             Some(unlogged) => {
-                tracing::warn!(%url, "{trouble}; {unlogged} earlier warnings of this kind were not logged");
+                tracing::warn!(%url, "{warning}; {unlogged} earlier warnings of this kind were not logged");
             }
         }
     }
@@ -306,7 +306,7 @@ impl ConnectionSurface {
             TokenRefusal::Wrong => AuthenticationFailure::wrong,
         });
         let peer = &self.peer;
-        match self.policy.log.lock().handle_event(Instant::now()) {
+        match self.policy.refusal_log.lock().handle_event(Instant::now()) {
             None => {}
             Some(0) => tracing::warn!(%peer, "authentication failed: {refusal}"),
             Some(unlogged) => {

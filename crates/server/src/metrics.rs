@@ -30,7 +30,7 @@ pub(crate) enum ProcessOutcome {
     success,
     /// Any other exit code, or a signal that no client asked for.
     error,
-    /// The process was killed for its client, or because its session ended.
+    /// The process was killed because its client asked for it, or because its session ended.
     terminated,
 }
 
@@ -70,7 +70,7 @@ struct TransportLabel {
     transport: Transport,
 }
 
-/// The name of a token or a user. There are only as many values as the token file has tokens.
+/// The [`Principal`] as a text. The number of values stays small: names of tokens, a user, or `anybody`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PrincipalLabel {
     principal: String,
@@ -107,7 +107,7 @@ pub(crate) struct Metrics {
     output_dropped_bytes: Counter<u64, AtomicU64>,
 }
 
-/// Counts one client in `connections_waiting` until it is dropped.
+/// Counts one client in `connections_waiting` until this value is dropped.
 pub(crate) struct WaitingConnection(Gauge);
 
 impl Drop for WaitingConnection {
@@ -201,7 +201,7 @@ impl Metrics {
         self.connections_active.get_or_create(&TransportLabel { transport }).dec();
     }
 
-    pub(crate) fn request(&self, method: &'static str, result: RequestOutcome, took: Duration) {
+    pub(crate) fn request_finished(&self, method: &'static str, result: RequestOutcome, took: Duration) {
         self.requests_total.get_or_create(&RequestLabels { method, result }).inc();
         self.request_duration.observe(took.as_secs_f64());
     }
@@ -216,11 +216,11 @@ impl Metrics {
         self.process_duration.observe(ran.as_secs_f64());
     }
 
-    pub(crate) fn sessions(&self, count: usize) {
+    pub(crate) fn set_session_count(&self, count: usize) {
         self.sessions_active.set(count as i64);
     }
 
-    pub(crate) fn output(&self, bytes: usize) {
+    pub(crate) fn output_read(&self, bytes: usize) {
         self.output_bytes.inc_by(bytes as u64);
     }
 

@@ -38,7 +38,7 @@ const REPLY_UNITS: usize = MAX_PUSHED_BYTES / REPLY_UNIT_BYTES;
 /// Bytes for which one permit of the semaphore stands.
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
-/// Which incoming messages a connection may handle now.
+/// The kinds of incoming messages that a connection may handle now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intake {
     /// Messages and control frames.
@@ -71,12 +71,12 @@ pub(crate) struct Outbound {
     pub(crate) framing: Framing,
     queue: Mutex<OutboundQueue>,
     /// Wakes the task of the connection when requests may be handled again.
-    room: Notify,
+    requests_allowed: Notify,
     /// Permits for the memory of unsent answers with contents of files, and of notifications of searches, watches and HTTP bodies.
     reply_room: Arc<Semaphore>,
     /// Cancelled when the connection ends.
     ended: CancellationToken,
-    /// Cancelled when another connection has resumed the session, so that this one must end.
+    /// Cancelled when another connection has taken over the session, so that this connection must end.
     displaced: CancellationToken,
     /// The client has sent `initialized`.
     initialized: AtomicBool,
@@ -134,7 +134,7 @@ impl OutboundQueue {
     }
 }
 
-/// What the writer has to send next.
+/// The next thing that the writer has to send.
 pub(crate) enum Outgoing {
     /// A pong with this payload.
     Pong(Bytes),
@@ -164,7 +164,7 @@ impl Outbound {
             number,
             framing,
             queue: Mutex::default(),
-            room: Notify::new(),
+            requests_allowed: Notify::new(),
             reply_room: Arc::new(Semaphore::new(REPLY_UNITS)),
             ended: CancellationToken::new(),
             displaced: CancellationToken::new(),
@@ -195,12 +195,12 @@ impl Outbound {
 
     /// Queues an answer that contains events (`covers`), or that holds memory permits (`room`) until it has been sent.
     pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<CoveredEvents>, room: Option<ReplyRoom>) {
-        self.add(|queue| queue.push(QueuedAnswer { message, covers, room }));
+        self.change_queue(|queue| queue.push(QueuedAnswer { message, covers, room }));
     }
 
     /// Queues several answers, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
-        self.add(|queue| {
+        self.change_queue(|queue| {
             for message in messages {
                 queue.push(QueuedAnswer { message, covers: None, room: None });
             }
@@ -223,7 +223,7 @@ impl Outbound {
     }
 
     /// Changes the queue, and wakes the writer.
-    fn add(&self, change: impl FnOnce(&mut OutboundQueue)) {
+    fn change_queue(&self, change: impl FnOnce(&mut OutboundQueue)) {
         let mut queue = self.queue.lock();
         change(&mut queue);
         let writer = queue.take_waker();
@@ -243,7 +243,7 @@ impl Outbound {
         self.queue.lock().is_handling = false;
     }
 
-    /// Which messages may be handled now. Requests wait while too many bytes of answers are unsent.
+    /// The kinds of messages that may be handled now. Requests wait while too many bytes of answers are unsent.
     pub(crate) fn intake(&self) -> Intake {
         if self.queue.lock().answer_bytes < MAX_UNSENT_ANSWER_BYTES {
             Intake::Everything
@@ -254,29 +254,29 @@ impl Outbound {
 
     /// Waits until enough answers have been sent that requests may be handled again.
     pub(crate) async fn room_for_requests(&self) {
-        self.room.notified().await;
+        self.requests_allowed.notified().await;
     }
 
     /// Queues a process that has events. The caller has made sure that the process is not queued yet ([`Process::enter_queue`]).
     pub(crate) fn queue_process(&self, process: Arc<Process>) {
-        self.add(|queue| queue.ready.push_back(process));
+        self.change_queue(|queue| queue.ready.push_back(process));
     }
 
     /// Answers a ping of the peer. A newer pong replaces one that was not sent yet, as RFC 6455 permits.
     pub(crate) fn pong(&self, payload: Bytes) {
-        self.add(|queue| queue.pong = Some(payload));
+        self.change_queue(|queue| queue.pong = Some(payload));
     }
 
     /// Sends a ping, to learn whether the peer is alive.
     pub(crate) fn ping(&self) {
-        self.add(|queue| {
+        self.change_queue(|queue| {
             queue.ping_wanted_at.get_or_insert_with(Instant::now);
         });
     }
 
     /// Queues a close frame behind everything else. Only the first call counts.
     pub(crate) fn close(&self, code: u16, reason: &'static str) {
-        self.add(|queue| {
+        self.change_queue(|queue| {
             queue.close.get_or_insert((code, reason));
         });
         self.goodbye_queued.cancel();
@@ -301,7 +301,8 @@ impl Outbound {
         self.ended.cancelled().await;
     }
 
-    /// Another connection has resumed the session. The peer is sent a close frame that says so, and the connection ends.
+    /// Another connection has taken over the session. The peer is sent a close frame that says so, and the connection
+    /// ends.
     pub(crate) fn displace(&self) {
         self.displaced.cancel();
     }
@@ -344,7 +345,7 @@ impl Outbound {
             let before = queue.answer_bytes;
             queue.answer_bytes -= answer.message.len() + REPLY_OVERHEAD_BYTES;
             if before >= MAX_UNSENT_ANSWER_BYTES && queue.answer_bytes < MAX_UNSENT_ANSWER_BYTES {
-                self.room.notify_one();
+                self.requests_allowed.notify_one();
             }
             let mut wants_ping = self.receipts.answer_sent(answer.message.len());
             if let Some(CoveredEvents { process, through, output_bytes }) = answer.covers.take() {
@@ -411,12 +412,14 @@ impl Outbound {
         }
     }
 
-    /// When the connection to a peer that does not answer a ping is closed. None: no ping is unanswered.
+    /// The time at which the connection is closed if the peer still does not answer a ping. None: no ping is
+    /// unanswered.
     pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
         Some(self.given_up_since(self.oldest_unanswered_ping()?, deadline))
     }
 
-    /// When the connection is closed if the peer, which has had bytes to read or a ping to answer since `since`, stays silent.
+    /// The time at which the connection is closed if the peer, which has had bytes to read or a ping to answer since
+    /// `since`, stays silent.
     pub(crate) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
         self.liveness.lock().given_up_at(since, deadline)
     }
@@ -426,7 +429,7 @@ impl Outbound {
         self.oldest_unanswered_ping().is_some()
     }
 
-    /// When the oldest ping without a pong was requested. The ping may be unsent.
+    /// The time at which the oldest ping without a pong was requested. The ping may be unsent.
     fn oldest_unanswered_ping(&self) -> Option<Instant> {
         self.receipts.oldest_unanswered().or_else(|| self.queue.lock().ping_wanted_at)
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Presence(Arc<watch::Sender<usize>>);
 
-/// Counts one connection or session until it is dropped.
+/// Counts one connection or session until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct PresenceGuard(Presence);
 
@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_short_visit_starts_the_time_again() {
+    async fn a_short_connection_starts_the_time_again() {
         let presence = Presence::new();
-        let deserted = presence.wait_unused_for(PATIENCE);
-        tokio::pin!(deserted);
-        let early = tokio::time::timeout(PATIENCE / 4, &mut deserted).await;
-        let visit = Instant::now();
+        let unused = presence.wait_unused_for(PATIENCE);
+        tokio::pin!(unused);
+        let first_result = tokio::time::timeout(PATIENCE / 4, &mut unused).await;
+        let connected_at = Instant::now();
         drop(presence.enter());
-        deserted.await;
-        assert!(early.is_err() && visit.elapsed() >= PATIENCE, "{:?}", visit.elapsed());
+        unused.await;
+        assert!(first_result.is_err() && connected_at.elapsed() >= PATIENCE, "{:?}", connected_at.elapsed());
     }
 }

@@ -5,7 +5,7 @@
 mod counted_delivery;
 mod input;
 mod push;
-mod queued_at;
+mod queue_membership;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::QueuedStdin;
 pub(crate) use push::write_message;
 
-use self::queued_at::QueuedAt;
+use self::queue_membership::QueueMembership;
 
 /// The family of notifications in which events of a process are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,10 @@ pub(crate) enum Dialect {
     Legacy { output_bytes_cap: Option<u64> },
 }
 
-/// What the process task is asked to do. A later variant is stronger than an earlier one.
+/// The way in which the process task is asked to stop. A later variant is stronger than an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StopRequest {
-    /// Carry bytes until the process and its pipes are closed.
+    /// No stop was requested. Carry bytes until the process and its pipes are closed.
     None,
     /// The process and its descendants have ended. Read the bytes that are in the pipes and close, even if another process still holds the
     /// pipes open.
@@ -56,6 +56,7 @@ pub(crate) struct Process {
     pub(crate) dialect: Dialect,
     pub(crate) argv: Vec<String>,
     pub(crate) pid: u32,
+    /// A number that all descendants of the process inherit, and by which they are found and killed.
     pub(crate) tag: Tag,
     pub(crate) started: Instant,
     started_at_ms: u64,
@@ -67,14 +68,14 @@ pub(crate) struct Process {
     stdin: Mutex<QueuedStdin>,
     /// Held by the write whose bytes enter the queue. A write that waits for room in the queue keeps later writes waiting, so writes stay
     /// in order.
-    pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) stdin_lock: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room in the queue.
     stdin_room: Notify,
     /// Wakes the process task: the event log has room, there are bytes to write, or a stop was requested.
     wakes_task: Notify,
     stop: Mutex<StopRequest>,
     terminated: AtomicBool,
-    queued_at: QueuedAt,
+    queue_membership: QueueMembership,
     /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
     /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
@@ -111,12 +112,12 @@ impl Process {
             legacy_sent: Default::default(),
             changed: Notify::new(),
             stdin: Mutex::new(parts.stdin),
-            stdin_lane: Arc::default(),
+            stdin_lock: Arc::default(),
             stdin_room: Notify::new(),
             wakes_task: Notify::new(),
             stop: Mutex::new(StopRequest::None),
             terminated: AtomicBool::new(false),
-            queued_at: QueuedAt::default(),
+            queue_membership: QueueMembership::default(),
             child: Mutex::new(Some(parts.child)),
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
@@ -130,8 +131,8 @@ impl Process {
     }
 
     /// How many bytes of output may be read from the process now.
-    pub(crate) fn room(&self) -> usize {
-        self.delivery.lock().room()
+    pub(crate) fn allowed_output_bytes(&self) -> usize {
+        self.delivery.lock().allowed_output_bytes()
     }
 
     /// Drops output to free memory; see [`Delivery::reclaim`].
@@ -236,12 +237,12 @@ impl Process {
 
     /// Notes that the process is in the queue of a connection. Returns false if it is in that queue already.
     pub(crate) fn enter_queue(&self, connection: ConnectionNumber) -> bool {
-        self.queued_at.enter(connection)
+        self.queue_membership.enter(connection)
     }
 
     /// Notes that the process has left the queue. Must be called before its events are taken, so that an event that is added meanwhile
     /// queues the process again.
     pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
-        self.queued_at.leave(connection);
+        self.queue_membership.leave(connection);
     }
 }

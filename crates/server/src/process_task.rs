@@ -19,7 +19,7 @@ use crate::survive::survive;
 /// Bytes of one read. Large enough that the cost of the system call does not matter, small enough to stay in the processor cache.
 const READ_BYTES: usize = 128 << 10;
 
-/// Reads of one stream before other tasks of this thread may run.
+/// Number of reads of one stream before other tasks of this thread may run.
 const READS_AT_ONCE: usize = 4;
 
 /// A longer timeout of a process counts as this one, so that computing the deadline cannot overflow.
@@ -70,7 +70,7 @@ impl OutputPump {
         }
     }
 
-    fn has_waiting(&self) -> bool {
+    fn has_unread_bytes(&self) -> bool {
         self.output.as_ref().is_some_and(|output| output.available() > 0)
     }
 
@@ -160,7 +160,7 @@ impl ProcessTask {
             ChildIo::Pty { pty, held } => {
                 ([OutputPump::new(pty.reader(), Stream::Pty), OutputPump::closed(Stream::Pty)], Some(held))
             }
-            // A shell that runs the profile of the user for a snapshot. It reports its state over this pipe.
+            // Only the shell of a snapshot has a pipe for reports, and no process task runs for that shell.
             ChildIo::Report(report) => {
                 ([OutputPump::new(report, Stream::Stdout), OutputPump::closed(Stream::Stderr)], None)
             }
@@ -175,7 +175,7 @@ impl ProcessTask {
         let mut draining = false;
 
         loop {
-            let can_read = process.room() > 0;
+            let can_read = process.allowed_output_bytes() > 0;
             let input = process.input();
             let has_input = process.has_input();
             let [first, second] = &pumps;
@@ -185,7 +185,7 @@ impl ProcessTask {
                     // The order between two pipes is unknown, but a program that writes to both mostly writes to stdout first. So stdout is
                     // read first if it has bytes. These bytes may be gone by now, if the program has opened its own stdout pipe for reading.
                     // Then `read_now` returns `WouldBlock` at once.
-                    if pumps[0].has_waiting() {
+                    if pumps[0].has_unread_bytes() {
                         self.read_output(&mut pumps[0], ChildOutput::read_now);
                     }
                     self.read_output(&mut pumps[1], ChildOutput::try_read);
@@ -223,7 +223,7 @@ impl ProcessTask {
             }
             for pump in &mut pumps {
                 // `read_now` does not wait for these bytes, because a descendant may have read them from the pipe.
-                while pump.bytes_before_exit > 0 && process.room() > 0 {
+                while pump.bytes_before_exit > 0 && process.allowed_output_bytes() > 0 {
                     self.read_output(pump, ChildOutput::read_now);
                 }
                 if draining && pump.bytes_before_exit == 0 {
@@ -255,7 +255,7 @@ impl ProcessTask {
             scratch.resize(READ_BYTES, 0);
             for _ in 0..READS_AT_ONCE {
                 let Some(output) = &pump.output else { break };
-                let room = process.room().min(READ_BYTES);
+                let room = process.allowed_output_bytes().min(READ_BYTES);
                 if room == 0 {
                     break;
                 }
@@ -267,7 +267,7 @@ impl ProcessTask {
                         }
                         pump.bytes_before_exit = pump.bytes_before_exit.saturating_sub(count);
                         let dropped = process.delivery(|delivery| delivery.append(pump.stream, scratch, count));
-                        shared.metrics.output(count);
+                        shared.metrics.output_read(count);
                         if dropped > 0 {
                             shared.metrics.output_dropped(dropped);
                         }

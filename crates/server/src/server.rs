@@ -80,7 +80,7 @@ impl Server {
         shared.connections.close();
         // Each connection task closes a connection whose peer does not read. A peer that reads slowly gets its last messages.
         let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
-        // After the connections, which hold the HTTP requests of clients.
+        // The fetcher is closed after the connections, because their HTTP requests use it.
         if let Some(fetcher) = shared.fetcher.get() {
             fetcher.close().await;
         }

@@ -39,8 +39,9 @@ const KEPT_THREADS: usize = 2;
 /// files also waits for the disk.
 const EAGER_THREADS_PER_PROCESSOR: usize = 4;
 
-/// If work on files waits and none has begun for this long, the threads are taken to hang and another one is added.
-const LONGEST_FILE_OPERATION: Duration = Duration::from_millis(250);
+/// If work on files waits and no thread has begun new work for this long, the threads are taken to hang and another
+/// one is added.
+const FILE_THREAD_HANG_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// At most 20 log lines in 10 s about clients that ask for a session of another principal, so that such a client cannot fill the log.
 /// `/metrics` counts every attempt.
@@ -56,10 +57,10 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Metrics,
     foreign_session_log: Mutex<LogRateLimit>,
     /// Memory of the retained output of all processes.
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) output_budget: Arc<Budget>,
     /// Bytes of input that wait for all processes to read them.
     pub(crate) stdin_budget: Arc<Budget>,
-    /// Memory of HTTP answers that are collected for all sessions.
+    /// Memory of the HTTP answers of all sessions that are held as a whole.
     pub(crate) http_budget: Arc<Budget>,
     /// The login shell of the user as whom the server runs.
     pub(crate) shell: ShellInfo,
@@ -100,13 +101,13 @@ impl ServerState {
         let spawner = Arc::new(Spawner::new(host, guard)?);
         if !spawner.tags_work() {
             tracing::warn!(
-                "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may outlive its terminate"
+                "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may survive process/terminate"
             );
         }
         let env = server_env();
         Ok(Arc::new(Self {
             janitor: Janitor::new(config.process_retention),
-            budget: Budget::new(config.retain_total_bytes),
+            output_budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
             threads: Arc::new(file_threads(config.max_file_operations_total)?),
@@ -167,7 +168,7 @@ impl ServerState {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
             shared.sessions.remove(&session.id);
-            shared.metrics.sessions(shared.sessions.len());
+            shared.metrics.set_session_count(shared.sessions.len());
             // Starts are cancelled before the kill, so that no program is executed after the kill.
             session.cancel_starts();
             session.table.abandon_all();
@@ -191,12 +192,12 @@ impl ServerState {
     /// Drops retained output if all event logs together occupy too much memory (`--retain-total-bytes`): first output of closed processes
     /// that was sent, then output that clients have acknowledged, and only then output that a client may miss.
     pub(crate) fn reclaim_if_tight(&self) {
-        let mut excess = self.budget.excess();
+        let mut excess = self.output_budget.excess();
         if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
             return;
         }
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
-        let share = (self.budget.limit() / processes.len().max(1)).max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
+        let share = (self.output_budget.limit() / processes.len().max(1)).max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
         for step in [ReclaimStep::SentAndClosed, ReclaimStep::Acknowledged, ReclaimStep::Anything] {
             for process in &processes {
                 if excess == 0 {
@@ -222,6 +223,6 @@ fn file_threads(most: usize) -> io::Result<BlockingThreads> {
         KEPT_THREADS,
         most,
         // Permits limit the file operations of a session, so the pool need not limit them.
-        PoolGrowth { eager_threads, hang_timeout: LONGEST_FILE_OPERATION, most_per_owner: most },
+        PoolGrowth { eager_threads, hang_timeout: FILE_THREAD_HANG_TIMEOUT, most_per_owner: most },
     )
 }

@@ -47,7 +47,7 @@ pub(crate) struct Session {
     /// Limits the host names that are looked up at once for HTTP requests. It belongs to the session because a look-up goes on after the
     /// end of its connection, and a client that reconnects must not get a new allowance.
     pub(crate) lookups: fetch::LookupAllowance,
-    /// Memory of HTTP answers that are being collected or sent.
+    /// Memory of HTTP answers that are held as a whole until they have been sent.
     pub(crate) http_budget: Arc<Budget>,
     attachment: Mutex<SessionAttachment>,
     /// Closed processes that stay readable beyond `--process-retention`, because the client asked for it.
@@ -64,7 +64,7 @@ struct SessionAttachment {
     outbound: Option<Arc<Outbound>>,
     /// How the last attached connection ended.
     last_departure: Departure,
-    /// When the janitor next checks whether the session has expired.
+    /// The time of the next check whether the session has expired.
     expiry: SingleTimer,
 }
 
@@ -111,14 +111,15 @@ impl Session {
         self.snapshots.cancel_captures();
     }
 
-    /// Puts the process that a start has made into the table, and connects its delivery to the attached connection. `starter` is the
-    /// connection that asked for the start. If it was lost meanwhile, this process waits for the client as long as the older processes do
-    /// (`--detached-hold`). Returns false if the start was cancelled; the caller must then kill the process.
+    /// Puts the process that a start has made into the table, and connects its delivery to the attached connection.
+    /// `requester` is the connection that asked for the start. If it was lost meanwhile, this process waits for the
+    /// client as long as the older processes do (`--detached-hold`). Returns false if the start was cancelled; the
+    /// caller must then kill the process.
     pub(crate) fn claim(
         &self,
         reservation: &StartReservation,
         process: &Arc<Process>,
-        starter: ConnectionNumber,
+        requester: ConnectionNumber,
         now: Instant,
     ) -> bool {
         // The lock is held to the end of this function, so that a connection that attaches or ends meanwhile finds the process.
@@ -127,17 +128,17 @@ impl Session {
             return false;
         }
         process.delivery(|delivery| match &attachment.outbound {
-            Some(outbound) if outbound.number == starter || !delivery.is_requested() => {
+            Some(outbound) if outbound.number == requester || !delivery.is_requested() => {
                 delivery.connect(outbound.number);
             }
             // While the process was being started, the client has reconnected, or another connection has taken over the session.
             Some(outbound) => {
-                delivery.connect(starter);
+                delivery.connect(requester);
                 delivery.attach(outbound.number);
             }
             None => {
-                delivery.connect(starter);
-                delivery.detach(starter, attachment.last_departure, attachment.rules.hold_ends_at().unwrap_or(now));
+                delivery.connect(requester);
+                delivery.detach(requester, attachment.last_departure, attachment.rules.hold_ends_at().unwrap_or(now));
             }
         });
         true
@@ -196,7 +197,7 @@ impl Session {
         self.attachment.lock().rules.has_ended()
     }
 
-    /// Returns the connection that was attached before.
+    /// Attaches a connection to the session and its processes. Returns the connection that was attached before.
     fn attach(
         &self,
         attachment: &mut SessionAttachment,
@@ -258,13 +259,13 @@ impl Session {
         closed: Instant,
         retention: Duration,
     ) -> Option<Arc<Process>> {
-        let keep = self.attachment.lock().rules.kept_for();
+        let keep = self.attachment.lock().rules.requested_lifetime();
         if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
     }
 
     /// Takes the kept processes whose time is over. Also returns when to call this again; None if no process is kept.
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
-        let Some(keep) = self.attachment.lock().rules.kept_for() else { return (Vec::new(), None) };
+        let Some(keep) = self.attachment.lock().rules.requested_lifetime() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
         (kept.take_expired(keep, now), kept.next_timer(keep, now))
     }
@@ -319,12 +320,14 @@ impl Session {
         self.attachment.lock().outbound.clone()
     }
 
-    /// When the processes of a detached session stop waiting for their client (`--detached-hold`). None: the session is attached.
+    /// The time at which the processes of a detached session stop waiting for their client (`--detached-hold`). None:
+    /// the session is attached.
     pub(crate) fn hold_ends_at(&self) -> Option<Instant> {
         self.attachment.lock().rules.hold_ends_at()
     }
 
-    /// When to check whether a detached session has expired. None: the session cannot expire now, or the check is planned already.
+    /// The time at which to check whether a detached session has expired. None: the session cannot expire now, or the
+    /// check is planned already.
     pub(crate) fn next_expiry_check(&self, now: Instant) -> Option<Instant> {
         let mut attachment = self.attachment.lock();
         let expires = attachment.rules.expires_at()?;

@@ -1,9 +1,9 @@
 //! The threads on which processes are started. Normally one thread does all starts: under load it finds the next start waiting and does
 //! not sleep in between, which makes many starts quick. This thread exists before the first start.
 //!
-//! A start can hang, for example on a dead network mount. Then another thread takes the next start from the queue, of the session that
-//! has the fewest hanging starts. One session can occupy only some of the threads. Guards, the processes that kill everything if the
-//! server is killed, are started on a thread of their own.
+//! A start can hang, for example on a dead network mount. Then another thread does the next start, that of the
+//! session with the fewest hanging starts. One session can occupy only some of the threads. Guards, the processes
+//! that kill everything if the server is killed, are started on a thread of their own.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::start_cancel::StartCancel;
 /// A start that takes longer is taken to hang, and another thread is added.
 pub(crate) const LONGEST_START: Duration = Duration::from_millis(250);
 
-/// Starts processes one after the other. Its threads end when the starter is dropped.
+/// Starts processes, normally one after the other. Its threads end when the starter is dropped.
 pub(crate) struct Starter {
     spawner: Arc<Spawner>,
     /// The tokio runtime that watches the descriptors of the processes.
@@ -43,9 +43,10 @@ impl Starter {
         Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })
     }
 
-    /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once, even if the kernel is
-    /// still opening the program; the caller of [`StartCancel::cancel`] then has to kill the child, which it finds by `tag`. Where tags do
-    /// not work, this function waits for the end of the start.
+    /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once,
+    /// even if the kernel is still opening the program; the caller of [`StartCancel::cancel`] then has to kill the
+    /// child, which it finds by `tag`. If processes get no tags ([`Spawner::tags_work`]), this function waits for the
+    /// end of the start.
     pub(crate) async fn start(
         &self,
         owner: JobOwner,
@@ -54,9 +55,10 @@ impl Starter {
         cancel: &StartCancel,
     ) -> Option<Result<Spawned, SpawnError>> {
         let flag = cancel.flag();
-        // The thread takes the command out. A cancelled start that still waits for a thread drops it, because its environment may be large.
-        let wanted = Arc::new(Mutex::new(Some(command)));
-        let command = Arc::clone(&wanted);
+        // The thread takes the command out of the mutex. If the start is cancelled while it waits for a thread, the
+        // command is dropped here at once, because its environment may be large.
+        let shared_command = Arc::new(Mutex::new(Some(command)));
+        let command = Arc::clone(&shared_command);
         let start = self.run(&self.threads, owner, move |spawner| {
             let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
             spawner.spawn(&command, tag, &flag)
@@ -66,7 +68,7 @@ impl Starter {
             biased;
             started = start => started,
             () = cancel.cancelled(), if self.spawner.tags_work() => {
-                drop(wanted.lock().take());
+                drop(shared_command.lock().take());
                 Some(Err(SpawnError::Cancelled))
             }
         }
@@ -87,7 +89,7 @@ impl Starter {
     ) -> Option<T> {
         let (spawner, runtime) = (Arc::clone(&self.spawner), self.runtime.clone());
         let work = move || {
-            let _watched = runtime.enter();
+            let _inside_runtime = runtime.enter();
             start(&spawner)
         };
         threads.run(owner, work).await

@@ -91,8 +91,8 @@ pub(crate) enum TokenRefusal {
 #[derive(Debug)]
 struct AcceptedTokens {
     tokens: Vec<AcceptedToken>,
-    /// How often the file was read again with success.
-    reload: u64,
+    /// The number of reloads that have succeeded.
+    reload_count: u64,
 }
 
 struct AcceptedToken {
@@ -129,7 +129,8 @@ impl Tokens {
         token_lines(text.as_bytes()).next().and_then(|line| std::str::from_utf8(line.token).ok())
     }
 
-    /// The name of the token that the request carries. The comparison takes the same time for every request.
+    /// The name of the token that the request carries. The time of the comparison does not depend on how many bytes
+    /// of the token are right.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, TokenRefusal> {
         let value = headers.get(AUTHORIZATION).ok_or(TokenRefusal::Missing)?;
         let given = bearer(value.as_bytes()).ok_or(TokenRefusal::Malformed)?;
@@ -174,19 +175,19 @@ impl AcceptedTokens {
         if tokens.is_empty() {
             return Err(TokenError::Empty(file.to_owned()));
         }
-        Ok(Self { tokens, reload: 0 })
+        Ok(Self { tokens, reload_count: 0 })
     }
 
     /// Gives each unnamed token the name that it had before the reload, even if its line has moved. An unnamed token that is new gets a
     /// name that no token had before, so that it is never taken for the token that was on its line.
     fn keep_names_of(&mut self, before: &Self) {
-        self.reload = before.reload + 1;
+        self.reload_count = before.reload_count + 1;
         let unnamed = before.tokens.iter().filter(|known| !known.is_named);
         let names: HashMap<&[u8], &Arc<str>> = unnamed.map(|known| (known.token.as_slice(), &known.name)).collect();
         for token in self.tokens.iter_mut().filter(|token| !token.is_named) {
             token.name = match names.get(token.token.as_slice()) {
                 Some(&name) => Arc::clone(name),
-                None => format!("{UNNAMED_PREFIX}{}-of-reload-{}", token.line, self.reload).into(),
+                None => format!("{UNNAMED_PREFIX}{}-of-reload-{}", token.line, self.reload_count).into(),
             };
         }
     }
@@ -207,7 +208,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A token file that the test writes again.
+    /// A token file that a test can overwrite.
     struct TokenFile(tempfile::NamedTempFile);
 
     impl TokenFile {
@@ -231,7 +232,7 @@ mod tests {
         tokens.check(&headers).map(|name| name.to_string())
     }
 
-    fn name(tokens: &Tokens, token: &str) -> Option<String> {
+    fn name_of(tokens: &Tokens, token: &str) -> Option<String> {
         check(tokens, &format!("Bearer {token}")).ok()
     }
 
@@ -257,28 +258,28 @@ mod tests {
 
         file.write("other-token-of-mine\n");
         tokens.reload().unwrap();
-        assert_eq!(name(&tokens, "first-token-of-mine"), None);
-        assert!(name(&tokens, "other-token-of-mine").is_some());
+        assert_eq!(name_of(&tokens, "first-token-of-mine"), None);
+        assert!(name_of(&tokens, "other-token-of-mine").is_some());
 
         file.write("short\n");
         assert!(tokens.reload().unwrap_err().to_string().starts_with("line 1 of the token file"));
-        assert!(name(&tokens, "other-token-of-mine").is_some(), "a bad file changes nothing");
+        assert!(name_of(&tokens, "other-token-of-mine").is_some(), "a bad file changes nothing");
     }
 
     #[test]
-    fn a_name_outlives_its_token_and_no_unnamed_token_inherits_the_name_of_another() {
+    fn a_reload_keeps_known_names_and_gives_new_unnamed_tokens_unused_names() {
         let file = TokenFile::new("first-token-of-mine\nci: second-token-of-mine\n");
         let tokens = file.load().unwrap();
         file.write("ci: rotated-token-of-mine\nci: second-token-of-mine\nother-token-of-mine\nfirst-token-of-mine\n");
         tokens.reload().unwrap();
-        assert_eq!(name(&tokens, "second-token-of-mine").as_deref(), Some("ci"));
-        assert_eq!(name(&tokens, "rotated-token-of-mine").as_deref(), Some("ci"));
-        assert_eq!(name(&tokens, "first-token-of-mine").as_deref(), Some("line-1"), "its line has moved");
-        assert_eq!(name(&tokens, "other-token-of-mine").as_deref(), Some("line-3-of-reload-1"));
+        assert_eq!(name_of(&tokens, "second-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name_of(&tokens, "rotated-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name_of(&tokens, "first-token-of-mine").as_deref(), Some("line-1"), "its line has moved");
+        assert_eq!(name_of(&tokens, "other-token-of-mine").as_deref(), Some("line-3-of-reload-1"));
 
         file.write("new-token-on-line-1\n");
         tokens.reload().unwrap();
-        assert_eq!(name(&tokens, "new-token-on-line-1").as_deref(), Some("line-1-of-reload-2"));
+        assert_eq!(name_of(&tokens, "new-token-on-line-1").as_deref(), Some("line-1-of-reload-2"));
     }
 
     #[test]
@@ -303,8 +304,8 @@ mod tests {
         let file =
             TokenFile::new("ci: first-token-of-mine\nci: first-token-of-mine\nunnamed-token-x1\nunnamed-token-x1\n");
         let tokens = file.load().unwrap();
-        assert_eq!(name(&tokens, "first-token-of-mine").as_deref(), Some("ci"));
-        assert_eq!(name(&tokens, "unnamed-token-x1").as_deref(), Some("line-3"));
+        assert_eq!(name_of(&tokens, "first-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name_of(&tokens, "unnamed-token-x1").as_deref(), Some("line-3"));
     }
 
     #[test]

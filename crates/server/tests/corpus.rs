@@ -6,6 +6,6 @@ mod block_protocol;
 mod corpus;
 
 #[test]
-fn blocks_keep_their_promises_for_every_input_of_the_corpus() {
+fn every_input_of_the_corpus_passes_the_check() {
     corpus::replay("block_protocol", 20, block_protocol::check);
 }

@@ -1,4 +1,4 @@
-//! Which connections a session has, and when a session without connections ends.
+//! Keeps track of which connections a session has, and decides when a session without connections ends.
 //!
 //! At most one connection is attached: the server sends it the events of the session. Any number of other connections may observe. An
 //! observer does not prolong the session, unless it asks for a lifetime: then the session lives for that long after the observer has
@@ -124,7 +124,7 @@ impl Attachment {
     }
 
     /// The lifetime that a client has asked for.
-    pub fn kept_for(&self) -> Option<Duration> {
+    pub fn requested_lifetime(&self) -> Option<Duration> {
         self.keep
     }
 
@@ -181,12 +181,12 @@ impl Attachment {
     /// may be evicted after the default lifetime.
     pub fn eviction_order(&self, contents: SessionContents, now: Instant) -> Option<(SessionContents, Instant)> {
         let AttachmentPhase::Detached { since, .. } = self.phase else { return None };
-        let may_go = match contents {
+        let may_be_evicted = match contents {
             SessionContents::Nothing => true,
             SessionContents::Leftovers => now >= since + self.ttl,
             SessionContents::Work => false,
         };
-        (may_go && self.observers == 0).then_some((contents, since))
+        (may_be_evicted && self.observers == 0).then_some((contents, since))
     }
 
     /// When processes stop waiting for the lost client. `None` while a connection is attached, and after the session has ended.
@@ -232,7 +232,7 @@ mod tests {
     fn a_client_chooses_the_lifetime_of_its_session() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
-        assert_eq!(attachment.kept_for(), None);
+        assert_eq!(attachment.requested_lifetime(), None);
         attachment.keep_for(TTL * 100);
         attachment.detach(FIRST, start);
         assert_eq!(
@@ -280,14 +280,14 @@ mod tests {
     fn an_observer_does_not_prolong_the_session() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
-        let beside = attachment.observe(None, start).unwrap();
+        let early_observer = attachment.observe(None, start).unwrap();
         assert!(attachment.is_attached_to(FIRST));
         attachment.detach(FIRST, start);
-        let alone = attachment.observe(None, start + HOLD).unwrap();
+        let late_observer = attachment.observe(None, start + HOLD).unwrap();
         let times = (Some(start + HOLD), Some(start + TTL));
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), times);
-        attachment.observer_left(beside, start + HOLD);
-        attachment.observer_left(alone, start + HOLD);
+        attachment.observer_left(early_observer, start + HOLD);
+        attachment.observer_left(late_observer, start + HOLD);
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), times);
         assert_eq!(attachment.observe(None, start + TTL), None, "the lifetime is over");
         assert!(attachment.has_ended());
@@ -313,11 +313,11 @@ mod tests {
         attachment.keep_for(TTL * 100);
         assert_eq!(attachment.eviction_order(SessionContents::Nothing, start), None, "its client is connected");
         attachment.detach(FIRST, start);
-        let at = |contents, now| attachment.eviction_order(contents, now).map(|(_, since)| since);
-        assert_eq!(at(SessionContents::Nothing, start), Some(start));
-        assert_eq!(at(SessionContents::Leftovers, start + TTL - Duration::from_nanos(1)), None);
-        assert_eq!(at(SessionContents::Leftovers, start + TTL), Some(start));
-        assert_eq!(at(SessionContents::Work, start + TTL * 99), None);
+        let evictable_since = |contents, now| attachment.eviction_order(contents, now).map(|(_, since)| since);
+        assert_eq!(evictable_since(SessionContents::Nothing, start), Some(start));
+        assert_eq!(evictable_since(SessionContents::Leftovers, start + TTL - Duration::from_nanos(1)), None);
+        assert_eq!(evictable_since(SessionContents::Leftovers, start + TTL), Some(start));
+        assert_eq!(evictable_since(SessionContents::Work, start + TTL * 99), None);
         let observer = attachment.observe(None, start).unwrap();
         assert_eq!(attachment.eviction_order(SessionContents::Nothing, start), None, "an observer is connected");
         attachment.observer_left(observer, start);

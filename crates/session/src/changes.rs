@@ -43,7 +43,7 @@ pub struct ChangeLog<C> {
     /// The newest messages, kept for a client that reconnects.
     messages: VecDeque<ChangeMessage<C>>,
     /// Number of changes in `messages`.
-    sent_changes: usize,
+    kept_changes: usize,
     /// Number of the last message that was made.
     last_seq: u64,
     /// Number of the last message that was sent over the present connection.
@@ -60,7 +60,7 @@ impl<C> ChangeLog<C> {
             ended: false,
             end_sent: false,
             messages: VecDeque::new(),
-            sent_changes: 0,
+            kept_changes: 0,
             last_seq: 0,
             sent: 0,
         }
@@ -136,11 +136,11 @@ impl<C> ChangeLog<C> {
     }
 
     fn keep(&mut self, message: ChangeMessage<C>) {
-        self.sent_changes += message.changes.len();
+        self.kept_changes += message.changes.len();
         self.messages.push_back(message);
-        while self.sent_changes > self.limit || self.messages.len() > self.limit {
+        while self.kept_changes > self.limit || self.messages.len() > self.limit {
             let Some(oldest) = self.messages.pop_front() else { break };
-            self.sent_changes -= oldest.changes.len();
+            self.kept_changes -= oldest.changes.len();
         }
     }
 }

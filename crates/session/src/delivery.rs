@@ -1,9 +1,12 @@
-//! For each reader of a process: which events were sent to it, and which events it has acknowledged.
+//! The events of one process on their way to its readers. For each reader the [`Delivery`] knows which events were
+//! sent to it, and which events it has acknowledged.
 //!
-//! A [`Delivery`] owns the event log of one process. The server adds events by `append`, `exit` and `close`, and each reader is sent them
-//! by [`poll`](Delivery::poll) at its own speed. A reader is identified by its connection. One reader is the client of the session, which
-//! outlives its connections. While the client follows the process, a full log makes the process wait for the client
-//! ([`room`](Delivery::room)). Readers that only watch never make the process wait. The value knows no sockets, no messages and no clock.
+//! A [`Delivery`] owns the event log of one process. The server adds events by `append`, `exit` and `close`, and asks
+//! [`poll`](Delivery::poll) for the next events of a reader whenever that reader can be sent more. A reader is
+//! identified by its connection. One reader is the client of the session, which outlives its connections. While the
+//! client follows the process, which means that it has asked for the events, a full log makes the process wait for
+//! the client ([`allowed_output_bytes`](Delivery::allowed_output_bytes)). Readers that only watch never make the
+//! process wait. The value knows no sockets, no messages and no clock.
 
 mod reader;
 mod reclaim;
@@ -51,7 +54,7 @@ pub struct EventBatch {
 
 impl EventBatch {
     /// Sequence number of the last event.
-    pub fn through(&self) -> u64 {
+    pub fn last_seq(&self) -> u64 {
         self.events.last().map_or(0, LogEvent::seq)
     }
 
@@ -125,17 +128,17 @@ impl Delivery {
 
     /// How many bytes may be read from the process now without dropping output that a reader still needs. Unlimited if no reader makes
     /// the process wait.
-    pub fn room(&self, pressure: MemoryPressure, now: Instant) -> usize {
+    pub fn allowed_output_bytes(&self, pressure: MemoryPressure, now: Instant) -> usize {
         let waited_for = self.readers().filter(|reader| reader.makes_process_wait(now));
-        waited_for.map(|reader| self.room_for(reader, pressure)).min().unwrap_or(usize::MAX)
+        waited_for.map(|reader| self.allowed_output_for(reader, pressure)).min().unwrap_or(usize::MAX)
     }
 
-    fn room_for(&self, reader: &DeliveryReader, pressure: MemoryPressure) -> usize {
+    fn allowed_output_for(&self, reader: &DeliveryReader, pressure: MemoryPressure) -> usize {
         let occupied = self.log.occupied_by_unacknowledged(reader.acknowledged);
         if pressure != MemoryPressure::Normal && occupied >= MemoryPressure::ALWAYS_ALLOWED_BYTES {
             return 0;
         }
-        self.log.room(reader.acknowledged)
+        self.log.appendable_bytes(reader.acknowledged)
     }
 
     /// The session's client was attached over this connection when the process started.
@@ -196,6 +199,9 @@ impl Delivery {
     /// the next event would be the whole chunk, and the connection may be too bad to carry the chunk.
     ///
     /// All other reads return output and acknowledge nothing. A read by a client that has paused the process acknowledges nothing either.
+    ///
+    /// With `known` the client says which part of a chunk it already has, and the page may end inside a chunk; see
+    /// [`EventLog::read_part`].
     pub fn read(
         &mut self,
         connection: ConnectionNumber,
@@ -207,12 +213,12 @@ impl Delivery {
             Some(known) => self.log.read_part(after, max_bytes.unwrap_or(u64::MAX), known),
             None => self.log.read(after, max_bytes),
         };
-        let known = self.log.acknowledged_through(after.min(self.log.next_seq() - 1));
+        let acknowledged = self.log.acknowledged_through(after.min(self.log.next_seq() - 1));
         let Some(reader) = self.reader(connection).filter(|reader| reader.awaits_read()) else {
             return ReadAnswer { page, catches_up: false };
         };
-        // The number may go down: a client that has taken the session over begins with the first event.
-        reader.acknowledged = known;
+        // The acknowledged number may go down: a client that has taken the session over begins with the first event.
+        reader.acknowledged = acknowledged;
         let catches_up = !page.is_partial;
         if catches_up {
             reader.catch_up(page.next_seq - 1);
@@ -236,8 +242,9 @@ impl Delivery {
         }
     }
 
-    /// Ends the wait for the first read of the client, if the server waits for that read. With [`Resend::Never`], output that was sent
-    /// counts as acknowledged, because its receipt was lost with the old connection.
+    /// Ends the wait for the first read of the client, if the server waits for that read. With [`Resend::Never`],
+    /// output that was sent counts as acknowledged, because the proof that the client has received it was lost with
+    /// the old connection.
     fn send_unacknowledged_again(&mut self) {
         if self.client.stage != Stage::AwaitingRead {
             return;

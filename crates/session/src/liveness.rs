@@ -1,5 +1,5 @@
-//! Whether the peer of a connection is slow or lost. The value knows no frames and no sockets: the caller reports when it sent a ping, when
-//! bytes arrived and when writes blocked, and learns when to close the connection.
+//! Decides whether the peer of a connection is slow or lost. The value knows no frames and no sockets: the caller
+//! reports when it sent a ping, when bytes arrived and when writes blocked, and learns when to close the connection.
 
 use std::time::{Duration, Instant};
 
@@ -79,20 +79,20 @@ mod tests {
         }
     }
 
-    fn connected() -> (Clock, PeerLiveness) {
+    fn new_peer() -> (Clock, PeerLiveness) {
         let now = Instant::now();
         (Clock(now), PeerLiveness::new(now))
     }
 
     #[test]
     fn a_silent_peer_is_given_up_one_deadline_after_the_ping() {
-        let (clock, peer) = connected();
+        let (clock, peer) = new_peer();
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(45));
     }
 
     #[test]
     fn bytes_and_answers_are_signs_of_life() {
-        let (clock, mut peer) = connected();
+        let (clock, mut peer) = new_peer();
         peer.bytes_arrived(clock.at(30));
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(50));
         peer.ping_answered(false, clock.at(40));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn bytes_from_a_peer_that_does_not_read_are_no_sign_of_life() {
-        let (clock, mut peer) = connected();
+        let (clock, mut peer) = new_peer();
         peer.writes_blocked(clock.at(10));
         for second in 11..40 {
             peer.writes_blocked(clock.at(second));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_write_is_a_sign_of_life_only_if_it_was_blocked_before() {
-        let (clock, mut peer) = connected();
+        let (clock, mut peer) = new_peer();
         peer.writes_resumed(clock.at(30));
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(45));
         peer.writes_blocked(clock.at(30));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_slow_peer_gets_time_to_read_the_whole_buffer_of_the_kernel() {
-        let (clock, mut peer) = connected();
+        let (clock, mut peer) = new_peer();
         // A third of the buffer took nine seconds, so the whole buffer may take 27.
         peer.writes_blocked(clock.at(1));
         peer.writes_resumed(clock.at(10));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_extra_time_for_a_slow_peer_is_limited() {
-        let (clock, mut peer) = connected();
+        let (clock, mut peer) = new_peer();
         peer.writes_blocked(clock.at(0));
         peer.writes_resumed(clock.at(1000));
         assert_eq!(peer.given_up_at(clock.at(1000), DEADLINE), clock.at(1000 + 20 + 60));

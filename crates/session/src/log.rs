@@ -92,8 +92,8 @@ impl LogEvent {
 pub struct Page {
     /// Retained output in sequence order.
     pub chunks: Vec<Chunk>,
-    /// The number after the last event that the page covers: after the last chunk if the read had a limit, otherwise after the last event of
-    /// the log, which may be the exit or the close.
+    /// The number after the last event that the page covers. That event is the last chunk if the read had a limit and
+    /// the page has a chunk. Otherwise it is the last event of the log, which may be the exit or the close.
     pub next_seq: u64,
     /// Some output between the event that was asked for and `chunks` was dropped.
     pub gap: bool,
@@ -135,7 +135,7 @@ pub struct EventLog {
     open: Option<OpenChunk>,
     next_seq: u64,
     retained_bytes: usize,
-    /// All output so far, dropped output included.
+    /// Bytes of output so far, dropped output included.
     total_bytes: u64,
     /// Sequence number of the newest chunk that was dropped.
     dropped_through: u64,
@@ -172,7 +172,7 @@ impl EventLog {
     }
 
     /// The process wrote `bytes` to a stream. Drops the oldest output beyond the limits, even if no reader has seen it. A caller that must
-    /// not lose output asks for [`room`](Self::room) first.
+    /// not lose output calls [`appendable_bytes`](Self::appendable_bytes) first.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
         bytes.chunks(self.limits.max_chunk_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
     }
@@ -230,18 +230,18 @@ impl EventLog {
 
     /// The first event after `cursor`. A returned chunk counts as seen by a reader, so no output is merged into it any more.
     pub fn next_event(&mut self, cursor: u64) -> Option<LogEvent> {
-        let state = [
+        let exit_or_close = [
             self.exit.filter(|(seq, _)| *seq > cursor).map(|(seq, exit)| LogEvent::Exited { seq, exit }),
             self.closed.filter(|seq| *seq > cursor).map(|seq| LogEvent::Closed { seq }),
         ];
-        let state = state.into_iter().flatten().min_by_key(LogEvent::seq);
-        let before = state.as_ref().map_or(u64::MAX, LogEvent::seq);
+        let exit_or_close = exit_or_close.into_iter().flatten().min_by_key(LogEvent::seq);
+        let before = exit_or_close.as_ref().map_or(u64::MAX, LogEvent::seq);
         if self.open.as_ref().is_some_and(|open| open.seq < before) && self.first_sealed_after(cursor).is_none() {
             self.seal();
         }
         match self.first_sealed_after(cursor) {
             Some(chunk) if chunk.seq < before => Some(LogEvent::Output(chunk.clone())),
-            _ => state,
+            _ => exit_or_close,
         }
     }
 
@@ -312,7 +312,7 @@ impl EventLog {
     }
 
     /// How many bytes may be appended without dropping output that a reader with these acknowledged events may still need.
-    pub fn room(&self, acknowledged: Acknowledged) -> usize {
+    pub fn appendable_bytes(&self, acknowledged: Acknowledged) -> usize {
         let oldest_is_needed = self.sealed.front().is_some_and(|chunk| chunk.seq > acknowledged.seq);
         if oldest_is_needed && self.sealed.len() + 1 >= self.limits.retain_chunks {
             return 0;

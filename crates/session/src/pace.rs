@@ -1,4 +1,4 @@
-//! When to wait before a fast stream of a process is read again.
+//! Decides when the server waits before it reads a fast stream of a process again.
 //!
 //! If a process writes and the server reads without a pause, they wake each other up for every few kilobytes, and so do all tasks on
 //! the way to the client: most of the CPU time goes into wake-ups. So after a fast stream was emptied, the server waits for a moment

@@ -1,4 +1,4 @@
-//! Which events the peer of one connection is known to have received.
+//! Keeps track of which events the peer of one connection has certainly received.
 //!
 //! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its ping
 //! was read. So the server sends a numbered ping at the latest after [`STRETCH_BYTES`] of output, and retains the output of a running
@@ -28,6 +28,7 @@ pub const MAX_WAITING_PINGS: usize = 256;
 /// The events that were sent over one connection and for which there is no proof that the peer has received them.
 #[derive(Debug)]
 pub struct Receipts<K> {
+    /// Bytes of output after which a ping follows.
     stretch_limit: usize,
     last_ping: u64,
     last_pong: u64,

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-/// When the timer that is in the heap fires.
+/// The time at which the timer in the heap fires. By default there is no timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleTimer(Option<Instant>);
 

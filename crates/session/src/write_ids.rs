@@ -1,4 +1,5 @@
-//! Which writes a process has already accepted, so that a client may repeat a write after a lost connection.
+//! Remembers which writes to the stdin of a process were accepted, so that a client may repeat a write after a lost
+//! connection.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};

@@ -150,11 +150,11 @@ impl Children {
 
     /// Must be called when a child was reaped, because from then on another process may get its process id.
     fn note_reaped(&mut self, pid: Pid) {
-        let of_leader = self.leaders.get_mut(&pid).and_then(|leader| {
+        let leader_record = self.leaders.get_mut(&pid).and_then(|leader| {
             leader.reaped = true;
             leader.record.take()
         });
-        let record = of_leader.or_else(|| self.dropped.remove(&pid).flatten());
+        let record = leader_record.or_else(|| self.dropped.remove(&pid).flatten());
         if let (Some(record), Some(roster)) = (record, &mut self.roster) {
             roster.remove(record);
         }

@@ -72,7 +72,7 @@ pub struct Survivors {
     pub reason: SurvivalReason,
 }
 
-/// Why processes still run after `SIGKILL` was to be sent to them.
+/// Why some processes may still run after a kill.
 #[derive(Debug, thiserror::Error)]
 pub enum SurvivalReason {
     /// All processes that are left belong to another user, for example because they were started with `sudo`.

@@ -1,5 +1,7 @@
-//! The guard: a small process that outlives the server. When the server has ended, for whatever reason, the guard kills all processes that
-//! the server has started. The guard notices the end by a pipe whose write end only the server has, so this works after `kill -9` too.
+//! The guard: a small process that outlives the server. When the server has ended, for whatever reason, the guard
+//! kills all processes that the server has started, and their descendants. It finds them by their tags (see `tag`)
+//! and by the roster (see `roster`). The guard notices the end by a pipe whose write end only the server has, so this
+//! works after `kill -9` too.
 //!
 //! [`Guard`] is the server's handle of its guard, and [`guard_main`] is what runs in the guard itself.
 
@@ -63,7 +65,8 @@ impl Guard {
         let (guard_end, guard_stdin) = descriptors::pipe()?;
         let mut actions = FileActions::default();
         actions.duplicate(guard_end.as_raw_fd(), 0);
-        // A program that reads the output of the server must see its end when the server ends, and not when the guard does.
+        // The guard must not hold the server's stdout and stderr open: a program that reads them must see their end
+        // when the server ends.
         actions.open(1, c"/dev/null", libc::O_WRONLY);
         actions.open(2, c"/dev/null", libc::O_WRONLY);
 

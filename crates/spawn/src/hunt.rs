@@ -110,7 +110,8 @@ impl<T> Hunts<T> {
     /// - all processes that were signalled have ended;
     /// - a hunt reaches its deadline;
     /// - [`MAX_WAIT`] has passed, or [`RETRY_WAIT`] if a hunt must retry soon;
-    /// - the processes of one hunt have ended, or `wake` is readable, and the wait has lasted at least as long as the last pass.
+    /// - the wait has lasted as long as the last pass, and either all signalled processes of one hunt have ended or
+    ///   `wake` is readable.
     ///
     /// By the last rule a slow tree does not delay other hunts, and many quick trees share a pass.
     pub(crate) fn wait_for_next_pass(&mut self, wake: Option<BorrowedFd<'_>>) {

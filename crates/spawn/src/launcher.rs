@@ -96,12 +96,12 @@ impl Launcher {
     }
 }
 
-/// Leaves the shared table, and moves the socket to a number that no descriptor for a child has.
+/// Gives this thread its own descriptor table, and moves the socket to a number that no descriptor for a child has.
 fn prepare(socket: RawFd) -> io::Result<()> {
     // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. The thread that waits for a launch is woken
     // without a descriptor.
     unsafe { leave_shared_table(socket) }?;
-    // SAFETY: nothing is at the number in this thread's table, which is its own.
+    // SAFETY: this thread's table is its own, and nothing is open at this number in it.
     check(unsafe { libc::dup3(socket, SOCKET_FD, libc::O_CLOEXEC) })?;
     close(socket);
     Ok(())
@@ -145,13 +145,14 @@ fn receive(count: usize) -> io::Result<Vec<OwnedFd>> {
 
 /// Gives the received descriptors the numbers that they have in the server's table, because the actions of the child refer to those.
 fn renumber(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
-    let above = numbers.iter().max().map_or(0, |highest| highest + 1);
+    let first_unused = numbers.iter().max().map_or(0, |highest| highest + 1);
     // All are moved to higher numbers first, because a wanted number may be that of another received descriptor.
     let moved =
-        received.iter().map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, above)).collect::<Result<Vec<_>, _>>()?;
+        received.iter().map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, first_unused)).collect::<Result<Vec<_>, _>>()?;
     drop(received);
     for (fd, number) in moved.iter().zip(numbers) {
-        // SAFETY: nothing in this thread's table is referred to but the socket at 0 and `moved`, which lie above all numbers.
+        // SAFETY: this thread uses no descriptor of its table but the socket at 0 and those in `moved`, and none of
+        // them has this number.
         check(unsafe { libc::dup3(fd.as_raw_fd(), *number, libc::O_CLOEXEC) })?;
     }
     Ok(())

@@ -1,6 +1,8 @@
-//! Computes which processes belong to a tree, a session or a server from one [`Census`], without system calls. Most members still have the
-//! tag that their tree was started with. Members that have removed their tag are found by descent from other members, or by the session (in
-//! the sense of `setsid`) that they are still in. Start with [`Membership::members`].
+//! Computes from one [`Census`], without system calls, which processes belong to a tree, to all trees of a client's
+//! session, or to all trees of a server. These processes are the *members*. Most members still have the tag that
+//! their tree was started with. Members that have removed their tag are found by descent from other members, or
+//! because they are still in the kernel session (`setsid`) of the *leader*, the process that the server started.
+//! Start with [`Membership::members`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,8 +20,9 @@ pub(crate) struct CensusProcess {
     pub(crate) stat: Stat,
 }
 
-/// All processes of the machine at one time, without this process and without guards. Indexes are built once, so that finding the members
-/// of a tree takes time in proportion to the members and not to all processes.
+/// All processes of the machine at one time, without this process and without its guards, the processes that kill all
+/// trees after the server has ended. Indexes are built once, so that finding the members of a tree takes time in
+/// proportion to the members and not to all processes.
 #[derive(Default)]
 pub(crate) struct Census {
     processes: Vec<CensusProcess>,
@@ -49,14 +52,14 @@ impl Census {
     }
 
     pub(crate) fn in_session(&self, session: i32) -> impl Iterator<Item = &CensusProcess> {
-        self.at(self.by_session.get(&session))
+        self.processes_at(self.by_session.get(&session))
     }
 
     fn children_of(&self, process: &CensusProcess) -> impl Iterator<Item = &CensusProcess> {
-        self.at(self.by_parent.get(&process.pid.as_raw_nonzero().get()))
+        self.processes_at(self.by_parent.get(&process.pid.as_raw_nonzero().get()))
     }
 
-    fn at(&self, numbers: Option<&Vec<usize>>) -> impl Iterator<Item = &CensusProcess> {
+    fn processes_at(&self, numbers: Option<&Vec<usize>>) -> impl Iterator<Item = &CensusProcess> {
         numbers.into_iter().flatten().filter_map(|number| self.processes.get(*number))
     }
 }
@@ -66,15 +69,17 @@ pub(crate) struct Membership<'a> {
     pub(crate) scope: &'a Scope,
     /// Other servers that run inside the tree. The processes that such a server starts have a tag of that server.
     pub(crate) nested_servers: &'a HashSet<ServerInstance>,
-    /// Whether orphans become children of this process. If not, `sessions` and `all_sessions` have no session whose leader was reaped.
+    /// Whether orphans become children of this process. If not, `sessions` and `all_sessions` contain no session
+    /// whose leader was reaped.
     pub(crate) adopts_orphans: bool,
     pub(crate) own_pid: Pid,
     pub(crate) own_session: i32,
-    /// The sessions of the leaders in scope.
+    /// The kernel sessions of the leaders in scope.
     pub(crate) sessions: HashSet<i32>,
-    /// The sessions of all leaders.
+    /// The kernel sessions of all leaders.
     pub(crate) all_sessions: &'a HashSet<i32>,
-    /// Sessions of leaders whose server has ended. Every process in one is a member, whatever its parent is now.
+    /// Kernel sessions of leaders whose server has ended. Every process in one is a member, whatever its parent is
+    /// now.
     pub(crate) orphaned_sessions: &'a OrphanedSessions,
     /// While a guard is starting, its process id is not known. Then a child in an unknown session may be the guard and is no member.
     pub(crate) guard_is_starting: bool,
@@ -113,9 +118,9 @@ impl Membership<'_> {
     fn candidates<'c>(&'c self, census: &'c Census) -> Box<dyn Iterator<Item = &'c CensusProcess> + 'c> {
         match self.scope {
             Scope::Tree(tag) => {
-                let tagged = census.at(census.by_tag.get(tag));
+                let tagged = census.processes_at(census.by_tag.get(tag));
                 let nested_servers =
-                    self.nested_servers.iter().flat_map(|server| census.at(census.by_instance.get(server)));
+                    self.nested_servers.iter().flat_map(|server| census.processes_at(census.by_instance.get(server)));
                 let in_session = self.sessions.iter().flat_map(|session| census.in_session(*session));
                 Box::new(tagged.chain(nested_servers).chain(in_session))
             }
@@ -156,8 +161,9 @@ pub(crate) fn covers(scope: &Scope, nested_servers: &HashSet<ServerInstance>, ta
     scope.contains(tag) || nested_servers.contains(&tag.instance())
 }
 
-/// Finds other servers that run inside the tree: all processes with their tags are members. The word "all" matters: otherwise a process
-/// could give itself the tag of a foreign server and so have the processes of that server killed.
+/// Finds other servers that run inside the tree. A server is inside only if all processes with its tags are members.
+/// If some were enough, a process could give itself the tag of a foreign server and so have the processes of that
+/// server killed.
 pub(crate) fn find_nested_servers(
     members: &[CensusProcess],
     census: &Census,
@@ -170,7 +176,9 @@ pub(crate) fn find_nested_servers(
         return servers;
     }
     let inside: HashSet<Pid> = members.iter().map(|process| process.pid).collect();
-    servers.retain(|server| census.at(census.by_instance.get(server)).all(|process| inside.contains(&process.pid)));
+    servers.retain(|server| {
+        census.processes_at(census.by_instance.get(server)).all(|process| inside.contains(&process.pid))
+    });
     servers
 }
 
@@ -226,8 +234,8 @@ mod tests {
     }
 
     fn two_tags() -> (Tag, Tag) {
-        let range = SessionNumbers::new(ServerInstance::unused(&HashSet::new())).new_session();
-        (range.next(), range.next())
+        let tags = SessionNumbers::new(ServerInstance::unused(&HashSet::new())).new_session();
+        (tags.next(), tags.next())
     }
 
     #[test]
@@ -274,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_includes_detached_children_but_not_those_of_other_code() {
+    fn scope_everything_includes_detached_children_but_no_child_of_other_code() {
         let (ours, _) = two_tags();
         let census = [
             process(20, OWN_PID, 20, Some(ours)),
@@ -284,8 +292,8 @@ mod tests {
         ];
         let everything = Scope::Everything(ours.instance());
         assert_eq!(sorted(members(&everything, &[20], &census)), [20, 41]);
-        let meanwhile = members_seen_by(OwnProcess::DedicatedWhileGuardStarts, &everything, &[20], &census);
-        assert_eq!(meanwhile, [20], "the detached child may be the guard");
+        let while_guard_starts = members_seen_by(OwnProcess::DedicatedWhileGuardStarts, &everything, &[20], &census);
+        assert_eq!(while_guard_starts, [20], "the detached child may be the guard");
     }
 
     #[test]

@@ -27,8 +27,8 @@ impl OrphanedSessions {
         self.numbers.contains(&session)
     }
 
-    /// Forgets the sessions without a process that was started before the last check. Only later processes are in such a session, and its
-    /// number may have been reused.
+    /// Takes a new list of all processes, and forgets the sessions without a process that was started before the last
+    /// check. Only later processes are in such a session, and its number may have been reused.
     pub(crate) fn handle_census(&mut self, census: &Census) {
         let Self { numbers, checked_at } = self;
         numbers.retain(|session| census.in_session(*session).any(|process| process.stat.started <= *checked_at));
@@ -49,6 +49,7 @@ mod tests {
     use crate::membership::CensusProcess;
     use crate::procfs::Stat;
 
+    /// A census of processes, each given as its process id, its session and its start time.
     fn census(processes: &[(i32, i32, u64)]) -> Census {
         let process = |&(pid, session, started): &(i32, i32, u64)| {
             let stat = Stat { started, ..Stat::running(1, session) };

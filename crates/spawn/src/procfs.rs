@@ -10,8 +10,8 @@ use rustix::process::{Pid, PidfdFlags};
 
 /// Longer than any `/proc/PID/stat`: it consists of numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 1024;
-/// In how many rounds a listing looks for new processes before it gives up. Each round looks for the processes that were started during the
-/// last one.
+/// The most rounds in which a listing looks for new processes. Each round looks for the processes that were started
+/// during the last one. Processes that are started in the last round may be missing from the listing.
 const CATCH_UP_ROUNDS: usize = 64;
 /// The most process ids that one round tries. A listing never takes long enough for more new processes, but some containers show invented
 /// numbers in `/proc/loadavg`.
@@ -83,7 +83,7 @@ fn none_if_missing<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
     }
 }
 
-/// Calls `visit` for every process of the machine, for some of them twice. Fails if it cannot list all of them.
+/// Calls `visit` for every process of the machine, for some of them twice. Fails if `/proc` cannot be read.
 ///
 /// During the listing a process can fork and exit, and the listing would miss its child. The kernel gives out process ids in sequence, so
 /// the new processes are found by trying all process ids that were given out since the listing began.
@@ -100,10 +100,7 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
         if newest == seen_up_to {
             break;
         }
-        // A smaller number means that the sequence has begun again from the lowest process id.
-        let first = if newest > seen_up_to { seen_up_to + 1 } else { 1 };
-        let first = first.max(newest - CATCH_UP_MAX_PIDS);
-        for pid in (first..=newest).filter_map(Pid::from_raw) {
+        for pid in given_out_since(seen_up_to, newest, highest_pid()).filter_map(Pid::from_raw) {
             if is_process(pid)? {
                 visit(pid);
             }
@@ -111,6 +108,18 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
         seen_up_to = newest;
     }
     Ok(())
+}
+
+/// The process ids that the kernel gave out after `seen_up_to`, of which `newest` was the last. After `highest` the sequence begins again
+/// from 1.
+fn given_out_since(seen_up_to: i32, newest: i32, highest: i32) -> impl Iterator<Item = i32> {
+    let has_begun_again = newest < seen_up_to;
+    let after_seen = seen_up_to.saturating_add(1);
+    let at_the_end = has_begun_again.then_some(after_seen..=highest).into_iter().flatten();
+    let first = if has_begun_again { 1 } else { after_seen };
+    at_the_end
+        .take(CATCH_UP_MAX_PIDS.unsigned_abs() as usize)
+        .chain(first.max(newest.saturating_sub(CATCH_UP_MAX_PIDS))..=newest)
 }
 
 /// The current time on the clock of [`Stat::started`].
@@ -140,6 +149,12 @@ fn newest_pid() -> io::Result<i32> {
     Ok(line.and_then(|line| line.split_ascii_whitespace().nth(4)?.parse().ok()).unwrap_or(0))
 }
 
+/// The highest process id that the kernel gives out. If it cannot be read, the highest value that it can have on any machine.
+fn highest_pid() -> i32 {
+    let text = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    text.and_then(|text| text.trim().parse::<i32>().ok()).map_or(1 << 22, |ids| ids - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +176,22 @@ mod tests {
     fn a_zombie_with_other_threads_has_not_ended() {
         let stat = Stat::parse(b"42 (x) Z 7 42 41 0 -1 0 1 2 3 4 5 6 7 8 20 0 2 0 998 1").unwrap();
         assert!(!stat.has_ended());
+    }
+
+    #[test]
+    fn all_process_ids_since_the_listing_are_tried_also_when_the_sequence_begins_again() {
+        let since = |seen_up_to, newest| given_out_since(seen_up_to, newest, 99).collect::<Vec<_>>();
+        assert_eq!(since(40, 43), [41, 42, 43]);
+        assert_eq!(since(96, 2), [97, 98, 99, 1, 2]);
+        assert_eq!(since(99, 1), [1]);
+    }
+
+    #[test]
+    fn invented_numbers_of_containers_cost_a_bounded_number_of_tries() {
+        let most = 2 * CATCH_UP_MAX_PIDS.unsigned_abs() as usize + 1;
+        for (seen_up_to, newest) in [(0, i32::MAX), (i32::MAX - 1, 1), (1 << 30, 1 << 29)] {
+            assert!(given_out_since(seen_up_to, newest, i32::MAX).count() <= most);
+        }
     }
 
     #[test]

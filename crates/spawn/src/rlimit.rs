@@ -1,6 +1,7 @@
-//! Two resource limits of processes. The tag of a process is its soft limit of realtime CPU time (`RLIMIT_RTTIME`): it is inherited over
-//! fork and exec, other processes can read it, and a value this high limits nothing. The limit of open files is raised for the server but
-//! not for its children. This module sets and reads limits; `tag` knows what a tag consists of.
+//! Two resource limits of processes. The tag of a process is its soft limit of realtime CPU time (`RLIMIT_RTTIME`):
+//! it is inherited over fork and exec, other processes can read it, and tags are so large that they limit nothing.
+//! The limit of open files is raised for the server but not for its children. This module sets and reads limits;
+//! `tag` knows what a tag consists of.
 
 use std::fs;
 use std::io;
@@ -60,7 +61,7 @@ pub(crate) fn raise_open_files() {
 }
 
 /// How many descriptors this process may have open. 0 if that is not known.
-pub(crate) fn open_files() -> usize {
+pub(crate) fn max_open_files() -> usize {
     read(None, libc::RLIMIT_NOFILE).map_or(0, |limits| usize::try_from(limits.rlim_cur).unwrap_or(usize::MAX))
 }
 

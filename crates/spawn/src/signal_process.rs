@@ -25,7 +25,8 @@ pub(crate) enum SignalResult {
 pub(crate) fn signal_process(pid: Pid, signal: Signal, is_same_process: impl FnOnce() -> bool) -> SignalResult {
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Some(pidfd),
-        // Without descriptors, the signal is sent by process id. The risk of a reused process id is tiny, and the tree must be killed.
+        // Descriptors have run out, so the signal is sent by process id. The risk of a reused process id is tiny, and
+        // the tree must be killed.
         Err(Errno::MFILE | Errno::NFILE) => None,
         Err(_) => return SignalResult::NotFound,
     };

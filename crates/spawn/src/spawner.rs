@@ -82,8 +82,10 @@ impl Spawner {
         self.sessions.new_session()
     }
 
-    /// Whether processes get tags. They do not if the hard limit of `RLIMIT_RTTIME` is lower than the tags are. Then a process that has
-    /// left its parent and its session is found only by [`Self::kill_all`], and no guard finds it.
+    /// Whether processes get tags. A tag is stored as the soft limit `RLIMIT_RTTIME` of a process, so there are none
+    /// if the hard limit is lower than the tags. Without tags, a process whose parent has ended and that has left the
+    /// session of its leader (`setsid`) is found only by [`Self::kill_all`] in a dedicated process, and no guard
+    /// finds it.
     pub fn tags_work(&self) -> bool {
         self.tags_work
     }
@@ -121,11 +123,11 @@ impl Spawner {
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
         let launcher = self.launcher.as_ref().filter(|_| other_children >= LAUNCHER_MIN_CHILDREN);
-        let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
+        let fds_for_child: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let limits = ChildLimits::new(self.tags_work.then_some(tag));
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
             launcher
-                .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &sent))
+                .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &fds_for_child))
                 .unwrap_or_else(|| execute(path, &args, &actions, &limits))
         });
         let started = spawned.map_err(|error| match error {
@@ -156,7 +158,8 @@ impl Spawner {
     }
 
     /// Like [`Self::kill_tree`], for all trees of this server. In a process that is dedicated to the server
-    /// ([`HostProcess::dedicate`]), also kills children of this process that have no tag and are in an unknown session.
+    /// ([`HostProcess::dedicate`]), also kills children of this process that have no tag and are neither in the
+    /// kernel session (`setsid`) of this process nor in that of a process that it has started.
     pub fn kill_all(&self, timeout: Duration) -> KillFuture {
         self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Kill { timeout })
     }
@@ -185,7 +188,7 @@ impl Spawner {
         let _retried_next_time = reap_unclaimed_children();
     }
 
-    /// Whether the guard has been killed and no thread is starting a new one. Never blocks, and costs one system call.
+    /// Whether the guard has ended and no thread is starting a new one. Never blocks, and costs one system call.
     pub fn needs_guard(&self) -> bool {
         let guard = self.guard.try_lock();
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))

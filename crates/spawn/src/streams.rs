@@ -78,7 +78,8 @@ impl ChildOutput {
     /// The number of bytes that can be read now. 0 if the kernel does not say.
     pub fn available(&self) -> usize {
         if self.kind == StreamKind::Terminal {
-            // The kernel passes bytes from the slave to the master with a delay. A poll makes the kernel do so first.
+            // The kernel passes bytes from the slave to the master with a delay. A poll makes the kernel pass them at
+            // once.
             poll_now(&self.fd, PollFlags::IN);
         }
         let bytes = rustix::io::ioctl_fionread(&*self.fd).unwrap_or(0);

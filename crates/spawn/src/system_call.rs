@@ -9,7 +9,8 @@ const LOWEST_ERROR: isize = -4095;
 
 /// Makes a system call with up to five arguments; pass 0 for the unused ones. The error is an error number such as `EBADF`.
 ///
-/// # Safety The arguments must fulfil the requirements of the system call.
+/// # Safety
+/// The arguments must fulfil the requirements of the system call.
 pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 5]) -> Result<usize, c_int> {
     // SAFETY: as promised by the caller.
     let returned = unsafe { enter_kernel(number, arguments) };
@@ -22,7 +23,8 @@ pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 5]) -> Resul
 #[cfg(target_arch = "x86_64")]
 unsafe fn enter_kernel(number: c_long, [first, second, third, fourth, fifth]: [usize; 5]) -> isize {
     let mut register = number as isize;
-    // SAFETY: these are the registers that the kernel reads and those that it changes; what it does to memory is the caller's business.
+    // SAFETY: these are the registers that the kernel reads and those that it changes. The caller is responsible for
+    // what the system call does to memory.
     unsafe {
         asm!(
             "syscall",
@@ -43,7 +45,8 @@ unsafe fn enter_kernel(number: c_long, [first, second, third, fourth, fifth]: [u
 #[cfg(target_arch = "aarch64")]
 unsafe fn enter_kernel(number: c_long, [first, second, third, fourth, fifth]: [usize; 5]) -> isize {
     let mut register = first.cast_signed();
-    // SAFETY: these are the registers that the kernel reads and those that it changes; what it does to memory is the caller's business.
+    // SAFETY: these are the registers that the kernel reads and those that it changes. The caller is responsible for
+    // what the system call does to memory.
     unsafe {
         asm!(
             "svc 0",
@@ -65,7 +68,8 @@ mod tests {
 
     #[test]
     fn results_errors_and_arguments_are_passed() {
-        // SAFETY: the first call takes nothing, and the others refuse their descriptor before they use anything else.
+        // SAFETY: the first call takes no argument. The others fail because of an invalid argument before they change
+        // anything.
         unsafe {
             assert_eq!(system_call(libc::SYS_getpid, [0; 5]), Ok(std::process::id() as usize));
             assert_eq!(system_call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0]), Err(libc::EBADF));

@@ -1,5 +1,6 @@
-//! Tags: numbers that mark a process and all of its descendants. A tag consists of the number of the server, of the session and of the
-//! process. This module computes and issues tags; `rlimit` sets and reads the tag of a process. Start with [`Tag`] and [`SessionTags`]; a
+//! Tags: numbers that mark a process and all of its descendants. A tag consists of the number of the server, of the
+//! session and of the process. A session in this module is that of a client, not that of `setsid`. This module
+//! computes and issues tags; `rlimit` sets and reads the tag of a process. Start with [`Tag`] and [`SessionTags`]; a
 //! [`Scope`] says which tags a kill is for.
 
 use std::collections::HashSet;
@@ -210,11 +211,11 @@ mod tests {
     #[test]
     fn a_full_session_number_is_followed_by_another() {
         let numbers = SessionNumbers::new(ServerInstance(7));
-        let range = numbers.new_session();
-        let first = range.next();
-        let last = (0..1 << PROCESS_BITS).map(|_| range.next()).last().unwrap();
+        let tags = numbers.new_session();
+        let first = tags.next();
+        let last = (0..1 << PROCESS_BITS).map(|_| tags.next()).last().unwrap();
         assert_ne!(first.session(), last.session());
-        assert!(range.scope().contains(first) && range.scope().contains(last));
+        assert!(tags.scope().contains(first) && tags.scope().contains(last));
         assert!(!numbers.new_session().scope().contains(last));
     }
 

@@ -195,7 +195,7 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     for signal in 1..=LAST_SIGNAL {
         let arguments = [signal as usize, default.as_ptr().addr(), 0, SIGNAL_SET_BYTES, 0];
         // SAFETY: the new action is valid for reads and runs no code, and a null old action means that it is not wanted.
-        let _refused_for_two_signals = unsafe { system_call(libc::SYS_rt_sigaction, arguments) };
+        let _refused_for_kill_and_stop = unsafe { system_call(libc::SYS_rt_sigaction, arguments) };
     }
     // SAFETY: takes no argument.
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
@@ -207,12 +207,12 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
         return Err(libc::ECANCELED);
     }
     let none: u64 = 0;
-    let image = [plan.path.as_ptr().addr(), plan.argv.as_ptr().addr(), plan.env.as_ptr().addr(), 0, 0];
+    let arguments = [plan.path.as_ptr().addr(), plan.argv.as_ptr().addr(), plan.env.as_ptr().addr(), 0, 0];
     // SAFETY: the set is valid for reads. The path is a C string, and argv and env are null-terminated arrays of C strings; all of
     // them outlive the call.
     unsafe {
         set_signal_mask(&none, ptr::null_mut());
-        system_call(libc::SYS_execve, image).map(drop)
+        system_call(libc::SYS_execve, arguments).map(drop)
     }
 }
 
@@ -255,7 +255,8 @@ fn apply(action: &FileAction) -> Result<(), c_int> {
             }
             Ok(())
         }
-        // dup3 refuses to duplicate a descriptor to itself. Clearing its flags keeps it open in the program.
+        // dup3 refuses to duplicate a descriptor to itself. Clearing the flag close-on-exec keeps it open in the
+        // program.
         FileAction::Duplicate { source, target } if source == target => {
             call(libc::SYS_fcntl, [*source as usize, libc::F_SETFD as usize, 0, 0, 0]).map(drop)
         }

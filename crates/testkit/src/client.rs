@@ -1,5 +1,6 @@
-//! A raw client of the protocol: it sends what a test tells it to, keeps messages that the test has not asked for yet, and does
-//! not reconnect. `conversation.rs` has more methods for processes, and `resuming.rs` a client that reconnects.
+//! A client that sends any message that a test gives it, valid or not. It keeps the messages that the test has not
+//! asked for yet, and does not reconnect. `conversation.rs` has more methods for processes, and `resuming.rs` a
+//! client that reconnects.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -53,11 +54,11 @@ impl Client {
 
     /// Connects without a handshake, with options. Returns an error if the connection fails.
     pub async fn connect_with(url: &str, options: ConnectOptions) -> anyhow::Result<Self> {
-        Ok(Self::over(tokio::time::timeout(WAIT_TIMEOUT, connect(url, options)).await??))
+        Ok(Self::from_stream(tokio::time::timeout(WAIT_TIMEOUT, connect(url, options)).await??))
     }
 
     /// A client on a message stream that already exists.
-    pub fn over(stream: MessageStream) -> Self {
+    pub fn from_stream(stream: MessageStream) -> Self {
         let MessageStream { reader, writer, framing, .. } = stream;
         let (inbox, session) = (VecDeque::new(), String::new());
         Self { reader, writer, framing, next_id: 1, inbox, session, close_reason: None }

@@ -1,5 +1,5 @@
-//! HTTP exchanges, byte for byte, so that a test can send requests that no HTTP library would send. Knows only what the server
-//! of this project sends: HTTP/1.1 with `content-length`.
+//! Sends HTTP requests byte for byte, so that a test can send requests that no HTTP library would send. Reads only
+//! the kind of response that the server of this project sends: HTTP/1.1 with `content-length`.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -31,7 +31,7 @@ pub fn http_request(path: &str, headers: &[(&str, &str)]) -> String {
 }
 
 /// Headers of a WebSocket upgrade, for [`http_request`].
-pub const UPGRADE: &[(&str, &str)] = &[
+pub const UPGRADE_HEADERS: &[(&str, &str)] = &[
     ("Connection", "Upgrade"),
     ("Upgrade", "websocket"),
     ("Sec-WebSocket-Version", "13"),

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// What an [`HttpPeer`] does after it has read a request.
 pub enum PeerReply {
     /// Writes these bytes and waits for the next request, also if the bytes are not a whole response.
-    Keep(Vec<u8>),
+    KeepOpen(Vec<u8>),
     /// Writes these bytes and closes the connection.
     Close(Vec<u8>),
 }
@@ -50,7 +50,7 @@ impl RecordedRequests {
 }
 
 impl HttpPeer {
-    /// Answers each request on its connection, and keeps the connection open if the reply says so.
+    /// Starts a peer that answers each request with the bytes that `answer` returns for the text of the request.
     pub async fn answering(answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static) -> Self {
         let answer = Arc::new(answer);
         Self::serving(move |stream, requests| {
@@ -60,13 +60,15 @@ impl HttpPeer {
         .await
     }
 
-    /// Answers each request with a text and closes the connection. The answer gets a `Connection: close` header.
+    /// Starts a peer that closes the connection after each answer. The text that `answer` returns gets the
+    /// header `Connection: close`.
     pub async fn closing(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         let closing = move |request: &str| answer(request).replacen("\r\n", "\r\nConnection: close\r\n", 1).into();
         Self::answering(move |request| PeerReply::Close(closing(request))).await
     }
 
-    /// Reads the first request of each connection, and gives the request and the connection to `handle`.
+    /// Starts a peer that reads the first request of each connection, and gives the request and the connection to
+    /// `handle`.
     pub async fn start<F, A>(handle: F) -> Self
     where
         F: Fn(String, TcpStream) -> A + Send + Sync + 'static,
@@ -113,7 +115,7 @@ impl HttpPeer {
     }
 
     /// How many connections were accepted.
-    pub fn accepted(&self) -> usize {
+    pub fn connections_accepted(&self) -> usize {
         self.record.accepted.load(Ordering::SeqCst)
     }
 
@@ -142,7 +144,7 @@ where
     while let Some(request) = read_http_request(&mut stream).await {
         let reply = answer(&request);
         requests.push(request);
-        let (PeerReply::Keep(bytes) | PeerReply::Close(bytes)) = &reply;
+        let (PeerReply::KeepOpen(bytes) | PeerReply::Close(bytes)) = &reply;
         if stream.write_all(bytes).await.is_err() || stream.flush().await.is_err() {
             return;
         }

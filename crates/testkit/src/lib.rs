@@ -1,13 +1,15 @@
-//! Tools for tests: the real server in a process of its own ([`TestServer`]), a raw client of the protocol ([`Client`]), a proxy that
-//! breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server under test makes ([`HttpPeer`]).
+//! Tools for tests: the real server in a process of its own ([`TestServer`]), a client that sends any message
+//! ([`Client`]), a proxy that breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server
+//! under test makes ([`HttpPeer`]).
 //!
 //! Nothing is mocked: the binary under test is the one that users run. Only tests of a client also have a [scripted
-//! server](ScriptedServer), for behaviour that a real server does not show on purpose. No crate depends on this one except for
-//! its tests and the benchmarks.
+//! server](ScriptedServer), for behaviour that a test cannot provoke in the real server. Other crates use this crate
+//! only in their tests; the benchmarks use it too.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test that uses the tool")]
 
 mod client;
+mod configuration;
 mod conversation;
 mod http;
 mod http_peer;
@@ -19,25 +21,26 @@ pub mod scripted;
 mod server;
 mod signals;
 mod slow_reader;
-mod surroundings;
 mod terminal;
+mod tls_acceptor;
 mod wait;
 
 pub use client::{Client, FinishedProcess};
+pub use configuration::hide_configuration;
 pub use conversation::{base64, unbase64};
-pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
+pub use http::{HttpAnswer, UPGRADE_HEADERS, http_exchange, http_get, http_request};
 pub use http_peer::{HttpPeer, PeerReply, RecordedRequests, http_ok, read_http_request, serve_http};
 pub use process_info::{
     cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
 };
 pub use proxy::CuttingProxy;
-pub use published::PublishedServer;
+pub use published::PublishedProtocolServer;
 pub use resuming::{ReceivedEvents, ReconnectCounts, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};
 pub use slow_reader::SlowReader;
-pub use surroundings::without_configuration;
 pub use terminal::Terminal;
+pub use tls_acceptor::tls_acceptor;
 pub use wait::{eventually, eventually_async};
 
 pub use rustix::process::Signal;

@@ -12,8 +12,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Receive buffer for each socket of a slow connection. With less than a few loopback packets, the kernel transfers next to
-/// nothing.
+/// Receive buffer for each socket of a slow connection. It must hold several loopback packets, because with a smaller
+/// buffer the kernel transfers next to nothing.
 const SLOW_BUFFER_BYTES: usize = 256 << 10;
 /// Bytes that a slow connection reads at a time.
 const SLOW_READ_BYTES: usize = 16 << 10;
@@ -125,7 +125,7 @@ impl CuttingProxy {
                     }
                     let Ok(server) = TcpStream::connect(&target).await else { continue };
                     let traffic = Arc::clone(&traffic);
-                    tokio::spawn(carry(client, server, cut.subscribe(), frozen.subscribe(), traffic));
+                    tokio::spawn(forward(client, server, cut.subscribe(), frozen.subscribe(), traffic));
                 }
             }
         });
@@ -167,7 +167,7 @@ impl CuttingProxy {
     }
 
     /// How many bytes have passed over all connections, in both directions.
-    pub fn passed(&self) -> u64 {
+    pub fn bytes_passed(&self) -> u64 {
         self.traffic.passed.load(Ordering::SeqCst)
     }
 
@@ -187,7 +187,8 @@ impl CuttingProxy {
         self.frozen.send_modify(|frozen| frozen.includes_new = false);
     }
 
-    /// Whether new connections are accepted and closed at once.
+    /// Decides about new connections: with true they are accepted and closed at once, with false they reach the
+    /// server.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::Relaxed);
     }
@@ -200,7 +201,7 @@ impl Drop for CuttingProxy {
     }
 }
 
-async fn carry(
+async fn forward(
     client: TcpStream,
     server: TcpStream,
     mut cut: broadcast::Receiver<()>,
@@ -209,7 +210,8 @@ async fn carry(
 ) {
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
-        // A socket without linger is reset when it is dropped, so that both sides lose the connection abruptly.
+        // A socket with a linger time of zero is reset when it is dropped, so that both sides lose the connection
+        // abruptly.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     }
     let bytes_per_second = traffic.bytes_per_second.load(Ordering::SeqCst);
@@ -265,7 +267,7 @@ async fn copy(
     }
 }
 
-/// Waits until a connection is frozen. A frozen connection stays so.
+/// Waits until a connection is frozen. A frozen connection stays frozen until it is closed.
 async fn until_frozen(frozen: &mut watch::Receiver<FreezeState>, freezes_before: u64) {
     let _ = frozen.wait_for(|frozen| frozen.includes_new || frozen.freezes > freezes_before).await;
 }

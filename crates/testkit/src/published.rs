@@ -1,6 +1,6 @@
-//! A server that has only the published protocol, for tests of clients that must work with other servers. It is the real binary
-//! behind a filter: the filter refuses methods that are extensions, and removes members that are extensions from params and
-//! results.
+//! A server that has only the published protocol, that of `codex exec-server`, for tests of clients that must work
+//! with other servers. It is the real binary behind a filter: the filter refuses methods that are extensions, and
+//! removes members that are extensions from params and results.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ const METHODS: [&str; 23] = [
     "fs/copy",
 ];
 
-/// The published members of params and results together, for methods that also have extensions.
+/// The published members of params and results together, for methods and notifications that also have extensions.
 const MEMBERS: [(&str, &[&str]); 6] = [
     ("initialize", &["clientName", "resumeSessionId", "sessionId"]),
     (
@@ -82,20 +82,20 @@ const CAPABILITIES: [&str; 6] = [
 ];
 
 /// A server without extensions. Dropping it ends the server and all connections.
-pub struct PublishedServer {
+pub struct PublishedProtocolServer {
     url: String,
     accepting: JoinHandle<()>,
     _server: TestServer,
 }
 
-impl PublishedServer {
+impl PublishedProtocolServer {
     /// Starts the filter in front of `server`, on a Unix socket in `folder`.
     pub fn start(server: TestServer, folder: &Path) -> Self {
-        Self::without(server, folder, &[])
+        Self::without_methods(server, folder, &[])
     }
 
     /// Like [`start`](Self::start), for a server that is so old that it does not have the methods `missing` either.
-    pub fn without(server: TestServer, folder: &Path, missing: &[&'static str]) -> Self {
+    pub fn without_methods(server: TestServer, folder: &Path, missing: &[&'static str]) -> Self {
         let path = folder.join("published.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let known: HashSet<&'static str> = METHODS.into_iter().filter(|method| !missing.contains(method)).collect();
@@ -103,7 +103,7 @@ impl PublishedServer {
         let accepting = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(carry(client, upstream.clone(), known.clone()));
+                connections.spawn(filter_connection(client, upstream.clone(), known.clone()));
             }
         });
         Self { url: format!("unix://{}", path.display()), accepting, _server: server }
@@ -115,7 +115,7 @@ impl PublishedServer {
     }
 }
 
-impl Drop for PublishedServer {
+impl Drop for PublishedProtocolServer {
     fn drop(&mut self) {
         self.accepting.abort();
     }
@@ -123,14 +123,15 @@ impl Drop for PublishedServer {
 
 /// The filter for one connection.
 struct Filter {
+    /// The methods that the server has.
     known: HashSet<&'static str>,
     /// Method of each request that has no answer yet, by id.
-    asked: Mutex<HashMap<i64, String>>,
+    unanswered: Mutex<HashMap<i64, String>>,
     to_client: tokio::sync::Mutex<(Writer, Framing)>,
     to_server: tokio::sync::Mutex<(Writer, Framing)>,
 }
 
-async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str>) {
+async fn filter_connection(client: UnixStream, upstream: String, known: HashSet<&'static str>) {
     let (read, write) = client.into_split();
     let client = transport::lines(read, write, PeerLabel::new("unix"), MessageLimits::default());
     let server = transport::connect(&upstream, ConnectOptions::default()).await.unwrap();
@@ -138,19 +139,19 @@ async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str
     let MessageStream { reader: from_server, writer: to_server, framing: server_framing, .. } = server;
     let filter = Arc::new(Filter {
         known,
-        asked: Mutex::default(),
+        unanswered: Mutex::default(),
         to_client: tokio::sync::Mutex::new((to_client, client_framing)),
         to_server: tokio::sync::Mutex::new((to_server, server_framing)),
     });
     // If either side ends the connection, both sides are closed.
     tokio::select! {
-        () = filter.requests(from_client) => {}
-        () = filter.answers(from_server) => {}
+        () = filter.forward_requests(from_client) => {}
+        () = filter.forward_answers(from_server) => {}
     }
 }
 
 impl Filter {
-    async fn requests(&self, mut reader: Reader) {
+    async fn forward_requests(&self, mut reader: Reader) {
         while let Ok(ReadEvent::Message(message)) = reader.next().await {
             let mut message: Value = serde_json::from_slice(&message).unwrap();
             let method = message["method"].as_str().unwrap_or_default().to_owned();
@@ -166,7 +167,7 @@ impl Filter {
                 send(&self.to_client, &json!({"error": error, "id": id})).await;
                 continue;
             }
-            self.asked.lock().unwrap().insert(id, method.clone());
+            self.unanswered.lock().unwrap().insert(id, method.clone());
             leave_out_extensions(&method, &mut message["params"]);
             if method == "process/start" {
                 execute_arg0(&mut message["params"]);
@@ -186,7 +187,7 @@ impl Filter {
         (method == "process/signal").then(|| json!({"code": -32602, "message": message}))
     }
 
-    async fn answers(&self, mut reader: Reader) {
+    async fn forward_answers(&self, mut reader: Reader) {
         loop {
             let message = match reader.next().await {
                 Ok(ReadEvent::Message(message)) => message,
@@ -207,10 +208,10 @@ impl Filter {
                 error.remove("data");
             } else {
                 let id = message["id"].as_i64().unwrap_or_default();
-                let method = self.asked.lock().unwrap().remove(&id).unwrap_or_default();
+                let method = self.unanswered.lock().unwrap().remove(&id).unwrap_or_default();
                 leave_out_extensions(&method, &mut message["result"]);
                 if let Some(capabilities) = message["result"]["capabilities"].as_object_mut() {
-                    retain(capabilities, &CAPABILITIES);
+                    keep_only(capabilities, &CAPABILITIES);
                 }
             }
             send(&self.to_client, &message).await;
@@ -221,11 +222,11 @@ impl Filter {
 fn leave_out_extensions(method: &str, value: &mut Value) {
     let known = MEMBERS.iter().find(|(with_extensions, _)| *with_extensions == method);
     if let (Some((_, known)), Some(members)) = (known, value.as_object_mut()) {
-        retain(members, known);
+        keep_only(members, known);
     }
 }
 
-fn retain(members: &mut Map<String, Value>, known: &[&str]) {
+fn keep_only(members: &mut Map<String, Value>, known: &[&str]) {
     members.retain(|member, _| known.contains(&member.as_str()));
 }
 

@@ -12,7 +12,7 @@ use crate::{Client, base64, unbase64};
 /// Error code for a session that is still attached to another connection.
 const STILL_ATTACHED: i64 = -32010;
 
-/// Request ids start above this number. The raw client uses lower ones for the handshake.
+/// Request ids start above this number. [`Client`] uses lower ones for the handshake.
 const FIRST_ID: i64 = 100;
 
 /// A client that resumes its session over as many connections as needed.
@@ -30,7 +30,7 @@ pub struct ResumingClient {
     counts: ReconnectCounts,
 }
 
-/// What has happened to the connections of a client.
+/// Counts of what has happened to the connections and the events of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReconnectCounts {
     /// How many connections ended.
@@ -151,7 +151,7 @@ impl ResumingClient {
         &self.processes
     }
 
-    /// What has happened to the connections so far.
+    /// Counts of what has happened to the connections and the events so far.
     pub fn counts(&self) -> ReconnectCounts {
         self.counts
     }
@@ -229,7 +229,8 @@ impl ResumingClient {
         self.add_event(params["processId"].as_str().unwrap(), params["seq"].as_u64().unwrap(), event);
     }
 
-    /// Adds the events of an answer to `process/read`. It has every event after `after` and before its `nextSeq`.
+    /// Adds the events of `page`, an answer to `process/read`. The answer covers every event after `after` and before
+    /// its `nextSeq`.
     fn add_page(&mut self, process: &str, after: u64, page: &Value) {
         let next = page["nextSeq"].as_u64().unwrap();
         assert_ne!(page["gap"], true, "output of {process} after {after} is gone: {}", page["droppedBytes"]);

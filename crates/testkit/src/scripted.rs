@@ -1,6 +1,6 @@
-//! A server in the test itself, whose answers the test decides. It does the handshake by itself, records what clients send, and
-//! pushes what the test tells it to. For tests of a client against behaviour that a real server shows only rarely, or only in
-//! an old version. Start with [`ScriptedServer::on`].
+//! A server in the process of the test, whose answers the test decides. It does the handshake by itself, records all
+//! messages of clients, and pushes (sends as notifications) what the test tells it to. Tests of a client use it for
+//! behaviour that a real server shows only rarely, or only in an old version. Start with [`ScriptedServer::on`].
 
 mod connection;
 mod state;
@@ -35,6 +35,7 @@ pub enum ScriptedReply {
     Cut,
 }
 
+/// Decides the reply to each request of one method.
 type Script = Box<dyn FnMut(&ClientMessage) -> ScriptedReply + Send>;
 
 /// A scripted server. Clones share one server.
@@ -45,7 +46,7 @@ type Script = Box<dyn FnMut(&ClientMessage) -> ScriptedReply + Send>;
 #[derive(Clone)]
 pub struct ScriptedServer {
     state: Arc<ScriptedState>,
-    dialled: Arc<AtomicUsize>,
+    opened: Arc<AtomicUsize>,
 }
 
 impl Default for ScriptedServer {
@@ -57,7 +58,7 @@ impl Default for ScriptedServer {
 impl ScriptedServer {
     /// A server with default answers only.
     pub fn new() -> Self {
-        Self { state: Arc::default(), dialled: Arc::default() }
+        Self { state: Arc::default(), opened: Arc::default() }
     }
 
     /// Lets `script` decide about all later requests of a method. The script can push over [`ClientMessage::connection`] before
@@ -70,7 +71,7 @@ impl ScriptedServer {
     /// Opens a new connection in memory, and returns the client's end of it.
     pub fn dial(&self) -> MessageStream {
         let (server, client) = in_memory(MessageLimits::default());
-        self.dialled.fetch_add(1, Ordering::SeqCst);
+        self.opened.fetch_add(1, Ordering::SeqCst);
         ScriptedConnection::serve(server, &self.state);
         client
     }
@@ -83,7 +84,7 @@ impl ScriptedServer {
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (read, write) = client.into_split();
-                server.dialled.fetch_add(1, Ordering::SeqCst);
+                server.opened.fetch_add(1, Ordering::SeqCst);
                 let stream = transport::lines(read, write, PeerLabel::new("unix"), MessageLimits::default());
                 ScriptedConnection::serve(stream, &server.state);
             }
@@ -92,8 +93,8 @@ impl ScriptedServer {
     }
 
     /// How many connections clients have opened.
-    pub fn dialled(&self) -> usize {
-        self.dialled.load(Ordering::SeqCst)
+    pub fn connections_opened(&self) -> usize {
+        self.opened.load(Ordering::SeqCst)
     }
 
     /// The connection over which the last message came. Panics if no message has come.
@@ -102,19 +103,20 @@ impl ScriptedServer {
     }
 
     /// All requests and notifications so far, over all connections, in the order in which they came.
-    pub fn asked(&self) -> Vec<ClientMessage> {
-        self.state.asked()
+    pub fn received(&self) -> Vec<ClientMessage> {
+        self.state.messages()
     }
 
     /// How many requests or notifications of a method have come.
     pub fn count(&self, method: &str) -> usize {
-        self.asked().iter().filter(|asked| asked.method == method).count()
+        self.received().iter().filter(|message| message.method == method).count()
     }
 
-    /// Waits until requests of a method have come `times` times, and returns the last of them.
+    /// Waits until `times` requests or notifications of a method have come, and returns the last of them.
     pub async fn wait_for(&self, method: &str, times: usize) -> ClientMessage {
-        let nth = |all: &[ClientMessage]| all.iter().filter(|asked| asked.method == method).nth(times - 1).cloned();
-        self.state.wait(&format!("{method}, {times} times"), nth).await
+        let is_of_method = |message: &&ClientMessage| message.method == method;
+        let nth = |all: &[ClientMessage]| all.iter().filter(is_of_method).nth(times - 1).cloned();
+        self.state.wait_for_message(&format!("{method}, {times} times"), nth).await
     }
 
     /// Waits for the client's answer to a request that [`ScriptedConnection::request`] sent.
@@ -129,17 +131,17 @@ impl ScriptedServer {
     }
 
     /// Pushes output of a process on stdout.
-    pub fn output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
-        self.connection().output(process, seq, bytes);
+    pub fn push_output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
+        self.connection().push_output(process, seq, bytes);
     }
 
     /// Pushes the exit of a process, with `sandboxDenied` false.
-    pub fn exited(&self, process: &str, seq: u64, exit_code: i32) {
-        self.push("process/exited", exited(process, seq, exit_code, Some(false)));
+    pub fn push_exited(&self, process: &str, seq: u64, exit_code: i32) {
+        self.push("process/exited", exited_params(process, seq, exit_code, Some(false)));
     }
 
     /// Pushes the close of a process.
-    pub fn closed(&self, process: &str, seq: u64) {
+    pub fn push_closed(&self, process: &str, seq: u64) {
         self.push("process/closed", json!({"processId": process, "seq": seq}));
     }
 
@@ -169,12 +171,12 @@ impl Drop for ScriptedListener {
 }
 
 /// Params of `process/output` with output on stdout.
-pub fn output(process: &str, seq: u64, bytes: impl AsRef<[u8]>) -> Value {
+pub fn output_params(process: &str, seq: u64, bytes: impl AsRef<[u8]>) -> Value {
     json!({"processId": process, "seq": seq, "stream": "stdout", "chunk": base64(bytes)})
 }
 
 /// Params of `process/exited`. `sandbox_denied` is none for a server that is too old to send it.
-pub fn exited(process: &str, seq: u64, exit_code: i32, sandbox_denied: Option<bool>) -> Value {
+pub fn exited_params(process: &str, seq: u64, exit_code: i32, sandbox_denied: Option<bool>) -> Value {
     let mut params = json!({"processId": process, "seq": seq, "exitCode": exit_code});
     if let Some(denied) = sandbox_denied {
         params["sandboxDenied"] = denied.into();
@@ -183,7 +185,7 @@ pub fn exited(process: &str, seq: u64, exit_code: i32, sandbox_denied: Option<bo
 }
 
 /// A result of `process/read` with these chunks of stdout, for a process that still runs.
-pub fn page(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> Value {
+pub fn read_result(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> Value {
     let chunk = |(seq, bytes): (u64, Vec<u8>)| json!({"seq": seq, "stream": "stdout", "chunk": base64(bytes)});
     let chunks: Vec<Value> = chunks.into_iter().map(chunk).collect();
     json!({
@@ -192,14 +194,14 @@ pub fn page(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> 
     })
 }
 
-fn default_reply(asked: &ClientMessage) -> ScriptedReply {
-    ScriptedReply::Result(match asked.method.as_str() {
+fn default_reply(request: &ClientMessage) -> ScriptedReply {
+    ScriptedReply::Result(match request.method.as_str() {
         "initialize" => {
-            let session = asked.params["resumeSessionId"].as_str().unwrap_or("session-1");
+            let session = request.params["resumeSessionId"].as_str().unwrap_or("session-1");
             json!({"sessionId": session})
         }
-        "process/start" => json!({"processId": asked.params["processId"], "sandboxType": "none"}),
-        "process/read" => page([], asked.params["afterSeq"].as_u64().unwrap_or(0) + 1),
+        "process/start" => json!({"processId": request.params["processId"], "sandboxType": "none"}),
+        "process/read" => read_result([], request.params["afterSeq"].as_u64().unwrap_or(0) + 1),
         "process/write" => json!({"status": "accepted"}),
         "process/terminate" => json!({"running": true}),
         "environment/info" => json!({"shell": {"name": "sh", "path": "/bin/sh"}}),

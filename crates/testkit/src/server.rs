@@ -18,8 +18,8 @@ pub fn binary() -> PathBuf {
         return path.into();
     }
     let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().find(|dir| dir.join("exec-server").is_file());
-    profile.expect("build the binary first: cargo build").join("exec-server")
+    let directory = test.ancestors().find(|dir| dir.join("exec-server").is_file());
+    directory.expect("build the binary first: cargo build").join("exec-server")
 }
 
 /// Runs the binary with arguments with which it ends by itself, and returns its output and exit code.
@@ -43,11 +43,11 @@ impl TestServer {
 
     /// Starts a server with further arguments. `--listen` among them replaces the default address.
     pub async fn with_args(args: &[&str]) -> Self {
-        Self::with(args, |command| command).await
+        Self::start_with(args, |command| command).await
     }
 
     /// Starts a server with further arguments. `prepare` can change the command, for example its environment.
-    pub async fn with(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+    pub async fn start_with(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(binary());
         prepare(command.args(args));
         Self::launch(command, args).await
@@ -55,7 +55,7 @@ impl TestServer {
 
     /// Starts a server as another user, which only root can do. The server runs from a copy of the binary in `directory`, which
     /// is made accessible to all users, because the build directory may not be.
-    pub async fn of_user(user: u32, directory: &Path, args: &[&str]) -> Self {
+    pub async fn start_as_user(user: u32, directory: &Path, args: &[&str]) -> Self {
         let open_to_all = |path: &Path, mode| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         };
@@ -102,21 +102,21 @@ impl TestServer {
         self.child.id().expect("the server is running")
     }
 
-    /// Opens a connection without a handshake.
-    pub async fn raw(&self) -> Client {
+    /// Opens a connection over which the test must send `initialize` itself.
+    pub async fn connect_without_handshake(&self) -> Client {
         Client::connect(self.url()).await
     }
 
     /// Opens a connection with a new session.
     pub async fn client(&self) -> Client {
-        let mut client = self.raw().await;
+        let mut client = self.connect_without_handshake().await;
         client.handshake(None).await;
         client
     }
 
     /// Opens a connection that resumes a session.
     pub async fn resume(&self, session: &str) -> Client {
-        let mut client = self.raw().await;
+        let mut client = self.connect_without_handshake().await;
         client.handshake(Some(session)).await;
         client
     }

@@ -1,5 +1,5 @@
-//! Removes ignored signals before the binary under test starts. A shell that runs the tests in the background makes them ignore
-//! SIGINT and SIGQUIT, and the binary under test would inherit that.
+//! Makes the process of the tests stop ignoring signals before it starts the binary under test. A shell that runs the
+//! tests in the background makes them ignore SIGINT and SIGQUIT, and the binary under test would inherit that.
 
 use std::fs;
 

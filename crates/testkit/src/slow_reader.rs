@@ -18,20 +18,20 @@ const READ_BYTES: usize = 64 << 10;
 /// A TCP connection that returns at most 64 KiB for each read and pauses after it.
 pub struct SlowReader {
     stream: TcpStream,
-    pace: Interval,
-    is_due: bool,
+    pauses: Interval,
+    is_pause_over: bool,
 }
 
 impl SlowReader {
     /// A client with a new session that pauses for `pause` after each read.
     pub async fn client(server: &TestServer, pause: Duration) -> Client {
-        let mut pace = interval(pause);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pauses = interval(pause);
+        pauses.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = TcpStream::connect(server.address()).await.unwrap();
-        let slow = Self { stream, pace, is_due: true };
+        let slow = Self { stream, pauses, is_pause_over: true };
         let stream =
             upgrade_client(slow, "localhost", PeerLabel::new("memory"), ConnectOptions::default()).await.unwrap();
-        let mut client = Client::over(stream);
+        let mut client = Client::from_stream(stream);
         client.handshake(None).await;
         client
     }
@@ -39,16 +39,16 @@ impl SlowReader {
 
 impl AsyncRead for SlowReader {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.is_due {
-            ready!(self.pace.poll_tick(cx));
-            self.is_due = true;
+        if !self.is_pause_over {
+            ready!(self.pauses.poll_tick(cx));
+            self.is_pause_over = true;
         }
         let size = buf.remaining().min(READ_BYTES);
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(size));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let count = part.filled().len();
         buf.advance(count);
-        self.is_due = false;
+        self.is_pause_over = false;
         Poll::Ready(Ok(()))
     }
 }

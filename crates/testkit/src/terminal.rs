@@ -1,4 +1,6 @@
-//! A pseudo-terminal in which the binary runs. A test types keys and waits for text on the screen.
+//! A pseudo-terminal in which the binary runs. A test types keys and waits for text that the binary shows. The
+//! *screen* is all the output that the test has not taken yet, control sequences included; it is not divided into
+//! rows.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,8 +14,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use tokio::process::{Child, Command};
 
+use crate::configuration::hide_configuration;
 use crate::server::binary;
-use crate::surroundings::without_configuration;
 use crate::wait::eventually;
 
 /// Longer than any step takes on a loaded machine. Shorter than the timeout of a test, because the panic here shows what is on the screen.
@@ -43,7 +45,7 @@ impl Terminal {
         // The terminal has to be the controlling one for its signals to arrive.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(binary()).args(args).env("TERM", "xterm").kill_on_drop(true);
-        without_configuration(&mut command);
+        hide_configuration(&mut command);
         for variable in ["PS1", "PROMPT_COMMAND", "ENV", "BASH_ENV"] {
             command.env_remove(variable);
         }
@@ -54,17 +56,17 @@ impl Terminal {
         let program = prepare(&mut command).spawn().unwrap();
         let master = File::from(master);
         let screen = Arc::<Mutex<Vec<u8>>>::default();
-        watch(master.try_clone().unwrap(), Arc::clone(&screen));
+        collect_output(master.try_clone().unwrap(), Arc::clone(&screen));
         Self { master, slave, screen, program }
     }
 
-    /// Types these keys.
-    pub fn keys(&mut self, keys: &str) {
+    /// Types these keys. Control keys are written as their characters, such as `\x03` for Ctrl-C.
+    pub fn type_keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until this text was shown, and returns everything that was shown up to its end and not returned before.
-    pub async fn shows(&self, text: &str) -> String {
+    pub async fn wait_for_text(&self, text: &str) -> String {
         let take_shown = || {
             let mut screen = self.screen.lock().unwrap();
             let end = screen.windows(text.len()).position(|shown| shown == text.as_bytes())? + text.len();
@@ -81,7 +83,7 @@ impl Terminal {
     }
 
     /// Waits until the terminal is in raw mode (`raw` is true) or is not (`raw` is false).
-    pub async fn becomes_raw(&self, raw: bool) {
+    pub async fn wait_for_raw_mode(&self, raw: bool) {
         eventually("the terminal changes its mode", || (self.is_raw() == raw).then_some(())).await;
     }
 
@@ -96,7 +98,7 @@ impl Terminal {
     }
 
     /// Waits for the end of the program.
-    pub async fn ended(&mut self) -> ExitStatus {
+    pub async fn wait_for_end(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(STEP_TIMEOUT, self.program.wait()).await;
         ended.unwrap_or_else(|_| panic!("the program does not end; the terminal shows {:?}", self.screen())).unwrap()
     }
@@ -106,11 +108,11 @@ impl Terminal {
     pub async fn screen_after_end(&self) -> String {
         const MARK: &str = "\u{1}the end\u{1}";
         rustix::io::write(&self.slave, MARK.as_bytes()).unwrap();
-        let shown = self.shows(MARK).await;
+        let shown = self.wait_for_text(MARK).await;
         shown.trim_end_matches(MARK).to_owned()
     }
 
-    /// Everything that was shown and not returned by [`shows`](Self::shows).
+    /// Everything that was shown and not returned by [`wait_for_text`](Self::wait_for_text).
     pub fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
@@ -120,8 +122,8 @@ fn set_size(terminal: &OwnedFd, rows: u16, cols: u16) {
     tcsetwinsize(terminal, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
 }
 
-/// Collects what is shown, for as long as the test runs.
-fn watch(mut master: File, screen: Arc<Mutex<Vec<u8>>>) {
+/// Appends the output of the terminal to `screen`, for as long as the test runs.
+fn collect_output(mut master: File, screen: Arc<Mutex<Vec<u8>>>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = master.read(&mut buffer) {

@@ -39,7 +39,7 @@ pub enum AcceptError {
 pub struct AcceptedStream {
     /// Both directions of the connection.
     pub stream: MessageStream,
-    /// Who is behind the connection.
+    /// The client behind the connection.
     pub principal: Principal,
 }
 

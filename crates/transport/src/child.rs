@@ -1,9 +1,11 @@
 //! A child process as the peer: one message per line over its stdin and stdout. Start reading at [`spawn_child`].
 //!
-//! The child leads a process group of its own, and the group is terminated when the caller drops the [`ChildGuard`]. The group is
-//! signalled only while the child has not been reaped: until then the kernel cannot give the group's number to another group.
+//! The child leads a process group of its own, and the group is terminated when the caller drops the [`ChildGuard`].
+//! The group is signalled only while the child has not been reaped: until then the kernel cannot give the id of the
+//! group to another group.
 //!
-//! The parts: `guard` terminates and reaps, `leader` holds the process, `stdin` is a pipe that two owners can close, `stderr` reads lines.
+//! The parts: `guard` terminates and reaps the child, `leader` holds the process, `stdin` is a pipe that two owners
+//! can close, and `stderr` reads the lines that the child writes to its stderr.
 
 mod guard;
 mod leader;

@@ -1,9 +1,9 @@
-//! Encodes messages and control frames for the wire. The caller writes each payload directly behind its header, into the buffer that
-//! goes to the socket, so a payload is not copied. Decoding is in [`crate::Reader`].
+//! Encodes messages and control frames for the wire. The caller writes each payload directly after its header, into
+//! the buffer that goes to the socket, so a payload is not copied. Decoding is in [`crate::Reader`].
 
 use crate::websocket::{MAX_CONTROL_BYTES, Opcode, apply_mask, mask_key, write_header};
 
-/// How messages are separated on the wire.
+/// The format in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// WebSocket frames as a server sends them: unmasked.

@@ -13,8 +13,8 @@ pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
 
 /// The decisions and data that the HTTP endpoints need from the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {
-    /// Who has sent a request with these headers. `None` if the sender may neither upgrade to a WebSocket nor read the metrics. Not called
-    /// on a Unix socket, where the kernel reports the user of the peer.
+    /// The client that has sent a request with these headers. `None` if the client may neither upgrade to a WebSocket
+    /// nor read the metrics. Not called on a Unix socket, where the kernel reports the user of the peer.
     fn authorize(&self, headers: &::http::HeaderMap) -> Option<Principal>;
     /// The body of `/metrics`, in OpenMetrics text format.
     fn metrics(&self) -> String;
@@ -23,7 +23,7 @@ pub trait HttpSurface: Send + Sync + 'static {
     fn serves_host(&self, host: &str) -> bool;
 }
 
-/// What a listener knows about its peers.
+/// How much a listener knows about a peer before it reads a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Unix socket: the kernel has reported the uid of the peer, and the listener has accepted this user.

@@ -1,4 +1,5 @@
-//! Splits bytes into messages at newlines, without I/O. It has the same interface as the WebSocket decoder.
+//! Splits bytes into messages at newlines, without I/O. It is called like the WebSocket decoder, but it has no
+//! errors.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_does_not_count_the_terminator() {
+    fn the_line_end_does_not_count_towards_the_limit() {
         assert_eq!(decode_in_pieces(4, &[b"1234\n1234\r\n"]), [message("1234"), message("1234")]);
         assert_eq!(decode_in_pieces(4, &[b"1234\r", b"\n"]), [message("1234")]);
         assert_eq!(decode_in_pieces(4, &[b"12345\n1\n"]), [too_large("12345"), message("1")]);

@@ -1,5 +1,6 @@
-//! Listening sockets: TCP, TLS and Unix. [`Listener::accept`] handles temporary errors itself, so its caller has no error handling to do.
-//! The TLS handshake and HTTP come later, in [`crate::accept_messages`]. `unix` has the rules for the file of a Unix socket.
+//! Listening sockets: TCP, TLS and Unix. [`Listener::accept`] tries again after temporary errors, so it returns only
+//! errors after which the listener can never accept again. The TLS handshake and HTTP come later, in
+//! [`crate::accept_messages`]. `unix` has the rules for the file of a Unix socket.
 
 mod unix;
 
@@ -118,7 +119,8 @@ impl Listener {
         }
     }
 
-    /// The URL that clients can connect to. If the port to listen on was 0, it has the port that the kernel picked.
+    /// The URL that clients can connect to. If the port to listen on was 0, the URL has the port that the kernel
+    /// picked.
     pub fn url(&self) -> String {
         self.url.to_string()
     }

@@ -1,9 +1,11 @@
-//! Who is behind an accepted connection, as far as the listener has proven it. What a principal may do is decided by the server.
+//! A principal is the client behind an accepted connection, as far as the listener has verified its identity. The
+//! server decides what a principal may do.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Who is behind a connection. Two connections with equal principals belong to the same client or to clients that trust each other.
+/// The client behind a connection. Two connections with equal principals belong to the same client or to clients that
+/// trust each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// Anybody who can reach the address, because the listener asks for no token.

@@ -25,7 +25,7 @@ pub struct Reader {
     source: Box<dyn AsyncRead + Send + Unpin>,
     buffer: ReadBuffer,
     decoder: MessageDecoder,
-    /// The end of the messages, or an error, has been returned.
+    /// [`Reader::next`] returns only `Closed(None)` from now on.
     has_ended: bool,
     /// The byte stream has ended.
     source_has_ended: bool,
@@ -153,7 +153,7 @@ impl MessageDecoder {
         }
     }
 
-    /// How many more bytes the current frame has, as far as the decoder knows.
+    /// Number of bytes of the current frame that are not in the buffer yet, or 0 if the decoder does not know it.
     fn missing_bytes(&self, buffered: usize) -> usize {
         match self {
             Self::WebSocket(decoder) => decoder.missing_bytes(buffered),

@@ -21,14 +21,14 @@ pub struct MessageStream {
     pub writer: Writer,
     /// Turns messages into the bytes for `writer`.
     pub framing: Framing,
-    /// What proves that the peer has received a message.
+    /// The event that proves that the peer has received a message.
     pub proof_of_receipt: ProofOfReceipt,
     /// The peer, for logs and errors.
     pub peer: PeerLabel,
 }
 
-/// What proves to the sender that the peer has received a message. A sender that keeps messages until they are received drops them at the
-/// proof.
+/// The event that proves to the sender that the peer has received a message. A sender that keeps messages until they
+/// are received drops them at the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofOfReceipt {
     /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent before its ping. The
@@ -41,8 +41,8 @@ pub enum ProofOfReceipt {
 }
 
 impl MessageStream {
-    /// A message stream over any two byte streams, for transports that this crate does not have. The caller says with `proof_of_receipt`
-    /// what the byte streams promise.
+    /// A message stream over any two byte streams, for transports that this crate does not have. The caller says with
+    /// `proof_of_receipt` which event is the proof.
     pub fn new<R, W>(
         read: R,
         write: W,
@@ -63,7 +63,7 @@ impl MessageStream {
         Self { reader, writer: Writer::new(write), framing, proof_of_receipt, peer }
     }
 
-    /// A WebSocket after its upgrade. `already_read` is what was read behind the headers of the upgrade.
+    /// A WebSocket after its upgrade. `already_read` are the bytes that were read after the headers of the upgrade.
     pub(crate) fn upgraded<R, W>(
         (read, write): (R, W),
         framing: Framing,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Whether the transport accepts bytes during a write.
+/// A change during a write: the transport stops accepting bytes, or accepts them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
     /// The transport accepts no more bytes until the peer has read some.

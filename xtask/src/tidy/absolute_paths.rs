@@ -3,7 +3,8 @@
 use super::complaint::Complaint;
 use super::project::{File, Project};
 
-/// Personal folders below `/`, and how many further folders a path needs to belong to one person: one below `home`, none below `root`.
+/// Personal folders below `/`. The number says how many further folders a path must name to be personal: one below
+/// `home`, none below the others.
 const PERSONAL: &[(&str, usize)] = &[("root", 0), ("home", 1), ("work", 0)];
 
 /// Checks every file of the project.
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     /// Made from parts, because tidy checks this file too.
-    fn below(folder: &str, rest: &str) -> String {
+    fn path_below(folder: &str, rest: &str) -> String {
         format!("/{folder}/{rest}")
     }
 
@@ -49,28 +50,28 @@ mod tests {
     #[test]
     fn personal_folders_are_refused() {
         assert_eq!(
-            complaints(&format!("fine\ncd {}", below("home", "ada/project"))),
-            [format!("README.md:2: `{}` exists on one machine only", below("home", "ada"))]
+            complaints(&format!("fine\ncd {}", path_below("home", "ada/project"))),
+            [format!("README.md:2: `{}` exists on one machine only", path_below("home", "ada"))]
         );
         for text in [
-            below("root", ".cargo"),
-            format!("\"{}\"", below("work", "main")),
-            format!("file://{}", below("root", "x")),
-            format!("({})", below("home", "ada/x")),
+            path_below("root", ".cargo"),
+            format!("\"{}\"", path_below("work", "main")),
+            format!("file://{}", path_below("root", "x")),
+            format!("({})", path_below("home", "ada/x")),
         ] {
             assert_eq!(complaints(&text).len(), 1, "{text}");
         }
     }
 
     #[test]
-    fn other_paths_are_not() {
+    fn other_paths_are_accepted() {
         for text in [
             "/usr/bin/true".to_owned(),
             "/home/".to_owned(),
             "the folders /home and /root".to_owned(),
-            format!("~{}", below("work", "main")),
-            format!("$HOME{}", below("work", "main")),
-            format!("{{dir}}{}", below("work", "main")),
+            format!("~{}", path_below("work", "main")),
+            format!("$HOME{}", path_below("work", "main")),
+            format!("{{dir}}{}", path_below("work", "main")),
         ] {
             assert_eq!(complaints(&text), [""; 0], "{text}");
         }

@@ -1,5 +1,5 @@
-//! Finds the paths of a Rust file that start with `crate`, `self` or `super`, in imports and in code, and says which of them lead to the root
-//! of the crate. Knows no order, and no module but the one that the file is.
+//! Finds the paths of a Rust file that start with `crate`, `self` or `super`, in imports and in code, and says which
+//! of them lead to the root of the crate. Knows nothing of the order of modules.
 
 use super::project::File;
 use super::rust_source;
@@ -11,7 +11,7 @@ pub(super) fn names_below_root(file: &File, module: &[&str]) -> Vec<NameAtLine> 
     let lines = rust_source::lines(file);
     let tokens = rust_tokens::tokens(&lines);
     let mut paths = CratePaths { tokens: &tokens, names: Vec::new() };
-    paths.read(module);
+    paths.read_file(module);
     paths.names
 }
 
@@ -26,7 +26,7 @@ impl<'a> CratePaths<'a> {
         self.tokens.get(at).map_or("", |token| token.text)
     }
 
-    fn read(&mut self, file_module: &[&'a str]) {
+    fn read_file(&mut self, file_module: &[&'a str]) {
         let mut module = file_module.to_vec();
         // For each open brace, the length of the module path outside it.
         let mut outside = Vec::new();
@@ -50,8 +50,8 @@ impl<'a> CratePaths<'a> {
         }
     }
 
-    /// Follows the path, or the group of paths in braces, that starts at `at` and is relative to `module`. Returns an index behind every
-    /// `crate`, `self` and `super` in it.
+    /// Follows the path, or the group of paths in braces, that starts at `at` and is relative to `module`. Returns
+    /// the index of a token after the last `crate`, `self` or `super` of the path.
     fn follow(&mut self, at: usize, module: &[&'a str]) -> usize {
         let goes_on = self.text(at + 1) == "::";
         match self.text(at) {
@@ -60,7 +60,7 @@ impl<'a> CratePaths<'a> {
             "self" if goes_on => self.follow(at + 2, module),
             "super" if goes_on => self.follow(at + 2, &module[..module.len().saturating_sub(1)]),
             _ => {
-                self.note(at, module);
+                self.record_name(at, module);
                 at + 1
             }
         }
@@ -91,9 +91,10 @@ impl<'a> CratePaths<'a> {
         at
     }
 
-    fn note(&mut self, at: usize, module: &[&str]) {
+    /// Records the name at this index if it is relative to the root of the crate.
+    fn record_name(&mut self, at: usize, module: &[&str]) {
         let below_root = self.tokens.get(at).filter(|_| module.is_empty());
-        self.names.extend(below_root.map(Token::named));
+        self.names.extend(below_root.map(Token::name_at_line));
     }
 }
 

@@ -23,7 +23,8 @@ pub(super) struct DenyGraph {
 /// Which licences crates from elsewhere may have.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DenyLicences {
-    /// SPDX identifiers of single licences. A crate with several needs one of them, or all, as its licence expression says.
+    /// SPDX identifiers of single licences. If a crate has several licences, its licence expression says whether one
+    /// of them or all of them must be in this list.
     pub(super) allow: Vec<String>,
 }
 

@@ -9,22 +9,22 @@ const WORKSPACE: &str = "Cargo.toml";
 
 /// Checks the manifest of the workspace and those of its crates.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
-    let mut complaints = untaken(project);
-    complaints.extend(project.members.iter().flat_map(|member| unnamed(project, member)));
+    let mut complaints = unused_in_workspace(project);
+    complaints.extend(project.members.iter().flat_map(|member| unused_in_crate(project, member)));
     complaints
 }
 
-fn untaken(project: &Project) -> Vec<Complaint> {
+fn unused_in_workspace(project: &Project) -> Vec<Complaint> {
     let manifest = project.file(WORKSPACE).map_or("", |file| &file.text);
-    let taken: Vec<&str> =
+    let used: Vec<&str> =
         project.members.iter().flat_map(|member| &member.dependencies).map(Dependency::key).collect();
-    let untaken = workspace_dependencies(manifest).into_iter().filter(|(_, key)| !taken.contains(key));
-    untaken
+    let unused = workspace_dependencies(manifest).into_iter().filter(|(_, key)| !used.contains(key));
+    unused
         .map(|(line, key)| Complaint::at(WORKSPACE, line, format!("no crate depends on `{key}`; remove it")))
         .collect()
 }
 
-fn unnamed(project: &Project, member: &Member) -> Vec<Complaint> {
+fn unused_in_crate(project: &Project, member: &Member) -> Vec<Complaint> {
     let folder = format!("{}/", member.folder);
     let sources = project.rust_files().filter(|file| file.path.starts_with(&folder));
     let code: Vec<String> = sources.flat_map(rust_source::lines).map(|line| line.code).collect();
@@ -77,28 +77,29 @@ opt-level = 1
     }
 
     #[test]
-    fn what_is_taken_and_named_is_fine() {
-        let taken = vec![foreign("some-crate", Kind::Normal), foreign("other", Kind::Dev)];
-        assert_eq!(complaints(taken, "use some_crate::X;\nuse other::Y;"), [""; 0]);
+    fn entries_that_a_crate_lists_and_its_sources_name_are_accepted() {
+        let listed = vec![foreign("some-crate", Kind::Normal), foreign("other", Kind::Dev)];
+        assert_eq!(complaints(listed, "use some_crate::X;\nuse other::Y;"), [""; 0]);
     }
 
     #[test]
-    fn an_entry_that_no_crate_takes_must_go() {
-        let taken = vec![foreign("some-crate", Kind::Normal)];
-        assert_eq!(complaints(taken, "use some_crate::X;"), ["Cargo.toml:7: no crate depends on `other`; remove it"]);
+    fn an_entry_of_the_workspace_that_no_crate_lists_is_refused() {
+        let listed = vec![foreign("some-crate", Kind::Normal)];
+        let expected = ["Cargo.toml:7: no crate depends on `other`; remove it"];
+        assert_eq!(complaints(listed, "use some_crate::X;"), expected);
     }
 
     #[test]
-    fn an_entry_that_the_sources_do_not_name_must_go() {
-        let taken = vec![foreign("some-crate", Kind::Normal), foreign("other", Kind::Normal)];
+    fn an_entry_that_the_sources_do_not_name_is_refused() {
+        let listed = vec![foreign("some-crate", Kind::Normal), foreign("other", Kind::Normal)];
         assert_eq!(
-            complaints(taken, "use some_crate::X; // and other"),
+            complaints(listed, "use some_crate::X; // and other"),
             ["crates/session/Cargo.toml: `session` never names `other`; remove it"]
         );
     }
 
     #[test]
-    fn a_renamed_dependency_goes_by_its_new_name() {
+    fn a_renamed_dependency_is_found_by_its_new_name() {
         let renamed = Dependency { rename: Some("other".to_owned()), ..foreign("x", Kind::Normal) };
         assert_eq!(
             complaints(vec![renamed, foreign("some-crate", Kind::Normal)], "use {other, some_crate};"),

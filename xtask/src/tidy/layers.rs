@@ -7,19 +7,25 @@ use super::project::{Dependency, Kind, Member, Project};
 /// The layer of a crate, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CrateLayer {
+    /// The messages on the wire and their encoding, without I/O.
     Vocabulary,
+    /// Values that make decisions. They get the time passed in and do no I/O.
     Rules,
-    /// What several mechanisms share.
+    /// Code that several mechanisms share.
     Foundations,
+    /// Access to the operating system, to files and to the network.
     Mechanisms,
+    /// Tasks that join rules and mechanisms.
     Shells,
     /// The library for programs that embed client and server.
     Embedding,
+    /// The programs that people start.
     Faces,
     /// Tests and chores. They may import everything, and no shipped crate may import them.
     Beside,
 }
 
+/// The layer of each crate. The crates `relay`, `sandbox` and `rendezvous` do not exist yet.
 const LAYERS: &[(&str, CrateLayer)] = &[
     ("protocol", CrateLayer::Vocabulary),
     ("relay", CrateLayer::Vocabulary),
@@ -119,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_go_down() {
+    fn allowed_imports_are_accepted() {
         for (importer, imported) in [
             ("session", "protocol"),
             ("server", "session"),
@@ -133,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_never_go_up_or_sideways() {
+    fn forbidden_imports_are_refused() {
         for (importer, imported) in [
             ("protocol", "session"),
             ("protocol", "relay"),
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn values_do_not_reach_for_the_outside_world() {
+    fn vocabulary_and_rules_must_not_depend_on_crates_that_do_io() {
         assert_eq!(complaints("session", foreign("tokio", Kind::Normal)).len(), 1);
         assert_eq!(complaints("protocol", foreign("rustix", Kind::Dev)).len(), 1);
         assert_eq!(complaints("session", foreign("bytes", Kind::Normal)), [""; 0]);

@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_sharp() {
+    fn one_line_over_the_limit_is_refused() {
         assert_eq!(complaints("a.rs", &"fn a() {}\n".repeat(MOST_LINES)), [""; 0]);
         assert_eq!(
             complaints("a.rs", &"fn a() {}\n".repeat(MOST_LINES + 1)),

@@ -1,4 +1,5 @@
-//! Licences of the crates from elsewhere: only those that `deny.toml` allows.
+//! Refuses licences that `deny.toml` does not allow, for all crates from elsewhere (crates that are not of this
+//! workspace).
 
 use super::complaint::Complaint;
 use super::project::{Package, Project};
@@ -16,8 +17,8 @@ fn check_package(package: &Package, allowed: &[String]) -> Option<Complaint> {
         Some(expression) => {
             match spdx::is_satisfied(expression, |licence| allowed.iter().any(|known| known == licence)) {
                 Ok(true) => return None,
-                Ok(false) => format!("is under `{expression}`, which we cannot pass on"),
-                Err(error) => format!("has a licence we cannot read, `{expression}`: {error}"),
+                Ok(false) => format!("is under `{expression}`, which `deny.toml` does not allow"),
+                Err(error) => format!("has the licence `{expression}`, which cannot be parsed: {error}"),
             }
         }
     };
@@ -46,15 +47,17 @@ mod tests {
     }
 
     #[test]
-    fn others_do_not() {
+    fn other_licences_are_refused() {
         assert_eq!(
             complaints(Some("MIT AND MPL-2.0")),
-            ["Cargo.lock: some 1.0.0 is under `MIT AND MPL-2.0`, which we cannot pass on"]
+            ["Cargo.lock: some 1.0.0 is under `MIT AND MPL-2.0`, which `deny.toml` does not allow"]
         );
         assert_eq!(complaints(None), ["Cargo.lock: some 1.0.0 names no licence"]);
         assert_eq!(
             complaints(Some("MIT AND")),
-            ["Cargo.lock: some 1.0.0 has a licence we cannot read, `MIT AND`: a licence is missing at the end"]
+            [
+                "Cargo.lock: some 1.0.0 has the licence `MIT AND`, which cannot be parsed: a licence is missing at the end"
+            ]
         );
     }
 }

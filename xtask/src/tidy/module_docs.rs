@@ -7,7 +7,7 @@ use super::project::Project;
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     let silent = project.sources().filter(|file| !file.text.starts_with("//! "));
     silent
-        .map(|file| Complaint::at(&file.path, 1, "start with `//!`: what it is for, what it does not know"))
+        .map(|file| Complaint::at(&file.path, 1, "start with a `//!` comment that says what the module is for"))
         .collect()
 }
 
@@ -22,19 +22,19 @@ mod tests {
     }
 
     #[test]
-    fn documentation_comes_first() {
+    fn a_module_must_start_with_a_doc_comment() {
         assert_eq!(complaints("crates/spawn/src/a.rs", "//! Signals.\nfn a() {}\n"), [""; 0]);
         for text in ["", "fn a() {}\n//! Signals.", "// Signals.\n", "/// Signals.\n", "//!\n"] {
             assert_eq!(
                 complaints("crates/spawn/src/a.rs", text),
-                ["crates/spawn/src/a.rs:1: start with `//!`: what it is for, what it does not know"],
+                ["crates/spawn/src/a.rs:1: start with a `//!` comment that says what the module is for"],
                 "{text:?}"
             );
         }
     }
 
     #[test]
-    fn only_modules_need_it() {
+    fn files_outside_src_need_no_doc_comment() {
         assert_eq!(complaints("crates/spawn/tests/a.rs", ""), [""; 0]);
     }
 }

@@ -25,7 +25,7 @@ fn check_member(project: &Project, member: &Member, heading: &str) -> Vec<Compla
     let source = format!("{}/src/", member.folder);
     let root = format!("{source}lib.rs");
     let modules = project.file(&root).map(top_modules).unwrap_or_default();
-    let order = project.file(DOCUMENT).map(|document| listed(document, heading)).unwrap_or_default();
+    let order = project.file(DOCUMENT).map(|document| listed_modules(document, heading)).unwrap_or_default();
     if order.is_empty() {
         let message = format!("list the modules of `{}` with numbers below the heading \"{heading}\"", member.name);
         return vec![Complaint::about(DOCUMENT, message)];
@@ -55,7 +55,8 @@ fn list_complaints(order: &[NameAtLine], modules: &[NameAtLine], root: &str) -> 
 
 fn import_complaints(file: &File, source: &str, order: &[NameAtLine], modules: &[NameAtLine]) -> Vec<Complaint> {
     let module = module_path(&file.path[source.len()..]);
-    // A module without a place in the list gets its complaint from `list_complaints`, and so does an import of one.
+    // For a module that is not in the list, `list_complaints` has a complaint already, so its imports are not
+    // checked.
     let Some(own) = position(order, module[0]) else { return Vec::new() };
     let mut complaints = Vec::new();
     for NameAtLine { line, name } in names_below_root(file, &module) {
@@ -76,7 +77,7 @@ fn position(names: &[NameAtLine], name: &str) -> Option<usize> {
 }
 
 /// The names in backticks in the numbered list below the heading. A name that no module can have, such as that of a type, is left out.
-fn listed(document: &File, heading: &str) -> Vec<NameAtLine> {
+fn listed_modules(document: &File, heading: &str) -> Vec<NameAtLine> {
     let is_heading = |line: &str| line.starts_with('#');
     let mut lines = document.text.lines().zip(1..);
     lines.find(|(line, _)| is_heading(line) && line.trim_start_matches('#').trim() == heading);
@@ -100,10 +101,10 @@ fn top_modules(root: &File) -> Vec<NameAtLine> {
     let lines = rust_source::lines(root);
     let tokens = rust_tokens::tokens(&lines);
     let declarations = tokens.windows(2).filter(|pair| pair[0].text == "mod" && pair[0].part == CodePart::Product);
-    declarations.map(|pair| pair[1].named()).collect()
+    declarations.map(|pair| pair[1].name_at_line()).collect()
 }
 
-/// The module that a file is, from its path below `src`: `a::b` for `a/b.rs`.
+/// The module path of a file, from its path below `src`: `a` and `b` for `a/b.rs`.
 fn module_path(path: &str) -> Vec<&str> {
     path.trim_end_matches(".rs").split('/').collect()
 }
@@ -151,7 +152,7 @@ The reason: `nothing`.
     }
 
     #[test]
-    fn no_module_imports_one_after_it() {
+    fn an_import_of_a_later_module_is_refused() {
         assert_eq!(
             complaints(LIST, ROOT, "crates/server/src/process.rs", "//! Runs.\nuse crate::{limits::A, session::B};"),
             ["crates/server/src/process.rs:2: `process` imports `session`, which is after it in ARCHITECTURE.md"]
@@ -168,7 +169,7 @@ The reason: `nothing`.
     }
 
     #[test]
-    fn the_root_does_not_hide_a_module() {
+    fn an_import_from_the_root_of_the_crate_is_refused() {
         assert_eq!(
             complaints(LIST, ROOT, "crates/server/src/process.rs", "use crate::Limits;"),
             [
@@ -178,7 +179,7 @@ The reason: `nothing`.
     }
 
     #[test]
-    fn list_and_modules_are_the_same() {
+    fn list_and_modules_must_agree() {
         let path = "crates/server/src/process.rs";
         assert_eq!(
             complaints(LIST, &format!("{ROOT}\nmod survive;"), path, "use crate::survive::A;"),

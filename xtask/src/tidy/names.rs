@@ -5,6 +5,7 @@ use super::complaint::Complaint;
 use super::project::{File, Project};
 use super::rust_source;
 
+/// Words that do not say what a file or module is about.
 const EMPTY_WORDS: &[&str] = &["common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"];
 
 /// Checks the names of files, folders and modules of Rust code.

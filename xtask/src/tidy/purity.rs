@@ -49,7 +49,7 @@ fn check_file(file: &File) -> Vec<Complaint> {
     complaints
 }
 
-/// Follows `use std::{…}`, which may go over several lines.
+/// Follows `use std::{…}` over several lines. `depth` is the number of open braces after the last line.
 #[derive(Default)]
 struct GroupedImport {
     depth: usize,
@@ -66,20 +66,20 @@ impl GroupedImport {
             }
             _ => code,
         };
-        let mut own = String::new();
+        let mut outermost = String::new();
         for c in inside.chars() {
             match c {
                 '{' => self.depth += 1,
                 '}' => self.depth -= 1,
-                c if self.depth == 1 => own.push(c),
+                c if self.depth == 1 => outermost.push(c),
                 _ => {}
             }
             if self.depth == 0 {
                 break;
             }
         }
-        let starts_with = |module: &str| own.split(',').any(|path| path.trim().split("::").next() == Some(module));
-        MODULES.iter().copied().filter(|module| starts_with(module)).collect()
+        let first_names: Vec<_> = outermost.split(',').map(|path| path.trim().split("::").next()).collect();
+        MODULES.iter().copied().filter(|module| first_names.contains(&Some(*module))).collect()
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_has_no_clock_and_no_io() {
+    fn clock_network_and_files_are_refused_in_crates_of_rules_and_vocabulary() {
         for text in [
             "let now = std::time::Instant::now();",
             "let now = SystemTime::now();",

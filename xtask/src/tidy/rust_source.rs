@@ -63,7 +63,8 @@ fn mark_test_modules(lines: &mut [SourceLine<'_>]) {
     }
 }
 
-/// The last line of the module, or of its declaration, that follows the attribute at `start`, if one does.
+/// The index of the last line of the module, or of the declaration of a module, that follows the attribute at
+/// `start`. `None` if the attribute belongs to another item.
 fn end_of_module(lines: &[SourceLine<'_>], start: usize) -> Option<usize> {
     let is_attribute = |line: &SourceLine<'_>| line.code.trim().is_empty() || line.code.trim().starts_with("#[");
     let first = start + lines[start..].iter().position(|line| !is_attribute(line))?;
@@ -85,7 +86,7 @@ fn end_of_module(lines: &[SourceLine<'_>], start: usize) -> Option<usize> {
 fn blanked(text: &str) -> String {
     let mut scanner = Scanner { rest: text, blanked: String::with_capacity(text.len()) };
     while let Some(next) = scanner.rest.chars().next() {
-        scanner.token(next);
+        scanner.scan_token(next);
     }
     scanner.blanked
 }
@@ -96,16 +97,16 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn token(&mut self, next: char) {
+    fn scan_token(&mut self, next: char) {
         if self.rest.starts_with("//") {
             self.blank(self.rest.find('\n').unwrap_or(self.rest.len()));
         } else if self.rest.starts_with("/*") {
-            self.blank(block_comment(self.rest));
+            self.blank(block_comment_length(self.rest));
         } else if next == '"' {
-            self.blank(1 + quoted(&self.rest[1..], '"'));
-        } else if let Some(length) = raw_string(self.rest) {
+            self.blank(1 + quoted_length(&self.rest[1..], '"'));
+        } else if let Some(length) = raw_string_length(self.rest) {
             self.blank(length);
-        } else if let Some(length) = character(self.rest) {
+        } else if let Some(length) = character_length(self.rest) {
             self.blank(length);
         } else if next.is_alphanumeric() || next == '_' {
             self.identifier();
@@ -114,12 +115,12 @@ impl Scanner<'_> {
         }
     }
 
-    /// Keeps a whole identifier, so that an `r` at its end does not start a raw string. Of the prefixes `br` and `cr` it keeps only the
-    /// first letter, because the `r` does start one.
+    /// Keeps a whole identifier, so that an `r` at its end does not start a raw string. Of the prefixes `br` and `cr`
+    /// of a raw string it keeps only the first letter, because the `r` starts the raw string.
     fn identifier(&mut self) {
         let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_');
         let length = end.unwrap_or(self.rest.len());
-        let is_prefix = matches!(&self.rest[..length], "br" | "cr") && raw_string(&self.rest[1..]).is_some();
+        let is_prefix = matches!(&self.rest[..length], "br" | "cr") && raw_string_length(&self.rest[1..]).is_some();
         self.keep(if is_prefix { 1 } else { length });
     }
 
@@ -137,7 +138,7 @@ impl Scanner<'_> {
 }
 
 /// The length of `text` up to the first quote that is not escaped, that quote included.
-fn quoted(text: &str, quote: char) -> usize {
+fn quoted_length(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
         match c {
@@ -150,7 +151,8 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-fn raw_string(text: &str) -> Option<usize> {
+/// The length of a raw string at the start of `text`. `None` if `text` starts with something else.
+fn raw_string_length(text: &str) -> Option<usize> {
     let after = text.strip_prefix('r')?;
     let hashes = after.len() - after.trim_start_matches('#').len();
     let body = after[hashes..].strip_prefix('"')?;
@@ -160,17 +162,18 @@ fn raw_string(text: &str) -> Option<usize> {
 }
 
 /// The length of a character literal at the start of `text`. `None` for a lifetime.
-fn character(text: &str) -> Option<usize> {
+fn character_length(text: &str) -> Option<usize> {
     let after = text.strip_prefix('\'')?;
     if after.starts_with('\\') {
-        return Some(1 + quoted(after, '\''));
+        return Some(1 + quoted_length(after, '\''));
     }
     let mut chars = after.chars();
     let length = chars.next()?.len_utf8();
     (chars.next() == Some('\'')).then_some(length + 2)
 }
 
-fn block_comment(text: &str) -> usize {
+/// The length of the block comment at the start of `text`, comments inside it included.
+fn block_comment_length(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
     while at < text.len() {
@@ -227,20 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn a_test_module_elsewhere_and_a_test_item_leave_the_rest_alone() {
+    fn code_after_the_declaration_of_a_test_module_or_after_a_test_import_is_product() {
         assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {\n}\n"), [1, 2]);
         assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nuse x;\nmod a {\n}\n"), [0; 0]);
     }
 
     #[test]
-    fn test_files_are_tests_throughout() {
+    fn every_line_of_a_test_file_is_a_test() {
         assert_eq!(test_lines("crates/a/tests/b.rs", "fn a() {}"), [1]);
         assert_eq!(test_lines("crates/a/src/b/tests.rs", "fn a() {}"), [1]);
         assert_eq!(test_lines("crates/a/src/latest.rs", "fn a() {}"), [0; 0]);
     }
 
     #[test]
-    fn a_word_is_not_a_part_of_one() {
+    fn has_word_finds_only_whole_identifiers() {
         assert!(has_word("use std::fs;", "fs"));
         assert!(!has_word("offset(fsync)", "fs"));
     }

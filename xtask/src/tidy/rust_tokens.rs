@@ -1,5 +1,5 @@
-//! Rust files as a row of tokens, for the checks that follow paths and items over several lines. Knows words, `::` and single characters,
-//! no syntax.
+//! Splits Rust files into tokens, for the checks that follow paths and items over several lines. Knows words, `::`
+//! and single characters, but no syntax.
 
 use super::rust_source::{CodePart, SourceLine};
 
@@ -25,13 +25,13 @@ impl Token<'_> {
         self.text.starts_with(is_word_part)
     }
 
-    /// The token as a name of its own, apart from the file.
-    pub(super) fn named(&self) -> NameAtLine {
+    /// A copy of the text and the line, which does not borrow from the file.
+    pub(super) fn name_at_line(&self) -> NameAtLine {
         NameAtLine { line: self.line, name: self.text.to_owned() }
     }
 }
 
-/// The tokens of these lines. Comments and literals are spaces there already.
+/// The tokens of these lines. In [`SourceLine::code`], comments and literals are already replaced by spaces.
 pub(super) fn tokens<'a>(lines: &'a [SourceLine<'_>]) -> Vec<Token<'a>> {
     let mut tokens = Vec::new();
     for line in lines {

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_judged_as_a_whole() {
+    fn the_words_of_a_whole_block_count_and_ordinary_comments_are_not_checked() {
         for text in [
             "/// Group id of the file.",
             "/// The size of the file in bytes, without\n/// holes.",

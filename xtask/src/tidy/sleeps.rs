@@ -14,10 +14,10 @@ pub(super) fn check(project: &Project) -> Vec<Complaint> {
 
 fn check_file(file: &File) -> Vec<Complaint> {
     let lines = rust_source::lines(file);
-    let asleep = (0..lines.len()).filter(|at| sleeps(&lines[*at]) && !is_explained(&lines, *at));
-    asleep
+    let unexplained = (0..lines.len()).filter(|at| sleeps(&lines[*at]) && !is_explained(&lines, *at));
+    unexplained
         .map(|at| {
-            let message = format!("wait for the thing, or say why not in a comment `{MARKER}<reason>`");
+            let message = format!("wait for an event instead, or give a reason in a comment `{MARKER}<reason>`");
             Complaint::at(&file.path, lines[at].number, message)
         })
         .collect()
@@ -50,7 +50,7 @@ mod tests {
     fn a_sleep_in_a_test_needs_a_reason() {
         assert_eq!(
             complaints("crates/a/tests/b.rs", "fn a() {\n    sleep(SECOND).await;\n}"),
-            ["crates/a/tests/b.rs:2: wait for the thing, or say why not in a comment `// sleep: <reason>`"]
+            ["crates/a/tests/b.rs:2: wait for an event instead, or give a reason in a comment `// sleep: <reason>`"]
         );
         for text in [
             "#[cfg(test)]\nmod tests {\n    std::thread::sleep(x);\n}",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_on_the_line_or_above_will_do() {
+    fn a_reason_on_the_line_or_above_allows_the_sleep() {
         for text in [
             "sleep(x); // sleep: the keep-alive is what is tested",
             "// sleep: the keep-alive is\n// what is tested\nsleep(x);",

@@ -23,7 +23,7 @@ struct Parser<'a, Tokens: Iterator<Item = &'a str>, Allows> {
 impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, Tokens, Allows> {
     fn choice(&mut self) -> Result<bool> {
         let mut satisfied = self.conjunction()?;
-        while self.takes("OR") {
+        while self.consume("OR") {
             satisfied |= self.conjunction()?;
         }
         Ok(satisfied)
@@ -31,22 +31,22 @@ impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, 
 
     fn conjunction(&mut self) -> Result<bool> {
         let mut satisfied = self.licence()?;
-        while self.takes("AND") {
+        while self.consume("AND") {
             satisfied &= self.licence()?;
         }
         Ok(satisfied)
     }
 
     fn licence(&mut self) -> Result<bool> {
-        if self.takes("(") {
+        if self.consume("(") {
             let satisfied = self.choice()?;
-            if !self.takes(")") {
+            if !self.consume(")") {
                 bail!("a parenthesis is not closed");
             }
             return Ok(satisfied);
         }
         let licence = self.name()?;
-        if self.takes("WITH") {
+        if self.consume("WITH") {
             self.name()?;
         }
         Ok((self.allows)(licence))
@@ -62,7 +62,8 @@ impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, 
         }
     }
 
-    fn takes(&mut self, token: &str) -> bool {
+    /// Consumes the next token if it is this one. Returns false if it is another.
+    fn consume(&mut self, token: &str) -> bool {
         self.tokens.next_if_eq(&token).is_some()
     }
 }
@@ -71,7 +72,7 @@ impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, 
 mod tests {
     use super::*;
 
-    fn with_a_and_b(expression: &str) -> Result<bool> {
+    fn is_satisfied_if_a_and_b_are_allowed(expression: &str) -> Result<bool> {
         is_satisfied(expression, |licence| matches!(licence, "A" | "B"))
     }
 
@@ -91,12 +92,12 @@ mod tests {
             ("X WITH Some-exception OR B", true),
             ("X WITH A", false),
         ] {
-            assert_eq!(with_a_and_b(expression).unwrap(), expected, "{expression}");
+            assert_eq!(is_satisfied_if_a_and_b_are_allowed(expression).unwrap(), expected, "{expression}");
         }
     }
 
     #[test]
-    fn what_is_no_expression_is_an_error() {
+    fn an_invalid_expression_is_an_error() {
         for (expression, expected) in [
             ("", "a licence is missing at the end"),
             ("A OR", "a licence is missing at the end"),
@@ -105,7 +106,8 @@ mod tests {
             ("A B", "`B` is not expected here"),
             ("A)", "`)` is not expected here"),
         ] {
-            assert_eq!(with_a_and_b(expression).unwrap_err().to_string(), expected, "{expression}");
+            let error = is_satisfied_if_a_and_b_are_allowed(expression).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{expression}");
         }
     }
 }

@@ -53,7 +53,7 @@ fn defined_types(file: &File) -> Vec<NameAtLine> {
     let lines = rust_source::lines(file);
     let tokens = rust_tokens::tokens(&lines);
     let mut types = Vec::new();
-    // For each open brace, whether what it encloses can have associated types.
+    // For each open brace, whether its block can define associated types.
     let mut braces = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
         let [keyword, name] = pair else { continue };
@@ -65,7 +65,7 @@ fn defined_types(file: &File) -> Vec<NameAtLine> {
         let is_definition = DEFINING.contains(&keyword.text) && name.is_word() && name.part == CodePart::Product;
         let is_associated = keyword.text == "type" && braces.last() == Some(&true);
         if is_definition && !is_associated {
-            types.push(name.named());
+            types.push(name.name_at_line());
         }
     }
     types
@@ -99,14 +99,15 @@ mod tests {
         check_with(&project, repeatable).iter().map(ToString::to_string).collect()
     }
 
-    fn both(text: &str) -> Vec<String> {
+    /// The complaints if one crate has this source text and another crate defines the type `Place`.
+    fn complaints_beside_place(text: &str) -> Vec<String> {
         complaints(&[], &[("crates/session/src/a.rs", text), ("crates/spawn/src/lib.rs", "struct Place;")])
     }
 
     #[test]
-    fn a_name_means_one_thing() {
+    fn a_second_definition_of_a_name_is_refused() {
         assert_eq!(
-            both("\npub(crate) enum Place {\n}"),
+            complaints_beside_place("\npub(crate) enum Place {\n}"),
             ["crates/spawn/src/lib.rs:1: `Place` is also a type in crates/session/src/a.rs:2; rename one of them"]
         );
         for text in [
@@ -119,9 +120,9 @@ mod tests {
             "impl A for B {\n    fn a() {\n        type Place = u8;\n    }\n}",
             "mod b {\n    pub(super) struct Place;\n}",
         ] {
-            assert_eq!(both(text).len(), 1, "{text}");
+            assert_eq!(complaints_beside_place(text).len(), 1, "{text}");
         }
-        assert_eq!(both("struct Place; mod b { enum Place {} }").len(), 2);
+        assert_eq!(complaints_beside_place("struct Place; mod b { enum Place {} }").len(), 2);
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
             "macro_rules! a { ($name:ident) => { struct $name; } }\na!(Place);",
             "fn a(x: &Place) { x.union(Place) }",
         ] {
-            assert_eq!(both(text), [""; 0], "{text}");
+            assert_eq!(complaints_beside_place(text), [""; 0], "{text}");
         }
         for path in ["crates/session/tests/a.rs", "crates/session/src/a/tests.rs", "fuzz/checks/a.rs"] {
             let sources = [(path, "struct Place;"), ("crates/spawn/src/lib.rs", "struct Place;")];
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_is_allowed_while_it_exists() {
+    fn a_repeatable_name_may_be_defined_twice_and_must_be() {
         let repeatable: &[Repeatable] = &[("Place", "a reason")];
         let twice = [("crates/session/src/a.rs", "type Place = u8;\ntype Place = u16;")];
         assert_eq!(complaints(repeatable, &twice), [""; 0]);

@@ -1,11 +1,12 @@
-//! Requires `#![forbid(unsafe_code)]` in all crates but the two that make system calls themselves. Code below a `forbid` cannot allow
-//! `unsafe` again, as it could below a `deny`.
+//! Requires `#![forbid(unsafe_code)]` in all crates but those that make system calls themselves ([`MAY_BE_UNSAFE`]).
+//! Code below a `forbid` cannot allow `unsafe` again, as it could below a `deny`.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
 use super::rust_source;
 
-/// Crates with unsafe code. Clippy checks that each `unsafe` in them says why it is sound.
+/// Crates that may have unsafe code; `sandbox` does not exist yet. Clippy checks that each `unsafe` in them says why
+/// it is sound.
 const MAY_BE_UNSAFE: &[&str] = &["sandbox", "spawn"];
 
 const ATTRIBUTE: &str = "#![forbid(unsafe_code)]";
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn two_crates_may_be_unsafe() {
+    fn crates_that_make_system_calls_may_be_unsafe() {
         assert_eq!(complaints("spawn", "//! Processes.\n"), [""; 0]);
         assert_eq!(complaints("sandbox", "//! Policies.\n"), [""; 0]);
     }

@@ -1,5 +1,8 @@
-//! The commands and their arguments. The arguments of commands about files are in [`files::args`](super::files::args), and the texts below
-//! the flags in [`help_texts`].
+//! The commands and their arguments. The arguments of commands about files are in
+//! [`files::args`](super::files::args), and the texts that `--help` prints below the flags are in [`help_texts`].
+//!
+//! An *environment* is a machine on which a server runs or is started for the command. A *kept session* outlives the
+//! command that made it, and so do the processes in the session.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +36,7 @@ pub(crate) enum Command {
     /// Attach this terminal to a process of a kept session
     #[command(after_help = help_texts::ATTACH)]
     Attach(AttachArgs),
-    /// List the environments, and check that they can be reached
+    /// List the environments, and with --check whether they can be reached
     #[command(after_help = help_texts::ENV)]
     Env(EnvArgs),
     /// Search files of an environment, as ripgrep does
@@ -68,7 +71,8 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// The flags that choose an environment. Without one of them, the environment is the default of environments.toml, or else this machine.
+/// The flags that choose an environment. If none is given, the environment is the default of environments.toml, or
+/// else this machine.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Which environment")]
 pub(crate) struct TargetArgs {
@@ -99,20 +103,22 @@ pub(crate) struct TargetArgs {
     /// File with the bearer token to send
     #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE")]
     pub(crate) client_token_file: Option<PathBuf>,
-    /// How long the server that is started in the background for kept sessions waits for the next session before it ends [default: 60s]
+    /// How long the server that is started in the background for kept sessions waits for the next session before it
+    /// ends [default: 60s]
     #[arg(long, env = "EXEC_SERVER_BACKGROUND_IDLE", value_name = "TIME", hide_short_help = true)]
     pub(crate) background_idle: Option<TimeArg>,
 }
 
 impl TargetArgs {
-    /// The flag that chooses an environment, as it is typed. `None` if none is given.
+    /// The flag that chooses the environment: `-e`, `--connect` or `--ssh`. `None` if none of them is given.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         let given = [(&self.environment, "-e"), (&self.connect, "--connect"), (&self.ssh, "--ssh")];
         given.into_iter().find(|(value, _)| value.is_some()).map(|(_, flag)| flag)
     }
 
-    /// A command line that a person can type to reach the same environment. It is for kept sessions, which ssh does not have, so the flags
-    /// for ssh are left out.
+    /// A command line that a person can type to run the command `verb` in the same environment, with `rest` as its
+    /// last words. It is for kept sessions. An environment over ssh cannot keep sessions, so the flags for ssh are
+    /// left out.
     pub(crate) fn command_line(&self, verb: &str, rest: &[&str]) -> String {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         let given = [
@@ -130,7 +136,7 @@ impl TargetArgs {
 /// How long a session is kept while no client is connected, unless `--keep` says otherwise.
 pub(crate) const DEFAULT_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The flag that chooses a kept session.
+/// The flag that chooses a kept session, a session that outlives the command that made it.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SessionArgs {
     /// Name of the session
@@ -143,7 +149,8 @@ pub(crate) struct RunArgs {
     /// Give the command a terminal
     #[arg(short, long)]
     pub(crate) tty: bool,
-    /// Working directory [default: yours on this machine and below --local-root, else the server's]
+    /// Working directory [default: the server's, or yours if the environment is this machine or you are below
+    /// --local-root]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; NAME alone passes your own value on
@@ -155,13 +162,14 @@ pub(crate) struct RunArgs {
     /// Run the command in the kept session of this name, where other commands can find it
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// Start the command in a kept session (`default` without --session), print its id and leave
+    /// Start the command in a kept session (`default` without --session), print the id of the command and exit
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Id of the command in the kept session, of visible characters [default: the next free number]
+    /// Id of the command in the kept session, only visible characters [default: the next free number]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an earlier --keep said so]
+    /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an
+    /// earlier --keep said so]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<TimeArg>,
     /// Print one JSON object per event instead of the output itself
@@ -176,7 +184,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ShellArgs {
-    /// Working directory [default: yours on this machine and below --local-root, else the server's]
+    /// Working directory [default: the server's, or yours if the environment is this machine or you are below
+    /// --local-root]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; NAME alone passes your own value on
@@ -185,7 +194,8 @@ pub(crate) struct ShellArgs {
     /// Open the shell in the kept session of this name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an earlier --keep said so]
+    /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an
+    /// earlier --keep said so]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<TimeArg>,
     /// Print no line at the start, and leave the prompt of the shell alone
@@ -292,19 +302,19 @@ pub(crate) struct SearchArgs {
     /// Print only the names of files with matches
     #[arg(short = 'l', long, conflicts_with = "json")]
     pub(crate) files_with_matches: bool,
-    /// Print the names of all files that would be searched; there is no PATTERN then
+    /// Print the names of all files that would be searched; takes no PATTERN
     #[arg(long)]
     pub(crate) files: bool,
     /// Search hidden files too
     #[arg(long)]
     pub(crate) hidden: bool,
-    /// Search files that .gitignore and similar files name too
+    /// Also search files that .gitignore and similar files exclude
     #[arg(long)]
     pub(crate) no_ignore: bool,
     /// Stop in each file after N lines with matches
     #[arg(short, long, value_name = "N")]
     pub(crate) max_count: Option<u64>,
-    /// Print one JSON object per file, or part of a file, with matches, and one for the result
+    /// Print one JSON object for each file with matches, several for a file with many, and one for the result
     #[arg(long)]
     pub(crate) json: bool,
     /// A regular expression, then the files and directories to search
@@ -331,7 +341,8 @@ pub(crate) struct WatchArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct McpStdioArgs {
-    /// Working directory [default: yours on this machine and below --local-root, else the server's]
+    /// Working directory [default: the server's, or yours if the environment is this machine or you are below
+    /// --local-root]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; NAME alone passes your own value on

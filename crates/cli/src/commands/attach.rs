@@ -1,4 +1,5 @@
-//! `attach`: brings a process of a kept session to the foreground of this terminal.
+//! `attach`: brings a process of a kept session to the foreground of this terminal. A kept session outlives the
+//! command that made it.
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let client =
         destination.connect_to_session(&args.session.session, SessionCreation::Never, SessionUse::Attach).await?;
     let ended = attach_with(&client, &args).await;
+    // Closes the connection, unless the server no longer answers.
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
 }
@@ -36,27 +38,29 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
     if process.lost_bytes() > 0 {
         report(&format!("the first {} bytes of output are no longer retained", process.lost_bytes()));
     }
-    let is_running = chosen.state == ProcessState::Running;
-    let server = client.capabilities().await?;
+    let capabilities = client.capabilities().await?;
     let foreground = Foreground {
         client,
         process: &process,
-        server: &server,
+        server: &capabilities,
         timeout: None,
         tty: chosen.tty,
         json: false,
         is_kept: true,
+        // `attach` with an empty stdin only looks at the process.
         end_of_input: EndOfInput::PassedAfterInput,
-        redraw: is_running,
+        // A program that runs may have drawn its screen on another terminal.
+        redraw: chosen.state == ProcessState::Running,
     };
     let hint = ReattachHint { target: &args.target, session, id: process.process_id() };
     run_in_foreground(foreground, &mut Signals::listen()?, Some(&hint)).await
 }
 
+/// The process that is running or starting, if there is exactly one.
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {
-    let is_running =
+    let has_not_ended =
         |process: &&ProcessSummary| matches!(process.state, ProcessState::Running | ProcessState::Starting);
-    let mut running = processes.iter().filter(is_running);
+    let mut running = processes.iter().filter(has_not_ended);
     match (running.next(), running.next()) {
         (Some(only), None) => Ok(only),
         (None, _) if processes.is_empty() => anyhow::bail!("the session `{session}` has no process"),
@@ -66,7 +70,7 @@ fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::R
         ),
         (Some(_), Some(_)) => anyhow::bail!(
             "several processes of the session `{session}` are running; name one of: {}",
-            ids(processes.iter().filter(is_running))
+            ids(processes.iter().filter(has_not_ended))
         ),
     }
 }

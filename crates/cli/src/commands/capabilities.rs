@@ -1,6 +1,7 @@
-//! The capabilities of a server. The commands use extensions of the published protocol, and a server silently ignores members of a request
-//! that it does not know. So a command asks for the capabilities first. If one is missing, it does the next best thing, or fails before
-//! anything has run.
+//! Asks a server for its capabilities, which are the extensions of the published protocol that it offers. The
+//! published protocol is that of `codex exec-server`. A server silently ignores params that it does not know, so a
+//! command that uses an extension asks first. If the extension is missing, the command does the next best thing, or
+//! fails before anything has run.
 
 use client::{Capabilities, EnvironmentInfo, ExecServerClient, ExecServerError, Signal};
 use protocol::ShellInfo;
@@ -8,7 +9,8 @@ use protocol::ShellInfo;
 /// Every Unix machine has this shell. It is used if the server does not name one.
 const ANY_SHELL: &str = "/bin/sh";
 
-/// What the server says about its environment. For a server that does not know the request, it is a shell and no capabilities.
+/// The answer to `environment/info`: the shell, the directories and the capabilities of the server. If the server
+/// does not know this request, the answer has [`ANY_SHELL`] and no capabilities.
 pub(crate) async fn environment_info(client: &ExecServerClient) -> Result<EnvironmentInfo, ExecServerError> {
     match client.environment_info().await {
         Err(error) if error.is_unknown_method() => Ok(EnvironmentInfo {

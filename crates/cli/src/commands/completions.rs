@@ -1,4 +1,5 @@
-//! `completions`: prints a script that lets a shell complete our command line. It is made from the definition of the command line.
+//! `completions`: prints a script that lets a shell complete our command line. `clap_complete` makes the script from
+//! the definition of the command line.
 
 use std::process::ExitCode;
 
@@ -14,7 +15,8 @@ pub(crate) async fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCod
     clap_complete::generate(args.shell, &mut Args::command(), "exec-server", &mut script);
     let mut script = String::from_utf8(script)?;
     if args.shell == Shell::Bash {
-        // The library treats the hyphen in our name differently in two places of the script.
+        // `clap_complete` writes the hyphen in our name as `__` where the script chooses a subcommand, but as
+        // `__subcmd__` where it lists the flags of that subcommand. Then bash would not find the flags.
         script = script.replace("exec__subcmd__server", "exec__server");
     }
     print(&script).await?;

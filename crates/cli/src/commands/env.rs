@@ -1,5 +1,6 @@
-//! `env`: lists the environments that commands can choose, says which one they use without a flag and why, and checks with `--check` that
-//! each can be reached. Texts of the configuration and of servers are cleaned before they are printed.
+//! `env`: lists the environments (the machines that commands can choose), says which one commands use and why, and
+//! checks with `--check` that each can be reached. Texts of the configuration and of servers are printed with visible
+//! escape sequences, so that they cannot act on the terminal.
 
 mod environment_list;
 mod reachability;
@@ -18,16 +19,16 @@ use super::signals::Signals;
 use super::table;
 use crate::terminal_text::{json_line, readable, wrapped};
 use environment_list::{EnvironmentList, ListedEnvironment};
-use reachability::{Checked, Reached, check_all, offered};
+use reachability::{CheckResult, ReachedServer, check_all, offered_extensions};
 
 pub(crate) async fn env(args: EnvArgs) -> anyhow::Result<ExitCode> {
-    let list = EnvironmentList::of(&args.target)?;
+    let list = EnvironmentList::load(&args.target)?;
     if !args.check {
         let text = if args.json { json_line(&list.json(|_| None)) } else { listing(&list) };
         print(&text).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    // A signal must not leave the server programs behind that were started for the check.
+    // A signal must not leave behind the server programs that the check has started.
     let mut signals = Signals::listen()?;
     match signals.or_fatal(check(&list, args.timeout.0, args.json)).await {
         Ok(all_reached) => Ok(if all_reached? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
@@ -35,10 +36,11 @@ pub(crate) async fn env(args: EnvArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Checks all environments at once and prints the results in the order of the list. Returns whether all were reached.
+/// Checks the environments, several at a time, and prints the results in the order of the list. Returns whether all
+/// were reached.
 async fn check(list: &EnvironmentList, timeout: Duration, is_json: bool) -> anyhow::Result<bool> {
     let destinations = list.environments.iter().map(|environment| environment.destination.clone());
-    let mut checks: JoinSet<(usize, Checked)> = check_all(destinations, timeout);
+    let mut checks: JoinSet<(usize, CheckResult)> = check_all(destinations, timeout);
     let mut results = BTreeMap::new();
     let mut printed = 0;
     while let Some(checked) = checks.join_next().await {
@@ -54,8 +56,8 @@ async fn check(list: &EnvironmentList, timeout: Duration, is_json: bool) -> anyh
     if is_json {
         print(&json_line(&list.json(|index| results.get(&index).map(checked_json)))).await?;
     } else {
-        let distance = if list.environments.is_empty() { "" } else { "\n" };
-        print(&format!("{distance}{}\n", list.choice())).await?;
+        let separator = if list.environments.is_empty() { "" } else { "\n" };
+        print(&format!("{separator}{}\n", list.choice_sentence())).await?;
     }
     Ok(results.values().all(Result::is_ok))
 }
@@ -65,15 +67,15 @@ fn listing(list: &EnvironmentList) -> String {
     let row = |environment: &ListedEnvironment| [environment.label(), readable(&environment.destination.address())];
     let rows: Vec<_> = std::iter::once(heading).chain(list.environments.iter().map(row)).collect();
     let table = if list.environments.is_empty() { String::new() } else { table::aligned(&rows, None) + "\n" };
-    format!("{table}{}\n", list.choice())
+    format!("{table}{}\n", list.choice_sentence())
 }
 
-/// One environment for people: how it is reached, and below that what the check has found.
-fn described(environment: &ListedEnvironment, checked: &Checked) -> String {
+/// One environment for people: how it is reached, and below that the result of the check.
+fn described(environment: &ListedEnvironment, checked: &CheckResult) -> String {
     let mut lines = vec![format!("{}: {}", environment.label(), readable(&environment.destination.address()))];
     match checked {
         Err(reason) => lines.push(format!("  cannot be reached: {}", readable(reason))),
-        Ok(Reached { connecting, round_trip, info }) => {
+        Ok(ReachedServer { connecting, round_trip, info }) => {
             lines.push(format!("  connected in {connecting:.1?}, one request took {round_trip:.1?}"));
             match info {
                 Some(info) => lines.extend(described_server(info)),
@@ -85,7 +87,7 @@ fn described(environment: &ListedEnvironment, checked: &Checked) -> String {
 }
 
 fn described_server(info: &EnvironmentInfo) -> [String; 2] {
-    let offered = offered(&info.capabilities);
+    let offered = offered_extensions(&info.capabilities);
     let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
     let directory = directory(info).unwrap_or_else(|| "unknown".to_owned());
     let capabilities = format!("  capabilities: {offered}");
@@ -96,23 +98,23 @@ fn described_server(info: &EnvironmentInfo) -> [String; 2] {
     ]
 }
 
-/// The working directory of the server: a path, or a URI if it is not a path of this system.
+/// The working directory of the server: a path, or the URI if this system has no such paths.
 fn directory(info: &EnvironmentInfo) -> Option<String> {
     let uri = info.cwd.as_ref()?;
     Some(uri.to_native().map_or_else(|_| uri.as_str().to_owned(), |path| path.to_string_lossy().into_owned()))
 }
 
-fn checked_json(checked: &Checked) -> Value {
+fn checked_json(checked: &CheckResult) -> Value {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     match checked {
         Err(reason) => json!({"isReachable": false, "reason": reason}),
-        Ok(Reached { connecting, round_trip, info }) => json!({
+        Ok(ReachedServer { connecting, round_trip, info }) => json!({
             "isReachable": true,
             "connectMs": milliseconds(*connecting),
             "roundTripMs": milliseconds(*round_trip),
             "shell": info.as_ref().map(|info| &info.shell),
             "directory": info.as_ref().and_then(directory),
-            "capabilities": info.as_ref().map(|info| offered(&info.capabilities)).unwrap_or_default(),
+            "capabilities": info.as_ref().map(|info| offered_extensions(&info.capabilities)).unwrap_or_default(),
         }),
     }
 }

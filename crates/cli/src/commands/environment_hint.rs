@@ -1,25 +1,28 @@
-//! Tells a person at a shell which environment the shell is in: a variable, a line at the start, and a prefix of the prompt. The prefix uses
-//! only variables that the shell itself offers for its prompt. No file of the user is changed, and a profile that sets its own prompt works:
+//! Tells a person at a shell which environment (which machine) the shell is in, by a variable, a line at the start
+//! and a prefix of the prompt. The prefix uses only variables that the shell itself has for its prompt. No file of
+//! the user is changed, and a profile that sets its own prompt works:
 //!
-//! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix is put before the prompt that the profile has made;
-//! - zsh takes its first prompt from `PROMPT`, which a profile may replace;
-//! - other shells offer no variable that their profiles would respect, and get no prefix.
+//! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix comes before the prompt that the
+//!   profile has made;
+//! - zsh takes its first prompt from `PROMPT`; if a profile replaces it, there is no prefix;
+//! - other shells get no prefix.
 
-use client::{StartParams, Way};
+use client::{EnvironmentLocation, StartParams};
 
 use super::destination::Destination;
 use crate::terminal_text::readable;
 
-/// Holds the name of the environment in every shell that `exec-server shell` opens, for the user's own prompt.
+/// Variable with the name of the environment, in every shell that `exec-server shell` opens. The user's own prompt
+/// can show it.
 const VARIABLE: &str = "EXEC_SERVER_ENVIRONMENT";
 
 /// The longest name in a prompt, in characters.
 const LONGEST_NAME: usize = 40;
 
-/// The names of one environment, for a prompt and for a person.
+/// The names of one environment that the prompt and the first line of a shell show.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EnvironmentHint {
-    /// A short name of characters that mean nothing to a shell.
+    /// A short name without characters that a shell would expand in a prompt.
     name: String,
     /// How the environment is reached, without secrets.
     address: String,
@@ -29,25 +32,25 @@ pub(crate) struct EnvironmentHint {
 impl EnvironmentHint {
     pub(crate) fn new(destination: &Destination) -> Self {
         let address = destination.address();
-        let name = match (&destination.name, &destination.way) {
+        let name = match (&destination.name, &destination.location) {
             (Some(name), _) => name.as_str(),
-            (None, Way::Ssh { host, .. }) => host.rsplit('@').next().unwrap_or(host),
-            (None, Way::Url { .. }) => host_and_port(&address),
-            (None, Way::Local | Way::Program { .. }) => address.as_str(),
+            (None, EnvironmentLocation::Ssh { host, .. }) => host.rsplit('@').next().unwrap_or(host),
+            (None, EnvironmentLocation::Url { .. }) => host_and_port(&address),
+            (None, EnvironmentLocation::Local | EnvironmentLocation::Program { .. }) => address.as_str(),
         };
-        Self { name: plain(name), is_local: matches!(destination.way, Way::Local), address }
+        Self { name: plain(name), is_local: matches!(destination.location, EnvironmentLocation::Local), address }
     }
 
-    /// Sets the variable, unless the user has set it with `--env`, whose values are in `given`. A value that was inherited from another
-    /// such shell is replaced.
-    pub(crate) fn name_environment(&self, params: &mut StartParams, given: &[String]) {
+    /// Sets [`VARIABLE`], unless the user has set it with `--env`, whose values are in `given`. A value that comes
+    /// from an outer shell of `exec-server shell` is replaced.
+    pub(crate) fn set_variable(&self, params: &mut StartParams, given: &[String]) {
         if !given.iter().any(|text| text.split('=').next() == Some(VARIABLE)) {
             params.env.insert(VARIABLE.to_owned(), self.name.clone());
         }
     }
 
-    /// Puts the name before the prompt of a shell of this kind (`bash`, `zsh`, …). A variable that the user has set stays as it is. A shell
-    /// on this machine gets no prefix.
+    /// Puts the name before the prompt of a shell of this kind (`bash`, `zsh`, …). A variable that the user has set
+    /// stays as it is. A shell on this machine gets no prefix.
     pub(crate) fn mark_prompt(&self, params: &mut StartParams, shell: &str) {
         let name = &self.name;
         let (variable, value) = match shell {
@@ -60,7 +63,8 @@ impl EnvironmentHint {
         params.env.entry(variable.to_owned()).or_insert(value);
     }
 
-    /// The line that a person sees before the first prompt. `is_kept`: the shell can be left running.
+    /// The line that a person sees before the first prompt. `is_kept`: the shell is in a kept session, which outlives
+    /// this command, so the keys `~.` leave the shell running.
     pub(crate) fn greeting(&self, is_kept: bool) -> String {
         let escape = if is_kept { "leaves the shell running" } else { "hangs up" };
         let name = &self.name;
@@ -95,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_short_and_means_nothing_to_a_shell() {
+    fn a_name_is_short_and_has_no_characters_that_a_shell_expands() {
         for (url, name) in [
             ("ws://10.0.0.5:7000/x", "10.0.0.5:7000"),
             ("wss://me:secret@[::1]:7000?token=secret", "[::1]:7000"),
@@ -105,34 +109,38 @@ mod tests {
             let flags = TargetArgs { connect: Some(url.to_owned()), ..TargetArgs::default() };
             assert_eq!(hint(flags).name, name);
         }
+        assert_eq!(plain(&"x".repeat(1000)).len(), LONGEST_NAME);
+    }
+
+    #[test]
+    fn the_greeting_has_the_name_the_address_and_the_effect_of_the_escape_keys() {
         let flags = TargetArgs { ssh: Some("me@build-host".to_owned()), ..TargetArgs::default() };
         let greeting = "[exec-server: connected to build-host (ssh me@build-host); ~. hangs up]\n";
         assert_eq!(hint(flags).greeting(false), greeting);
-        assert_eq!(plain(&"x".repeat(1000)).len(), LONGEST_NAME);
     }
 
     #[test]
     fn variables_of_the_user_are_left_alone() {
         let hint = hint(TargetArgs { ssh: Some("h".to_owned()), ..TargetArgs::default() });
-        let mut given = params();
+        let mut start = params();
         for name in ["PROMPT_COMMAND", "PROMPT", VARIABLE] {
-            given.env.insert(name.to_owned(), "mine".to_owned());
+            start.env.insert(name.to_owned(), "mine".to_owned());
         }
-        let before = given.env.clone();
-        hint.name_environment(&mut given, &[format!("{VARIABLE}=mine")]);
+        let before = start.env.clone();
+        hint.set_variable(&mut start, &[format!("{VARIABLE}=mine")]);
         for shell in ["bash", "zsh", "sh"] {
-            hint.mark_prompt(&mut given, shell);
+            hint.mark_prompt(&mut start, shell);
         }
-        assert_eq!(given.env, before);
+        assert_eq!(start.env, before);
     }
 
     #[test]
-    fn a_shell_without_a_way_gets_the_variable_only() {
+    fn a_shell_whose_prompt_cannot_be_marked_gets_only_the_variable_which_replaces_an_inherited_one() {
         let hint = hint(TargetArgs { ssh: Some("h".to_owned()), ..TargetArgs::default() });
-        let mut given = params();
-        given.env.insert(VARIABLE.to_owned(), "outer".to_owned());
-        hint.name_environment(&mut given, &[]);
-        hint.mark_prompt(&mut given, "sh");
-        assert_eq!(given.env.into_iter().collect::<Vec<_>>(), [(VARIABLE.to_owned(), "h".to_owned())]);
+        let mut start = params();
+        start.env.insert(VARIABLE.to_owned(), "outer".to_owned());
+        hint.set_variable(&mut start, &[]);
+        hint.mark_prompt(&mut start, "sh");
+        assert_eq!(start.env.into_iter().collect::<Vec<_>>(), [(VARIABLE.to_owned(), "h".to_owned())]);
     }
 }

@@ -1,4 +1,5 @@
-//! Prints the events of a process: its output as it is, or one JSON object per line. Each event is written before the next one is taken.
+//! Prints the events of a process: its output as it is, or one JSON object per line. [`EventPrinter::print_event`]
+//! returns when the event is written, so a slow reader of our output slows its caller down.
 
 use std::io;
 
@@ -11,6 +12,7 @@ use super::print::{cannot_write, report};
 
 /// Prints events to stdout and stderr.
 pub(crate) struct EventPrinter {
+    /// Set if events are printed as JSON.
     json: Option<JsonEvents>,
     stdout: Stdout,
     stderr: Stderr,
@@ -22,9 +24,9 @@ impl EventPrinter {
         Self { json, stdout: tokio::io::stdout(), stderr: tokio::io::stderr() }
     }
 
-    /// Prints an event. Output of the process goes to the stream of the same name, and output of a terminal to stdout. The exit is printed
-    /// only as JSON.
-    pub(crate) async fn event(&mut self, event: &ExecProcessEvent) -> io::Result<()> {
+    /// Prints an event. As JSON, every event goes to stdout. Otherwise only output is printed: to the stream of the
+    /// same name, or to stdout if the process has a terminal.
+    pub(crate) async fn print_event(&mut self, event: &ExecProcessEvent) -> io::Result<()> {
         if let Some(json) = &mut self.json {
             return write(&mut self.stdout, &json.render(event)).await;
         }
@@ -37,8 +39,8 @@ impl EventPrinter {
         }
     }
 
-    /// Says that so many bytes at this place of the output are no longer retained.
-    pub(crate) async fn dropped(&mut self, bytes: u64) -> io::Result<()> {
+    /// Says that this many bytes are missing at this place of the output, because the server no longer retains them.
+    pub(crate) async fn print_dropped(&mut self, bytes: u64) -> io::Result<()> {
         if self.json.is_some() {
             let line = format!("{}\n", json!({"type": "dropped", "bytes": bytes}));
             return write(&mut self.stdout, line.as_bytes()).await;

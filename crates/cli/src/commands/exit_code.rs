@@ -1,4 +1,5 @@
-//! The exit code of this program: that of the command, or one that says why there is none. The numbers are those that shells and docker use.
+//! Chooses the exit code of this program: the exit code of the command that it runs in an environment, or a code that
+//! says why there is none. The numbers are those that shells, docker and `timeout` use.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -13,15 +14,15 @@ use super::print::report;
 
 /// The command ran longer than `--timeout`.
 const TIMED_OUT: u8 = 124;
-/// The command exists and cannot be executed.
+/// The command exists, but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 const NOT_FOUND: u8 = 127;
 
 const ENOENT: i32 = 2;
 
-/// Our exit code for a command that has ended. If the server reports a number that cannot be an exit code, that is a failure of ours: the
-/// last byte of the number could look like a success.
+/// Our exit code for a command that has ended. If the server reports a number that cannot be an exit code, ours is
+/// [`OUR_FAILURE`](crate::OUR_FAILURE), because the last byte of the number could look like a success.
 pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
     if status.timed_out {
         return ExitCode::from(TIMED_OUT);
@@ -32,7 +33,8 @@ pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
     }))
 }
 
-/// Our exit code if the server was asked to end the command, for this reason, and did not.
+/// Our exit code if we have given up waiting for the server to end the command. `reason` says why the server was
+/// asked.
 pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
     match reason {
         Some(EndReason::Passed(fatal) | EndReason::Replaced(fatal)) => fatal.exit_code(),
@@ -41,8 +43,9 @@ pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
     }
 }
 
-/// Our exit code and an error text for a start that has failed because of the command: it was not found, cannot be executed, or took too
-/// long. If the start has failed for another reason, the error is returned unchanged.
+/// Our exit code and an error text for a start that has failed because of the command: the command was not found,
+/// cannot be executed, or took too long to start. If the start has failed for another reason, the error is returned
+/// unchanged.
 pub(crate) async fn of_refused_start(
     client: &ExecServerClient,
     error: ExecServerError,
@@ -54,9 +57,9 @@ pub(crate) async fn of_refused_start(
         return Ok((ExitCode::from(TIMED_OUT), anyhow::anyhow!("{program}: {message}")));
     }
     let code_of_command = match data {
-        Some(data) => from_error_data(data, program, params),
+        Some(data) => code_from_error_data(data, program, params),
         // Servers without extensions do not say which file the operating system refused.
-        None if *code == ErrorCode::Internal.number() => from_files(client, program, params).await,
+        None if *code == ErrorCode::Internal.number() => code_from_files(client, program, params).await,
         None => None,
     };
     match code_of_command {
@@ -68,10 +71,12 @@ pub(crate) async fn of_refused_start(
     }
 }
 
-/// `None`: the error is not about the program.
-fn from_error_data(data: &ErrorData, program: &str, params: &StartParams) -> Option<u8> {
+/// The exit code for an error that is about the program. `None` if the error is about something else.
+fn code_from_error_data(data: &ErrorData, program: &str, params: &StartParams) -> Option<u8> {
     let errno = data.errno?;
-    // The working directory may have another path on the server's machine, but it never has the name of the program.
+    // The error names the program or the working directory. The working directory may have another path on the
+    // server's machine, so the last part of the path must be the name of the program. A working directory of that
+    // name is recognised only if its whole path is the same.
     let is_about_program =
         data.path.as_deref().is_some_and(|path| path == program || path.ends_with(&file_name(program)));
     if !is_about_program || data.path.as_deref() == Some(params.cwd.as_str()) {
@@ -80,9 +85,10 @@ fn from_error_data(data: &ErrorData, program: &str, params: &StartParams) -> Opt
     Some(if errno == ENOENT { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// Finds out by the files of the environment whether the program is the reason. `None`: the working directory is. A name without a slash is
-/// searched along a `PATH` that we do not know; most likely it was not found.
-async fn from_files(client: &ExecServerClient, program: &str, params: &StartParams) -> Option<u8> {
+/// Looks at the files on the server's machine to find out why a start has failed. `None` if the reason is the working
+/// directory. The server searches a program without a slash in its name along a `PATH` that we do not know; most
+/// likely it was not found.
+async fn code_from_files(client: &ExecServerClient, program: &str, params: &StartParams) -> Option<u8> {
     let files = client.file_system();
     let options = FileOptions::default();
     let is_directory = files.metadata(&params.cwd, &options).await.is_ok_and(|metadata| metadata.is_directory);

@@ -1,4 +1,5 @@
-//! Commands about files of this machine and of environments. They work on any file system; only [`file_hosts`] knows on which machine it is.
+//! Commands about files of this machine and of environments, which are machines with an exec-server. The commands use
+//! one interface for the files of every machine. [`file_hosts`] connects to the machines.
 
 pub(crate) mod args;
 pub(crate) mod cat;

@@ -1,7 +1,8 @@
-//! A process in the foreground: its output becomes ours, and our input, signals and window size go to it, until the process ends or we
-//! leave it. It prints nothing of its own but notices about the connection, and does not know which command has started the process.
+//! Runs a process of an exec-server in the foreground: its output becomes ours, and our input, signals and window
+//! size go to it, until the process ends or we leave it. Of its own, this module prints only notices about the
+//! connection and the server. It does not know which command has started the process.
 //!
-//! [`Foreground::run`] prepares the terminal and the threads for stdin and stdout; [`event_loop`] says what follows from each event.
+//! [`Foreground::run`] prepares the terminal and the threads for stdin and stdout; [`event_loop`] handles each event.
 
 mod connection_notice;
 mod end_wait;
@@ -31,67 +32,70 @@ use screen_modes::ScreenModes;
 use stdin_reader::StdinReader;
 
 /// How long a terminal may take to show the last output after we have left the process.
-const LAST_OUTPUT: Duration = Duration::from_millis(100);
+const LAST_OUTPUT_PATIENCE: Duration = Duration::from_millis(100);
 /// Exit code of a program that writes to a closed pipe.
 pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 /// Exit code of a program whose terminal was closed.
 const HUNG_UP: u8 = 128 + 1;
 
-/// A process that is about to run in the foreground.
+/// A process that is about to run in the foreground, and how it runs there.
 pub(crate) struct Foreground<'a> {
     pub(crate) client: &'a ExecServerClient,
     pub(crate) process: &'a ExecProcess,
+    /// The extensions that the server has.
     pub(crate) server: &'a Capabilities,
-    /// How long the process may run. A server that keeps the time itself gets [`END_PATIENCE`] more before we end the process.
+    /// How long the process may run. A server that enforces this time itself gets [`END_PATIENCE`] more before we ask
+    /// it to end the process.
     pub(crate) timeout: Option<Duration>,
     /// Whether the process has a terminal.
     pub(crate) tty: bool,
     /// Whether the events of the process are printed as lines of JSON.
     pub(crate) json: bool,
-    /// Whether the process belongs to a kept session, so that it may outlive us.
+    /// Whether the process belongs to a kept session, which outlives us together with its processes.
     pub(crate) is_kept: bool,
     pub(crate) end_of_input: EndOfInput,
     /// Whether the program is asked to draw its whole screen, because it has drawn on another terminal before.
     pub(crate) redraw: bool,
 }
 
-/// What the process is told when our stdin ends.
+/// How the process learns that our stdin has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndOfInput {
     /// The stdin of the process is closed too.
     Passed,
-    /// The stdin of the process is closed if ours had input. `attach` with an empty stdin only looks at the process.
+    /// The stdin of the process is closed too, but only if ours had input. `attach` with an empty stdin only shows
+    /// the output.
     PassedAfterInput,
-    /// The server cannot close a stdin, but the process has a terminal: the end-of-file key is typed there.
+    /// The server cannot close a stdin, but the process has a terminal: we type the end-of-file key there.
     Typed,
-    /// The server cannot close a stdin. Ours had ended before the start, so the process was started without one.
+    /// The server cannot close a stdin. Ours had ended before the start, so the process was started without a stdin.
     BeforeTheStart,
     /// The server cannot close a stdin, and ours may end while the process runs.
     CannotBePassed,
 }
 
-/// Why the process is no longer in the foreground.
+/// The reason why the process is no longer in the foreground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForegroundEnd {
     /// The process has ended.
     Exited(ExitStatus),
     /// A person has left the process with `~.`, or the terminal of the person is gone.
     Left,
-    /// A signal ends us before the process.
+    /// A signal ends us before the process has ended.
     Signalled(FatalSignal),
     /// The reader of our output has closed the pipe.
     BrokenPipe,
-    /// The server was asked to end the process and did not do so in time, or a person did not want to wait for that. The number is our exit
-    /// code.
+    /// The server was asked to end the process, or to pass a signal on. It did not do so in time, or a person did not
+    /// want to wait for it. The number is our exit code.
     Abandoned(u8),
 }
 
-/// How to leave the connection.
+/// How to close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goodbye {
-    /// The processes of this command are ended, and then the connection is closed.
+    /// The processes of this command are ended, except those of a kept session, and then the connection is closed.
     InOrder,
-    /// The server does not answer, so we ask nothing more of it.
+    /// The connection is dropped. We have given up waiting for the server.
     Skipped,
 }
 
@@ -100,7 +104,7 @@ impl ForegroundEnd {
         if matches!(self, Self::Abandoned(_)) { Goodbye::Skipped } else { Goodbye::InOrder }
     }
 
-    /// Our exit code. To leave a process of a kept session (`is_kept`) is a success, because it goes on.
+    /// Our exit code. To leave a process of a kept session (`is_kept`) is a success, because the process goes on.
     pub(crate) fn exit_code(self, is_kept: bool) -> ExitCode {
         match self {
             Self::Exited(status) => exit_code::of_command(status),
@@ -130,16 +134,19 @@ impl Foreground<'_> {
         }
         if terminal.is_some() {
             if !written.is_terminated() {
-                let _slow = tokio::time::timeout(LAST_OUTPUT, &mut written).await;
+                let _written_or_slow = tokio::time::timeout(LAST_OUTPUT_PATIENCE, &mut written).await;
             }
-            // The program cannot switch off its terminal modes any more, so we do.
-            let _terminal_is_gone = io::stdout().write_all(&screen.reset()).and_then(|()| io::stdout().flush());
+            // The program can no longer reset the terminal modes that it has set, because we print no more of its
+            // output. So we reset them.
+            let _reset_or_terminal_gone =
+                io::stdout().write_all(&screen.take_reset_sequences()).and_then(|()| io::stdout().flush());
         }
         end
     }
 }
 
-/// Waits until all output is written, which a slow reader may delay. `None`: all of it was written.
+/// Waits until all output is written, which a slow reader may delay. `None`: all of it was written. Otherwise returns
+/// the end that came before that.
 async fn finish_writing(written: &mut OutputWritten, signals: &mut Signals) -> anyhow::Result<Option<ForegroundEnd>> {
     tokio::select! {
         result = written => match result {
@@ -150,7 +157,7 @@ async fn finish_writing(written: &mut OutputWritten, signals: &mut Signals) -> a
     }
 }
 
-/// The thread that writes our output has ended before the last of it was handed over.
+/// Called when the thread that writes our output has ended before it has written all output.
 fn writer_failure(
     result: Result<io::Result<()>, tokio::sync::oneshot::error::RecvError>,
 ) -> anyhow::Result<ForegroundEnd> {

@@ -1,10 +1,10 @@
-//! The texts below the flags in `--help` of a command. A line that ends with a colon is a heading for the indented lines below it; the
-//! manual page makes sections of the headings `Exit codes:`, `Example:` and `Examples:`. Paragraphs are single lines, which the terminal
-//! breaks.
+//! The texts below the flags in `--help` of a command. A line that ends with a colon is a heading for the indented
+//! lines below it; the manual page makes sections of the headings `Exit codes:`, `Example:` and `Examples:`. Each
+//! paragraph is a single line in `--help`, which the terminal breaks.
 
 pub(super) const RUN: &str = "\
-With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a kept session running, \
-and `~~` sends one tilde.
+With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a \
+kept session running, and `~~` sends one tilde. A kept session (--session, -d) outlives this command.
 
 On this machine, a command in a kept session gets the variables, the directory and the umask of your shell, but the \
 limits (ulimit) of the server in the background.
@@ -28,10 +28,10 @@ pub(super) const SHELL: &str = "\
 After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde. If stdin is not a \
 terminal, the shell reads its commands from there.
 
-The variable EXEC_SERVER_ENVIRONMENT in the shell names the environment. On a terminal, a line at the start names it \
-too, and so does the prompt of bash and zsh on another machine: bash gets PROMPT_COMMAND, which puts the name before \
-the prompt of your profile, and zsh gets PROMPT, which your profile may replace. --no-hint or EXEC_SERVER_NO_HINT=1 \
-leaves both out.
+The variable EXEC_SERVER_ENVIRONMENT in the shell holds the name of the environment. On a terminal, a line at the \
+start shows the name too, and so does the prompt of bash and zsh on another machine: bash gets PROMPT_COMMAND, which \
+puts the name before the prompt of your profile, and zsh gets PROMPT, which your profile may replace. With --no-hint \
+or EXEC_SERVER_NO_HINT=1, the line is not printed and the prompt stays as it is.
 
 Examples:
   exec-server shell --ssh build-host
@@ -49,7 +49,8 @@ Examples:
   exec-server kill --session work --signal user1 3";
 
 pub(super) const LOGS: &str = "\
-Looking at a process does not slow it down. Output that was dropped before it was read is counted in the output.
+Printing the output does not slow the process down if the server has the capability sessionObserve. If the server \
+drops output before it can be printed, a line says how many bytes are missing.
 
 Examples:
   exec-server logs build
@@ -106,7 +107,7 @@ directory of its server.
 
 Modification times are kept, holes stay holes, and links in trees stay links. A new file gets the mode of its source \
 as far as the umask allows, and a replaced file keeps its mode; with -p both get exactly the mode of the source. No \
-file gets set-user-ID and set-group-ID bits, because the copy may have another owner.
+file gets set-user-ID or set-group-ID bits, because the copy may have another owner.
 
 Examples:
   exec-server cp -r src build:/srv/app
@@ -114,30 +115,34 @@ Examples:
   exec-server cp staging:db.dump production:";
 
 pub(super) const LS: &str = "\
-ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
-environment that -e, --connect or --ssh chooses; without such a flag it is on this machine. Times are UTC.
+ENV:PATH is in an environment of environments.toml. :PATH is in the environment that -e, --connect or --ssh chooses; \
+without such a flag it is in the default environment. A path without a colon is in the environment that the flag \
+chooses; without such a flag it is on this machine. Times are UTC.
 
 Examples:
   exec-server ls -l build:/srv/app
   exec-server ls --ssh build-host";
 
 pub(super) const CAT: &str = "\
-ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
-environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+ENV:PATH is in an environment of environments.toml. :PATH is in the environment that -e, --connect or --ssh chooses; \
+without such a flag it is in the default environment. A path without a colon is in the environment that the flag \
+chooses; without such a flag it is on this machine.
 
 Example:
   exec-server cat build:/etc/os-release";
 
 pub(super) const RM: &str = "\
-ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
-environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+ENV:PATH is in an environment of environments.toml. :PATH is in the environment that -e, --connect or --ssh chooses; \
+without such a flag it is in the default environment. A path without a colon is in the environment that the flag \
+chooses; without such a flag it is on this machine.
 
 Example:
   exec-server rm -r build:/srv/app/target";
 
 pub(super) const MKDIR: &str = "\
-ENV:PATH is in an environment of environments.toml, and :PATH in the chosen one. A path without a colon is in the \
-environment that -e, --connect or --ssh chooses; without such a flag it is on this machine.
+ENV:PATH is in an environment of environments.toml. :PATH is in the environment that -e, --connect or --ssh chooses; \
+without such a flag it is in the default environment. A path without a colon is in the environment that the flag \
+chooses; without such a flag it is on this machine.
 
 Example:
   exec-server mkdir -p build:/srv/app/logs";

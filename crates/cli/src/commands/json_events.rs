@@ -1,5 +1,5 @@
-//! `--json`: the events of a process as lines of JSON. Output is text if it is UTF-8, and base64 otherwise. A character that is split between
-//! two events is put together.
+//! Turns the events of a process into lines of JSON, for `--json`. Output is text if it is UTF-8, and base64
+//! otherwise. A character whose bytes come in two events is put together.
 
 use bytes::Bytes;
 use client::{ExecProcessEvent, Stream};
@@ -18,20 +18,21 @@ impl JsonEvents {
     pub(crate) fn render(&mut self, event: &ExecProcessEvent) -> Bytes {
         let mut lines = Vec::new();
         match event {
-            ExecProcessEvent::Output(output) => self.output(output.stream, &output.chunk, &mut lines),
+            ExecProcessEvent::Output(output) => self.add_output(output.stream, &output.chunk, &mut lines),
             ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
-                self.finish(&mut lines);
+                self.add_incomplete(&mut lines);
                 let sandbox_denied = sandbox_denied.unwrap_or(false);
                 let exited = json!({"type": "exited", "exitCode": exit_code, "timedOut": timed_out,
                     "sandboxDenied": sandbox_denied});
                 push_line(&mut lines, &exited);
             }
-            ExecProcessEvent::Closed { .. } | ExecProcessEvent::Failed(_) => self.finish(&mut lines),
+            ExecProcessEvent::Closed { .. } | ExecProcessEvent::Failed(_) => self.add_incomplete(&mut lines),
         }
         lines.into()
     }
 
-    fn output(&mut self, stream: Stream, chunk: &[u8], lines: &mut Vec<u8>) {
+    /// Adds a line for the output. An incomplete character at the end of `chunk` is held back.
+    fn add_output(&mut self, stream: Stream, chunk: &[u8], lines: &mut Vec<u8>) {
         let begun = &mut self.begun[index(stream)];
         let mut bytes = std::mem::take(begun);
         bytes.extend_from_slice(chunk);
@@ -43,8 +44,9 @@ impl JsonEvents {
         push_output(lines, stream, bytes);
     }
 
-    /// Adds the incomplete characters, because no more output follows.
-    fn finish(&mut self, lines: &mut Vec<u8>) {
+    /// Adds the incomplete characters that were held back. It is called when the process has exited or its output is
+    /// over: the last bytes of these characters are not expected any more.
+    fn add_incomplete(&mut self, lines: &mut Vec<u8>) {
         for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
             push_output(lines, stream, std::mem::take(&mut self.begun[index(stream)]));
         }
@@ -86,10 +88,10 @@ mod tests {
     }
 
     fn rendered(pieces: &[&[u8]]) -> Vec<Value> {
-        let mut lines = JsonEvents::default();
-        let mut all: Vec<u8> = pieces.iter().flat_map(|piece| lines.render(&output(piece))).collect();
-        all.extend(lines.render(&ExecProcessEvent::Closed { seq: 9 }));
-        all.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        let mut events = JsonEvents::default();
+        let mut lines: Vec<u8> = pieces.iter().flat_map(|piece| events.render(&output(piece))).collect();
+        lines.extend(events.render(&ExecProcessEvent::Closed { seq: 9 }));
+        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
     #[test]
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_base64() {
+    fn bytes_that_are_no_text_and_a_last_incomplete_character_are_base64() {
         assert_eq!(
             rendered(&[b"a\xff", b"b\xc3"]),
             [

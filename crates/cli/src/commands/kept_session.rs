@@ -1,10 +1,11 @@
-//! Connects to kept sessions. A kept session has a name and outlives the command that has started it. [`saved_sessions`] remembers which
-//! session of which server has a name. Start reading at [`Destination::connect_to_session`].
+//! Connects to kept sessions. A kept session has a name and outlives the command that has started it.
+//! [`saved_sessions`] remembers the id of the session for each name and server. Start reading at
+//! [`Destination::connect_to_session`].
 
 use std::time::Duration;
 
 use anyhow::Context as _;
-use client::{ExecServerClient, ExecServerClientConnectOptions, ExecServerError, Way};
+use client::{EnvironmentLocation, ExecServerClient, ExecServerClientConnectOptions, ExecServerError};
 use protocol::ErrorCode;
 
 use super::args::DEFAULT_KEEP;
@@ -13,26 +14,28 @@ use super::print::report;
 use super::saved_sessions::SessionRecord;
 use super::{background_server, saved_sessions};
 
-/// What a command does in a kept session. A session of a server without `sessionObserve` has one client at a time, so there every
-/// command takes the session over.
+/// What a command does in a kept session, which one client at a time can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
-    /// Take the session over and receive the events of its processes. The client that was attached is told so and has to leave.
+    /// Take the session over and receive the events of its processes. A client that was attached loses the session.
     Attach,
-    /// Start a command and receive its events. The command is refused while another client is attached, whose connection it would end.
+    /// Start a command and receive its events. While another client is attached, this is refused: that client would
+    /// lose the session.
     Run,
-    /// List, read, start and kill processes beside the client that is attached.
+    /// List, read, start and kill processes beside the client that is attached. On a server without the capability
+    /// `sessionObserve`, the command takes the session over instead.
     Observe,
 }
 
-/// Whether a session that does not exist is made.
+/// Says whether a session that does not exist is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionCreation {
     /// A missing session is an error.
     Never,
     /// A missing session is made.
     IfMissing {
-        /// The value of `--keep`. Without it, the session is kept for [`DEFAULT_KEEP`], or for longer if an earlier command has asked for that.
+        /// The value of `--keep`. Without it, the session is kept for [`DEFAULT_KEEP`], or for longer if an earlier
+        /// command has asked for that.
         keep: Option<Duration>,
     },
 }
@@ -53,23 +56,23 @@ impl SessionCreation {
 }
 
 impl Destination {
-    /// Connects to the kept session of this name. If the server does not have the session and a new one is made, the old one stays saved
-    /// under another name: the server that has it may answer at the same address again.
+    /// Connects to the kept session of this name. If the server does not have the session and a new one is made, the
+    /// old one stays saved under another name: the server that has it may answer at the same address again.
     pub(crate) async fn connect_to_session(
         mut self,
         name: &str,
         creation: SessionCreation,
         session_use: SessionUse,
     ) -> anyhow::Result<ExecServerClient> {
-        // A wrong name must not start a server.
+        // An invalid name is refused before a server is started for it.
         saved_sessions::check_name(name)?;
-        if matches!(self.way, Way::Local) {
-            // A server that is our child would end with us.
+        if matches!(self.location, EnvironmentLocation::Local) {
+            // The session needs a server that outlives us. A server that is our child would end with us.
             let start = creation.is_allowed().then_some(self.background_idle);
             let server = background_server::find_or_start(start).await?;
-            self.way = server.with_context(|| no_session(name, "on this machine"))?;
+            self.location = server.with_context(|| no_session(name, "on this machine"))?;
         }
-        let Way::Url { url, .. } = &self.way else {
+        let EnvironmentLocation::Url { url, .. } = &self.location else {
             anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
         };
         let (url, address) = (url.clone(), self.address());
@@ -103,8 +106,8 @@ impl Destination {
                     ..options
                 };
                 let client = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?;
-                if let Err(error) = set_aside(name, &url, &address, saved.take()) {
-                    // The new session could be saved only in place of the old one.
+                if let Err(error) = set_aside_and_report(name, &url, &address, saved.take()) {
+                    // The name still belongs to the old session, so no command could find the new one.
                     client.end_session().await;
                     return Err(error);
                 }
@@ -112,7 +115,8 @@ impl Destination {
             }
             result => result?,
         };
-        // A client that attaches needs the capabilities too: they decide whether it comes back after a takeover.
+        // This also makes the client know the capabilities: with `sessionObserve`, it does not reconnect after
+        // another client has taken its session over.
         let capabilities = client.capabilities().await?;
         anyhow::ensure!(
             !creation.is_allowed() || capabilities.session_keep,
@@ -136,8 +140,9 @@ impl Destination {
     }
 }
 
-/// Gives a session that the server does not have another name, and tells the user that name.
-fn set_aside(name: &str, url: &str, address: &str, saved: Option<SessionRecord>) -> anyhow::Result<()> {
+/// Saves the session under another name, because the server does not have it, and tells the user that name. It does
+/// nothing if the session has expired.
+fn set_aside_and_report(name: &str, url: &str, address: &str, saved: Option<SessionRecord>) -> anyhow::Result<()> {
     let former = saved.map(|record| saved_sessions::set_aside(name, url, &record)).transpose()?;
     if let Some(former) = former.flatten() {
         report(&format!(
@@ -148,6 +153,7 @@ fn set_aside(name: &str, url: &str, address: &str, saved: Option<SessionRecord>)
     Ok(())
 }
 
+/// The error for a session that is not saved. `place`: where it was looked for.
 fn no_session(name: &str, place: &str) -> String {
     format!("there is no session `{name}` {place}; start one with `exec-server run --session {name}`")
 }

@@ -1,4 +1,4 @@
-//! `kill`: ends processes of a kept session, or sends them a signal.
+//! `kill`: ends processes of a kept session, which outlives the command that made it, or sends them a signal.
 
 use std::process::ExitCode;
 
@@ -23,9 +23,9 @@ const SIGNALS: &[(Signal, &str, &str)] = &[
     (Signal::Continue, "continue", "CONT"),
 ];
 
-/// Ends or signals each process in turn. If one fails, the others are still ended.
+/// Ends or signals each process in turn. If that fails for one process, the others are still ended or signalled.
 pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
-    let signal = args.signal.as_deref().map(signal_of).transpose()?;
+    let signal = args.signal.as_deref().map(signal_named).transpose()?;
     let name = &args.session.session;
     let client = Destination::choose(&args.target)?
         .connect_to_session(name, SessionCreation::Never, SessionUse::Observe)
@@ -35,24 +35,25 @@ pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
     Ok(if result? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns false if one of the processes could not be ended or signalled.
+/// Returns false if one of the processes could not be ended or signalled. The errors are printed.
 async fn kill_all(
     client: &ExecServerClient,
     ids: &[String],
     signal: Option<Signal>,
     session: &str,
 ) -> anyhow::Result<bool> {
-    // To end a process that does not exist succeeds in the protocol, but a person who types it has made a mistake.
+    // In the protocol, ending a process that does not exist succeeds. A person who types such an id has made a
+    // mistake.
     let known = client.processes().await?;
     let mut all_done = true;
     for id in ids {
-        let done = match known.iter().find(|process| process.process_id.as_str() == id) {
+        let outcome = match known.iter().find(|process| process.process_id.as_str() == id) {
             Some(process) => kill_one(client, process, signal).await,
             None => Err(anyhow::anyhow!(
                 "there is no process `{id}` in the session `{session}`; `exec-server ps` lists them"
             )),
         };
-        match done {
+        match outcome {
             Ok(words) => print(&format!("{id}: {words}\n")).await?,
             Err(error) => {
                 crate::report_error(&error);
@@ -63,6 +64,7 @@ async fn kill_all(
     Ok(all_done)
 }
 
+/// Ends or signals one process, and returns the words that tell the user so.
 async fn kill_one(
     client: &ExecServerClient,
     process: &ProcessSummary,
@@ -85,18 +87,21 @@ async fn kill_one(
     }
 }
 
-fn signal_of(name: &str) -> anyhow::Result<Signal> {
-    let short = name.to_ascii_uppercase();
-    let short = short.strip_prefix("SIG").unwrap_or(&short);
-    let found = SIGNALS.iter().find(|(_, long, traditional)| *long == name || *traditional == short);
+/// The signal of this name: a name of the protocol, or a name that shells use, in upper or lower case, with or
+/// without `SIG`.
+fn signal_named(name: &str) -> anyhow::Result<Signal> {
+    let upper = name.to_ascii_uppercase();
+    let short = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let found = SIGNALS.iter().find(|(_, of_protocol, of_shells)| *of_protocol == name || *of_shells == short);
     found.map(|(signal, ..)| *signal).with_context(|| {
-        let names: Vec<&str> = SIGNALS.iter().map(|(_, long, _)| *long).collect();
+        let names: Vec<&str> = SIGNALS.iter().map(|(_, of_protocol, _)| *of_protocol).collect();
         format!("there is no signal `{name}`; there are {}", names.join(", "))
     })
 }
 
+/// The name of the signal in the protocol.
 fn name_of(signal: Signal) -> &'static str {
-    SIGNALS.iter().find(|(known, ..)| *known == signal).map_or("signal", |(_, long, _)| long)
+    SIGNALS.iter().find(|(known, ..)| *known == signal).map_or("signal", |(_, of_protocol, _)| of_protocol)
 }
 
 #[cfg(test)]
@@ -104,16 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_have_the_names_of_the_protocol_and_those_of_every_shell() {
+    fn a_signal_has_the_name_of_the_protocol_or_of_shells_and_no_other() {
         for name in ["user1", "USR1", "usr1", "SIGUSR1", "sigusr1"] {
-            assert_eq!(signal_of(name).unwrap(), Signal::User1, "{name}");
+            assert_eq!(signal_named(name).unwrap(), Signal::User1, "{name}");
         }
-        let error = signal_of("winch").unwrap_err().to_string();
+        let error = signal_named("winch").unwrap_err().to_string();
         assert!(error.starts_with("there is no signal `winch`; there are interrupt, hangup"), "{error}");
     }
 
     #[test]
-    fn the_names_are_those_on_the_wire() {
+    fn the_first_name_of_each_signal_is_that_of_the_protocol() {
         for (signal, name, _) in SIGNALS {
             assert_eq!(serde_json::to_string(signal).unwrap(), format!("\"{name}\""));
         }

@@ -1,6 +1,8 @@
-//! `logs`: prints the retained output of a process of a kept session, and with `-f` the output that follows. It observes the session, so it
-//! neither ends the process nor makes it wait, however slowly the output is read, and another client can attach meanwhile. Output that is
-//! dropped before it was read is counted.
+//! `logs`: prints the retained output of a process of a kept session, which outlives the command that made it, and
+//! with `-f` the output that follows. If the server drops output before it was read, a line says how many bytes are
+//! missing. The command observes the session: another client can stay attached, and the process never waits, however
+//! slowly the output is read. On a server without the capability `sessionObserve`, the command takes the session
+//! over.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,12 +19,12 @@ use super::event_printer::EventPrinter;
 use super::exit_code;
 use super::foreground::BROKEN_PIPE;
 use super::kept_session::{SessionCreation, SessionUse};
-use super::print::{is_broken_pipe, reader_is_gone};
+use super::print::{is_broken_pipe, wait_until_stdout_closes};
 use super::reattach_hint::ReattachHint;
 
 /// How long the server may wait for new output before it answers without any.
 const LONGEST_WAIT_MS: u64 = 30_000;
-/// Pause after an answer without new output. A server that does not wait itself would be asked without a pause.
+/// Pause after an answer without new output, for a server that answers at once although it may wait.
 const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Prints the output. With `-f` it returns the exit code of the process.
@@ -36,18 +38,18 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let observes = client.observes().await?;
     let printing = async {
         match (args.follow, observes) {
-            // On a server that cannot be observed, this command has taken the session over and receives its events.
-            (true, false) => follow(&client, &id, &mut printer).await,
+            // On a server without `sessionObserve`, this command has taken the session over and receives its events.
+            (true, false) => follow_events(&client, &id, &mut printer).await,
             (true, true) => print_pages(&client, &id, &mut printer, StopAt::Closed).await,
             (false, observes) => print_retained(&client, &id, &mut printer, observes).await,
         }
     };
     let result = tokio::select! {
         result = printing => result,
-        () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
+        () = wait_until_stdout_closes() => Ok(ExitCode::from(BROKEN_PIPE)),
     };
     let hint = ReattachHint { target: &args.target, session: name, id: &id };
-    let result = if args.follow { result.map_err(|error| hint.following(error, &client)) } else { result };
+    let result = if args.follow { result.map_err(|error| hint.follow_error(error, &client)) } else { result };
     client.close().await;
     match result {
         Err(error) if is_unknown_process(&error) => {
@@ -69,49 +71,51 @@ async fn print_retained(
     printer: &mut EventPrinter,
     observes: bool,
 ) -> anyhow::Result<ExitCode> {
-    // This command had to take the session over. While the process is paused, reading its output does not acknowledge it, so the output
-    // stays retained for others.
+    // If this command had to take the session over, its reads would acknowledge the output, which the server could
+    // then drop. While the events of the process are paused, reads acknowledge nothing.
     if !observes && client.capabilities().await?.process_flow {
         client.pause(id, true).await?;
     }
-    // Without `-f`, output that is written from now on is not printed.
+    // Without `-f`, this command does not wait for more output: it stops at the end that the output has now.
     let processes = client.processes().await?;
     let end = processes.iter().find(|process| process.process_id == *id).map_or(u64::MAX, |process| process.next_seq);
     print_pages(client, id, printer, StopAt::Seq(end)).await
 }
 
-/// Where printing stops.
+/// The point at which printing stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopAt {
-    /// Before the event with this number.
+    /// After the page with the last event before this number. Later output on the same page is printed too.
     Seq(u64),
     /// When the process is closed, so that no output can follow.
     Closed,
 }
 
-/// Reads and prints the retained output page by page. With [`StopAt::Closed`] it returns the exit code of the process.
+/// Reads and prints the retained output page by page. With [`StopAt::Closed`] it also prints the output that follows,
+/// and returns the exit code of the process.
 async fn print_pages(
     client: &ExecServerClient,
     id: &ProcessId,
     printer: &mut EventPrinter,
     stop_at: StopAt,
 ) -> anyhow::Result<ExitCode> {
-    let (mut after, mut seen) = (0, 0);
+    // The number of the last event that was read, and how many bytes of output were printed or reported as dropped.
+    let (mut after, mut seen_bytes) = (0, 0);
     let (mut exit, mut exit_seq) = (None, u64::MAX);
     let mut exit_is_printed = false;
     let wait_ms = if stop_at == StopAt::Closed { LONGEST_WAIT_MS } else { 0 };
     loop {
         let params = ReadParams { wait_ms: Some(wait_ms), ..ReadParams::after(id.clone(), after) };
         let page = client.read(params).await?;
-        let is_further = page.next_seq > after + 1;
+        let has_advanced = page.next_seq > after + 1;
         anyhow::ensure!(
-            is_further || page.chunks.is_empty(),
+            has_advanced || page.chunks.is_empty(),
             "the server repeats output of the process `{id}` that it has sent before"
         );
         if page.gap {
-            let dropped = page.dropped_bytes.unwrap_or(0).saturating_sub(seen);
-            printer.dropped(dropped).await?;
-            seen = seen.saturating_add(dropped);
+            let dropped = page.dropped_bytes.unwrap_or(0).saturating_sub(seen_bytes);
+            printer.print_dropped(dropped).await?;
+            seen_bytes = seen_bytes.saturating_add(dropped);
         }
         if let (None, true, Some(code)) = (exit, page.exited, page.exit_code) {
             exit_seq = page.exit_seq.unwrap_or(u64::MAX);
@@ -122,29 +126,30 @@ async fn print_pages(
             StopAt::Closed => page.closed && page.chunks.is_empty(),
         };
         for OutputChunk { seq, stream, chunk } in page.chunks {
-            // Descendants may have written after the process had exited.
+            // Descendants may have written after the process had exited. The exit is printed before their output.
             if let Some(exit) = exit.filter(|_| exit_seq < seq && !exit_is_printed) {
                 exit_is_printed = true;
-                printer.event(&exited(exit_seq, exit)).await?;
+                printer.print_event(&exited(exit_seq, exit)).await?;
             }
-            seen = seen.saturating_add(chunk.0.len() as u64);
+            seen_bytes = seen_bytes.saturating_add(chunk.0.len() as u64);
             let output = ProcessOutputChunk { seq, stream, chunk: chunk.0.into() };
-            printer.event(&ExecProcessEvent::Output(output)).await?;
+            printer.print_event(&ExecProcessEvent::Output(output)).await?;
         }
         if let Some(exit) = exit.filter(|_| (is_last || exit_seq < page.next_seq) && !exit_is_printed) {
             exit_is_printed = true;
-            printer.event(&exited(exit_seq, exit)).await?;
+            printer.print_event(&exited(exit_seq, exit)).await?;
         }
         if is_last {
-            // Prints an incomplete character that was held back for JSON, whether or not the process goes on.
-            printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
+            // The printer treats this as the end of the output, and prints an incomplete character that it has held
+            // back for JSON. The process itself may go on.
+            printer.print_event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
             return match (stop_at, exit) {
                 (StopAt::Seq(_), _) => Ok(ExitCode::SUCCESS),
                 (StopAt::Closed, Some(exit)) => Ok(exit_code::of_command(exit)),
                 (StopAt::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
-        if is_further {
+        if has_advanced {
             after = page.next_seq - 1;
         } else {
             tokio::time::sleep(POLL_PAUSE).await;
@@ -152,20 +157,27 @@ async fn print_pages(
     }
 }
 
+/// The event that reports this exit.
 fn exited(seq: u64, exit: ExitStatus) -> ExecProcessEvent {
     let ExitStatus { code: exit_code, sandbox_denied, timed_out } = exit;
     ExecProcessEvent::Exited { seq, exit_code, sandbox_denied: Some(sandbox_denied), timed_out }
 }
 
-async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPrinter) -> anyhow::Result<ExitCode> {
+/// Prints the output until the process is closed, on a server without `sessionObserve`. Returns the exit code of the
+/// process.
+async fn follow_events(
+    client: &ExecServerClient,
+    id: &ProcessId,
+    printer: &mut EventPrinter,
+) -> anyhow::Result<ExitCode> {
     let process = client.attach(id.clone()).await?;
     if process.lost_bytes() > 0 {
-        printer.dropped(process.lost_bytes()).await?;
+        printer.print_dropped(process.lost_bytes()).await?;
     }
     let mut events = process.events();
     let mut exited = None;
     while let Some(event) = events.next().await {
-        printer.event(&event).await?;
+        printer.print_event(&event).await?;
         match event {
             ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
                 exited = Some(ExitStatus { code, sandbox_denied: sandbox_denied.unwrap_or(false), timed_out });
@@ -178,7 +190,7 @@ async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPr
     }
     let status = match exited {
         Some(status) => status,
-        // The exit is older than the retained events.
+        // The exit is older than the events that the server still retained.
         None => process.wait().await.context("the server did not say how the process ended")?,
     };
     Ok(exit_code::of_command(status))
@@ -189,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_process_is_told_by_its_kind_and_not_by_its_words() {
+    fn an_unknown_process_is_recognized_by_the_kind_of_the_error_and_not_by_its_text() {
         let refusal = |data: Option<&str>| {
             let data = data.map(|kind| Box::new(protocol::ErrorData::of_kind(kind)));
             anyhow::Error::new(ExecServerError::Server { code: -32600, message: "no such thing".to_owned(), data })

@@ -1,4 +1,4 @@
-//! `man`: prints one manual page, or writes all of them to a directory for packages.
+//! `man`: prints one manual page, or writes all of them to a directory, from which packages take them.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ pub(crate) async fn man(args: ManArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The page of a command, or of the program itself if `command` is `None`.
 fn page_of(command: Option<&str>) -> anyhow::Result<String> {
     let pages = man_pages::all();
     let names: Vec<&str> = pages.iter().filter_map(|page| page.command.as_deref()).collect();

@@ -1,5 +1,6 @@
-//! `mcp-stdio`: runs an MCP server in an environment and passes its stdin and stdout through. Its lines arrive unchanged and without a gap
-//! although connections are lost, or this command fails. It writes nothing of its own to stdout.
+//! `mcp-stdio`: runs an MCP server in an environment, which is a machine with an exec-server, and passes its stdin,
+//! stdout and stderr through. The lines arrive unchanged and without a gap even if connections are lost; if lines
+//! would be missing, this command fails. It writes nothing of its own to stdout.
 
 use std::io;
 use std::process::ExitCode;
@@ -13,7 +14,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::args::McpStdioArgs;
 use super::capabilities::environment_info;
-
 use super::destination::{Destination, leave};
 use super::exit_code;
 use super::foreground::{END_PATIENCE, Goodbye};
@@ -24,23 +24,25 @@ use super::signals::Signals;
 /// The id of the MCP server, which is the only process of its session.
 const PROCESS_ID: &str = "mcp-stdio-1";
 
-/// How long the MCP server may take to exit after its stdin has ended.
+/// How long the MCP server may take to exit after our stdin has ended.
 const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the MCP server may take to exit after an interrupt, which it gets if its stdin cannot be ended.
+/// How long the MCP server may take to exit after an interrupt. It gets the interrupt after [`EXIT_PATIENCE`] if the
+/// exec-server cannot close its stdin.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the MCP server until it exits, our stdin ends or a signal ends us.
 pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let destination = Destination::choose(&args.target)?;
-    let context = StartContext::new(&destination.way, false);
+    let context = StartContext::new(&destination.location, false);
     let client = tokio::select! {
         client = destination.connect() => client?,
         fatal = signals.next_fatal() => return Ok(ExitCode::from(fatal.exit_code())),
     };
     let code = run(&client, &context, &args, &mut signals).await;
-    // The handle of the process is dropped, so an MCP server that still runs is ended before the connection.
+    // `run` has dropped the handle of the process, so an MCP server that still runs is ended before the connection is
+    // closed.
     leave(client, Goodbye::InOrder).await;
     code
 }
@@ -56,7 +58,7 @@ async fn run(
         Ok(info) => info?,
         Err(fatal) => return Ok(ExitCode::from(fatal.exit_code())),
     };
-    let params = context.start(&info, PROCESS_ID.into(), &args.command, flags)?;
+    let params = context.start_params(&info, PROCESS_ID.into(), &args.command, flags)?;
     let process = match start(client, params, signals).await? {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok(code),
@@ -67,7 +69,8 @@ async fn run(
     }
 }
 
-/// Passes input and output until the MCP server exits. `can_end_stdin`: the server can close the stdin of a process.
+/// Passes input and output until the MCP server exits. After the end of our stdin the MCP server has to exit soon;
+/// otherwise it is ended. `can_end_stdin`: the exec-server can close the stdin of a process.
 async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<ExitStatus> {
     let (input, output) = (forward_input(process.stdin(), can_end_stdin), forward_output(process.events()));
     tokio::pin!(input, output);
@@ -81,19 +84,20 @@ async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<Ex
     if can_end_stdin {
         return end(process, &mut output).await;
     }
-    // The MCP server could not know that it should exit. If the interrupt ends it, that is a success.
+    // The MCP server could not know that it should exit. If the interrupt or `end` kills it, that is a success.
     let interrupting = tokio::time::timeout(INTERRUPT_PATIENCE, process.signal(Signal::Interrupt)).await;
     interrupting.unwrap_or(Ok(()))?;
     let status = match tokio::time::timeout(INTERRUPT_PATIENCE, &mut output).await {
         Ok(status) => status?,
         Err(_) => end(process, &mut output).await?,
     };
-    let code = if is_by_signal(status.code) { 0 } else { status.code };
+    let code = if is_killed_by_signal(status.code) { 0 } else { status.code };
     Ok(ExitStatus { code, ..status })
 }
 
-/// Whether a signal has ended the process. Some servers report -1 for every signal.
-fn is_by_signal(code: i32) -> bool {
+/// Whether this exit code means that a signal has ended the process: 128 plus the number of the signal. Some
+/// exec-servers report -1 for every signal.
+fn is_killed_by_signal(code: i32) -> bool {
     !(0..=128).contains(&code)
 }
 
@@ -111,7 +115,8 @@ async fn end(
     })
 }
 
-/// Passes our stdin to the MCP server until it ends, and then closes the stdin of the MCP server if possible.
+/// Passes our stdin to the MCP server until our stdin ends. Then it closes the stdin of the MCP server, if that is
+/// possible.
 async fn forward_input(mut remote: ProcessStdin, can_end_stdin: bool) -> anyhow::Result<()> {
     let mut stdin = tokio::io::stdin();
     let mut buffer = vec![0; 64 * 1024];
@@ -123,7 +128,7 @@ async fn forward_input(mut remote: ProcessStdin, can_end_stdin: bool) -> anyhow:
             count => pass(&mut remote, &buffer[..count]).await,
         };
         match passed {
-            // The MCP server has closed its stdin. Its output and its exit code say why.
+            // The MCP server has closed its stdin, so this input is dropped. Its output and its exit code say why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             passed => passed.context("cannot write to the MCP server")?,
         }
@@ -138,7 +143,7 @@ async fn pass(remote: &mut ProcessStdin, bytes: &[u8]) -> io::Result<()> {
     remote.flush().await
 }
 
-/// Passes the output of the MCP server on until it exits. All output from before the exit is passed on first.
+/// Passes the output of the MCP server on until the MCP server exits. All output from before the exit is passed on.
 async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus> {
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
     while let Some(event) = events.next().await {

@@ -1,5 +1,5 @@
-//! Our stdout and stderr, written by a thread of its own. A slow reader delays that thread and, through a short queue, the process, but never
-//! the connection.
+//! Writes output to our stdout and stderr in a separate thread. A slow reader of our output delays that thread and,
+//! because the queue is short, the process that writes the output, but never the connection.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::stdio::{stderr, stdout};
 use tokio::sync::{mpsc, oneshot};
 
-/// Pieces of output that may wait for the thread; each has up to 256 KiB.
+/// Pieces of output that may wait for the thread. A piece is the output of one event, up to 256 KiB, or its JSON.
 const QUEUED_PIECES: usize = 4;
 
 /// Output that waits for the thread that writes it.
@@ -19,17 +19,19 @@ pub(crate) struct OutputQueue {
     pieces: mpsc::Sender<(Stream, Bytes)>,
 }
 
-/// Resolves when [`OutputQueue`] was dropped and everything is written, or at the first write that fails.
+/// Resolves when the thread ends: when [`OutputQueue`] was dropped and everything is written, or at the first write
+/// that fails.
 pub(crate) type OutputWritten = oneshot::Receiver<io::Result<()>>;
 
 impl OutputQueue {
-    /// Starts the thread, and returns the queue and the future of its end.
+    /// Starts the thread, and returns the queue and a future that resolves when the thread ends.
     pub(crate) fn start() -> io::Result<(Self, OutputWritten)> {
         let (pieces, to_write) = mpsc::channel(QUEUED_PIECES);
-        let (tell, written) = oneshot::channel();
+        let (end, written) = oneshot::channel();
         // The thread is not joined: it may block in a write for ever.
         std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-            let _command_has_ended = tell.send(write_all(to_write));
+            // The command, which would receive the result, may have ended.
+            let _ignored = end.send(write_all(to_write));
         })?;
         Ok((Self { pieces }, written))
     }
@@ -39,7 +41,7 @@ impl OutputQueue {
         self.pieces.reserve().await.ok().map(OutputPermit)
     }
 
-    /// Whether the queue is full because the reader of our output does not read.
+    /// Whether the queue is full, which happens if the reader of our output does not read. Permits count as pieces.
     pub(crate) fn is_stuck(&self) -> bool {
         self.pieces.capacity() == 0
     }

@@ -1,4 +1,4 @@
-//! Printing to stdout and stderr, for commands whose output is short.
+//! Prints to stdout and stderr, for commands whose output is short.
 
 use std::io;
 
@@ -15,7 +15,8 @@ pub(crate) async fn print(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes()).await
 }
 
-/// Prints bytes to stdout, which need not be text: names of files, for example. A reader that has closed the pipe is not an error.
+/// Prints bytes to stdout, which need not be text: names of files, for example. A reader that has closed the pipe is
+/// not an error.
 pub(crate) async fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     let written = async {
@@ -38,21 +39,24 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Waits until the reader of our stdout has closed the pipe, also while we write nothing. If stdout is a file, it waits for ever.
-pub(crate) async fn reader_is_gone() {
-    let (tell, told) = oneshot::channel();
+/// Waits until the reader of our stdout has closed the pipe, also while we write nothing. If stdout is a file, which
+/// has no reader, it waits for ever.
+pub(crate) async fn wait_until_stdout_closes() {
+    let (sender, closed) = oneshot::channel();
     // The thread is not joined, because it may wait in the poll for ever.
     let started = std::thread::Builder::new().name("stdout reader".to_owned()).spawn(move || {
         // A poll for no event still reports errors and hang-ups.
         while poll(&mut [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())], None) == Err(Errno::INTR) {}
-        let _nobody_waits = tell.send(());
+        // The receiver may be gone.
+        let _ignored = sender.send(());
     });
-    if started.is_err() || told.await.is_err() {
+    if started.is_err() || closed.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Prints a message to stderr, after the name of the program. Escape sequences in it become visible.
+/// Prints a message to stderr, after the name of the program. Escape sequences in the message become visible, and the
+/// number of an error of the operating system at its end is left out.
 pub(crate) fn report(sentence: &str) {
     crate::write_to_stderr(&format!("exec-server: {}\n", readable(without_os_error_number(sentence))));
 }

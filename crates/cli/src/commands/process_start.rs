@@ -1,5 +1,7 @@
-//! The working directory and the variables of a process. On this machine they are ours, as if the user's shell had started the process. In
-//! other environments they are those of the server, unless a flag says otherwise.
+//! Chooses the working directory and the variables of a process that is started in an environment, which is a machine
+//! with a server. On this machine they are ours, as if the user's shell had started the process. On other machines
+//! they are those of the server, unless a flag says otherwise: `--cwd` and `--env` do, and so does `--local-root` if
+//! we are in or below that directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,16 +9,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::Mode;
 
-use client::{EnvironmentInfo, ExecServerClient, ExecServerError, PathMap, PathUri, ProcessId, StartParams, Way};
+use client::{
+    EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError, PathMap, PathUri, ProcessId, StartParams,
+};
 
 use super::terminal::window_size;
 use crate::args::server_variables;
 
-/// What a start depends on besides its flags.
+/// The facts about environment and session that a start depends on, besides its flags.
 pub(crate) struct StartContext {
     /// Whether the environment is this machine.
     is_local: bool,
-    /// Whether the process is for a kept session.
+    /// Whether the process is for a kept session, which outlives this command.
     is_kept: bool,
     /// Maps paths of this machine to paths of the environment.
     paths: PathMap,
@@ -30,14 +34,15 @@ pub(crate) struct StartFlags<'a> {
 }
 
 impl StartContext {
-    /// `is_kept`: the process is for a kept session, whose server was started by an earlier command or by another user.
-    pub(crate) fn new(way: &Way, is_kept: bool) -> Self {
-        let paths = if let Way::Ssh { paths, .. } = way { paths.clone() } else { PathMap::default() };
-        Self { is_local: matches!(way, Way::Local), is_kept, paths }
+    /// `is_kept`: the process is for a kept session. Its server may have been started by an earlier command.
+    pub(crate) fn new(location: &EnvironmentLocation, is_kept: bool) -> Self {
+        let paths =
+            if let EnvironmentLocation::Ssh { paths, .. } = location { paths.clone() } else { PathMap::default() };
+        Self { is_local: matches!(location, EnvironmentLocation::Local), is_kept, paths }
     }
 
-    /// The params that start this command in the environment that `info` describes.
-    pub(crate) fn start(
+    /// The params of the request that starts this command in the environment that `info` describes.
+    pub(crate) fn start_params(
         &self,
         info: &EnvironmentInfo,
         id: ProcessId,
@@ -49,12 +54,14 @@ impl StartContext {
         params.tty = flags.tty;
         params.pipe_stdin = !flags.tty;
         if self.is_local && self.is_kept {
+            // The server in the background has the variables of the command that started it, so none is inherited.
             params.env_policy = None;
             params.env = own_variables().collect();
-            // The server in the background has the umask of the command that started it.
+            // The same holds for the umask.
             params.umask = info.capabilities.process_umask.then(own_umask);
         } else if self.is_local {
-            // These variables would configure our server, so it was started without them. The process gets them.
+            // These variables of ours would configure the server, so it was started without them. The process still
+            // gets them.
             let withheld = server_variables();
             params.env =
                 own_variables().filter(|(name, _)| withheld.iter().any(|other| other == name.as_str())).collect();
@@ -81,7 +88,7 @@ impl StartContext {
         PathUri::from_native(&native).with_context(|| format!("{} is not absolute", native.display()))
     }
 
-    /// Our working directory, if the environment has it too.
+    /// Our working directory, if the environment has it too: it is this machine, or a path map covers the directory.
     fn own_directory(&self) -> anyhow::Result<Option<PathBuf>> {
         if self.is_local {
             return std::env::current_dir().map(Some).context("cannot find out the current directory");
@@ -108,6 +115,7 @@ fn own_umask() -> u32 {
     own.bits()
 }
 
+/// The variables that `--env` sets. `NAME` alone passes our own value on, or nothing if we have none.
 fn given_variables(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut variables = BTreeMap::new();
     for text in given {
@@ -134,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_set_or_passed_on() {
+    fn an_env_flag_sets_a_variable_or_passes_ours_on_and_needs_a_name() {
         let given =
             ["A=1".to_owned(), "B=".to_owned(), "C=x=y".to_owned(), "PATH".to_owned(), "NO_SUCH_NAME".to_owned()];
         let mut expected: BTreeMap<String, String> =

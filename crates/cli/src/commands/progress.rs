@@ -1,5 +1,5 @@
-//! The progress line of long work: one line on stderr if that is a terminal, and nothing otherwise. It counts and draws; it does not copy or
-//! search anything itself.
+//! The progress line of long work: one line on stderr if that is a terminal, and nothing otherwise. This module
+//! counts and draws; it does not copy or search anything itself.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::print::report;
 /// How often the line is drawn while nothing else draws it.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Work that takes less time than this shows no line.
-const FIRST_AFTER: Duration = Duration::from_millis(400);
+const SHOWN_AFTER: Duration = Duration::from_millis(400);
 
-/// Columns of the line of a copy, without the number of files.
+/// Columns that [`COPY_LINE`] needs for all but the number of files, which is `{msg}`.
 const COPY_COLUMNS: usize = 66;
 const COPY_LINE: &str =
     "{percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  ETA {time_left}  {msg}";
-/// The line of a copy on a terminal with fewer columns.
+/// The line of a copy on a terminal with fewer columns than [`COPY_COLUMNS`].
 const SHORT_COPY_LINE: &str = "{percent:>3}%  {binary_bytes_per_sec}";
-/// The line while a copy waits for a lost connection.
+/// The line while a copy waits until a lost connection is back.
 const LOST_LINE: &str = "{percent:>3}%  connection lost, reconnecting…";
 const SEARCH_LINE: &str = "searching  {elapsed_precise}  {found}  {per_sec}";
 
@@ -34,6 +34,7 @@ pub(crate) struct ProgressLine {
     is_wanted: bool,
     kind: LineKind,
     copied_files: AtomicU64,
+    /// True while a thread writes to stdout, for which the line is erased.
     is_printing: Arc<AtomicBool>,
 }
 
@@ -46,13 +47,13 @@ enum LineKind {
 }
 
 impl ProgressLine {
-    /// The line of a copy. `is_quiet`: it is never drawn.
+    /// The line of a copy. If `is_quiet`, it is never drawn.
     pub(crate) fn of_copy(is_quiet: bool) -> Self {
         Self::new(LineKind::Copy, Some(0), !is_quiet)
     }
 
-    /// The line of a search. A program that reads our stdout from a pipe may draw on the same terminal, as `less` does, so the line is drawn
-    /// only if stdout is a terminal or a file.
+    /// The line of a search. It is not drawn if stdout is a pipe or a socket: the program that reads from there may
+    /// draw on the same terminal, as `less` does.
     pub(crate) fn of_search() -> Self {
         let stdout = fstat(rustix::stdio::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
         let is_pipe = stdout.is_ok_and(|kind| matches!(kind, FileType::Fifo | FileType::Socket));
@@ -85,9 +86,9 @@ impl ProgressLine {
         self.bar.inc(1);
     }
 
-    /// Draws the line, once the work has taken long enough. `is_lost`: the work waits for a connection.
+    /// Draws the line, unless the work has just begun. `is_lost`: the work waits until a lost connection is back.
     pub(crate) fn draw(&self, is_lost: bool) {
-        if !self.is_wanted || self.bar.elapsed() < FIRST_AFTER {
+        if !self.is_wanted || self.bar.elapsed() < SHOWN_AFTER {
             return;
         }
         if self.bar.is_hidden() {
@@ -102,7 +103,8 @@ impl ProgressLine {
         self.bar.suspend(|| report(sentence));
     }
 
-    /// Writes to stdout, and erases the line meanwhile. A thread does the writing, because a terminal may block (Ctrl-S).
+    /// Writes to stdout, and erases the line meanwhile. A thread does the writing, because a terminal may block
+    /// (Ctrl-S).
     pub(crate) async fn print(&self, stdout: &mut Stdout, bytes: Vec<u8>) -> io::Result<()> {
         if self.bar.is_hidden() {
             return stdout.write_all(&bytes).await;
@@ -121,15 +123,16 @@ impl ProgressLine {
         printing.await.map_err(io::Error::from)?
     }
 
-    /// Erases the line for good. If a thread still prints, it has erased the line already, and waiting for the thread could take for ever.
+    /// Erases the line for good. If a thread still prints, it has erased the line already, and waiting for the thread
+    /// could take for ever.
     pub(crate) fn clear(&self) {
         if !self.is_printing.load(Relaxed) {
             self.bar.finish_and_clear();
         }
     }
 
-    /// Fits the line into a terminal of this width. The line is kept short: if the terminal becomes narrower, it breaks a long line into two,
-    /// of which only one would be erased.
+    /// Fits the line into a terminal of this width. The line is kept short: if the terminal becomes narrower, it
+    /// breaks a long line into two, of which only one would be erased.
     fn lay_out(&self, columns: usize, is_lost: bool) {
         let template = match self.kind {
             LineKind::Copy if is_lost => LOST_LINE,
@@ -138,7 +141,7 @@ impl ProgressLine {
             LineKind::Search => SEARCH_LINE,
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.bar.set_style(style.with_key("time_left", time_left).with_key("found", found));
+        self.bar.set_style(style.with_key("time_left", time_left).with_key("found", found_files));
         // The last column stays free, because some terminals begin the next line after it.
         let room = columns.saturating_sub(COPY_COLUMNS + 1);
         self.bar.set_message(self.file_count().chars().take(room).collect::<String>());
@@ -158,15 +161,19 @@ fn terminal_columns() -> usize {
     rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col.into())
 }
 
-/// The remaining time that the library estimates, and dashes while nothing is copied, for which the library would say that no time is left.
+/// Writes the remaining time that indicatif estimates. While nothing is copied, it writes dashes, because indicatif
+/// would say that no time is left.
 fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     let is_stalled = state.per_sec() < 1.0 && state.len().is_none_or(|length| state.pos() < length);
-    let _text_has_room =
+    // Writing to memory does not fail.
+    let _ignored =
         if is_stalled { out.write_str("--:--:--") } else { write!(out, "{}", FormattedDuration(state.eta())) };
 }
 
-fn found(state: &ProgressState, out: &mut dyn std::fmt::Write) {
-    let _text_has_room = match state.pos() {
+/// Writes how many files were found.
+fn found_files(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    // Writing to memory does not fail.
+    let _ignored = match state.pos() {
         1 => out.write_str("1 file found"),
         files => write!(out, "{files} files found"),
     };
@@ -180,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Collects what is written, as a terminal of 100 columns.
+    /// A terminal of 100 columns that collects the text that is written to it.
     #[derive(Clone, Debug, Default)]
     struct WrittenText(Arc<Mutex<String>>);
 
@@ -215,7 +222,7 @@ mod tests {
         }
     }
 
-    fn shown(line: &ProgressLine, is_lost: bool) -> String {
+    fn drawn_text(line: &ProgressLine, is_lost: bool) -> String {
         let terminal = WrittenText::default();
         line.bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         line.lay_out(100, is_lost);
@@ -224,22 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_copy_has_bytes_rate_time_and_files() {
+    fn the_line_of_a_copy_shows_bytes_rate_time_and_files_or_a_lost_connection() {
         let line = ProgressLine::of_copy(false);
         line.expect_bytes(2 << 30);
-        assert!(shown(&line, false).contains("  0%  0 B of 2.00 GiB  0 B/s  ETA --:--:--"));
+        assert!(drawn_text(&line, false).contains("  0%  0 B of 2.00 GiB  0 B/s  ETA --:--:--"));
         line.add_bytes(512 << 20);
         line.add_copied_file();
-        let text = shown(&line, false);
+        let text = drawn_text(&line, false);
         assert!(text.contains(" 25%  512.00 MiB of 2.00 GiB  "), "{text}");
         assert!(text.ends_with("  1 file"), "{text}");
-        assert!(shown(&line, true).ends_with(" 25%  connection lost, reconnecting…"));
+        assert!(drawn_text(&line, true).ends_with(" 25%  connection lost, reconnecting…"));
     }
 
     #[test]
-    fn the_line_of_a_search_has_files_and_rate() {
+    fn the_line_of_a_search_shows_its_time_and_the_found_files() {
         let line = ProgressLine::of_search();
         line.add_found_file();
-        assert!(shown(&line, false).contains("searching  00:00:00  1 file found  "));
+        assert!(drawn_text(&line, false).contains("searching  00:00:00  1 file found  "));
     }
 }

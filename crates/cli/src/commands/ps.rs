@@ -1,4 +1,5 @@
-//! `ps`: lists the processes of a kept session, as a table for people or as JSON for programs.
+//! `ps`: lists the processes of a kept session, which outlives the command that made it, as a table for people or as
+//! JSON for programs.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,7 +34,7 @@ pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
 
 const HEADINGS: [&str; 6] = ["ID", "STATE", "PID", "STARTED", "OUTPUT", "COMMAND"];
 
-/// The processes for people, in lines of at most `width` characters.
+/// A table of the processes. Lines are cut after `width` characters, if it is given.
 fn rendered(processes: &[ProcessSummary], now: Duration, width: Option<usize>) -> String {
     let rows = processes.iter().map(|process| {
         [
@@ -54,7 +55,7 @@ fn state(process: &ProcessSummary) -> String {
     match process.state {
         ProcessState::Starting => "starting".to_owned(),
         ProcessState::Running => "running".to_owned(),
-        // A descendant holds the output streams of the process open.
+        // The process has exited, but a descendant holds its output streams open.
         ProcessState::Exited => format!("exited{code}, open"),
         ProcessState::Closed => format!("exited{code}"),
     }
@@ -80,9 +81,10 @@ fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes}B") } else { format!("{amount:.1}{}", units[unit]) }
 }
 
-/// The word on one line, in quotes if a shell would need them.
+/// The word on one line, for a command line that a person can type. It is in quotes unless all its characters count
+/// as plain here.
 pub(super) fn quoted(word: &str) -> String {
-    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%~…".contains(c));
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%…".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", readable(word).replace('\'', r"'\''")) }
 }
 
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_each_other_and_the_command_is_cut() {
+    fn columns_are_aligned_and_the_command_is_cut() {
         let processes = [
             process("1", ProcessState::Running, None, &["sh", "-c", "echo 'a\nb'"]),
             process("build", ProcessState::Closed, Some(143), &["make"]),
@@ -123,7 +125,7 @@ build  exited 143  4711  2h ago   1.5KiB  make
     }
 
     #[test]
-    fn ages_and_sizes_are_short() {
+    fn ages_and_sizes_have_one_number_and_one_unit() {
         let ages = [0, 59, 60, 3599, 3600, 86_399, 86_400 * 10];
         assert_eq!(
             ages.map(|seconds| age(Duration::from_secs(seconds))),
@@ -133,8 +135,8 @@ build  exited 143  4711  2h ago   1.5KiB  make
     }
 
     #[test]
-    fn a_process_whose_streams_are_held_says_so() {
-        let held = process("1", ProcessState::Exited, Some(0), &["sh"]);
-        assert_eq!(state(&held), "exited 0, open");
+    fn an_exited_process_with_open_streams_is_shown_as_open() {
+        let exited = process("1", ProcessState::Exited, Some(0), &["sh"]);
+        assert_eq!(state(&exited), "exited 0, open");
     }
 }

@@ -1,4 +1,6 @@
-//! Tells a person who has left a process of a kept session, or has lost the connection to it, which command returns to the process.
+//! Tells a person which command returns to a process of a kept session, after the person has left the process or has
+//! lost the connection to it. Such a session, and its processes, outlive the command that made it. Start reading at
+//! [`run_in_foreground`].
 
 use std::process::ExitCode;
 
@@ -9,7 +11,7 @@ use super::foreground::{Foreground, ForegroundEnd, Goodbye};
 use super::signals::Signals;
 use crate::terminal_text::error_line;
 
-/// Names one process of a kept session, for commands that return to it.
+/// Names one process of a kept session, and makes the command lines that return to it.
 pub(crate) struct ReattachHint<'a> {
     pub(crate) target: &'a TargetArgs,
     pub(crate) session: &'a str,
@@ -18,12 +20,12 @@ pub(crate) struct ReattachHint<'a> {
 
 impl ReattachHint<'_> {
     /// The command line that attaches to the process again.
-    fn attach(&self) -> String {
+    fn attach_command(&self) -> String {
         self.target.command_line("attach", &["--session", self.session, self.id.as_str()])
     }
 
     /// The command line that follows the output of the process again.
-    fn follow(&self) -> String {
+    fn follow_command(&self) -> String {
         self.target.command_line("logs", &["-f", "--session", self.session, self.id.as_str()])
     }
 
@@ -32,22 +34,25 @@ impl ReattachHint<'_> {
         let id = crate::terminal_text::readable(self.id.as_str());
         crate::write_to_stderr(&format!(
             "\n[exec-server: left {id} running; `{}` takes it up again]\n",
-            self.attach()
+            self.attach_command()
         ));
     }
 
-    /// The error of a command that was attached to the process. If the connection is lost, the error says how to attach again.
-    pub(crate) fn attaching(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
-        with_command(error, client, &self.attach(), "takes it up again")
+    /// The error of a command that was attached to the process. If the connection is lost, the error says how to
+    /// attach again.
+    pub(crate) fn attach_error(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
+        add_command(error, client, &self.attach_command(), "takes it up again")
     }
 
-    /// The error of a command that followed the output. If the connection is lost, the error says how to follow again.
-    pub(crate) fn following(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
-        with_command(error, client, &self.follow(), "follows it again")
+    /// The error of a command that followed the output of the process. If the connection is lost, the error says how
+    /// to follow the process again.
+    pub(crate) fn follow_error(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
+        add_command(error, client, &self.follow_command(), "follows it again")
     }
 }
 
-/// Runs the process in the foreground until it ends or a person leaves it. With a hint, a person who leaves is told how to return.
+/// Runs the process in the foreground until it ends or we leave it. With a hint, a person who leaves the process or
+/// loses the connection is told how to return. Returns our exit code, and how to leave the connection.
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
@@ -55,7 +60,7 @@ pub(crate) async fn run_in_foreground(
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let (client, is_kept) = (foreground.client, foreground.is_kept);
     let end = foreground.run(signals).await.map_err(|error| match hint {
-        Some(hint) => hint.attaching(error, client),
+        Some(hint) => hint.attach_error(error, client),
         None => error,
     })?;
     if let (Some(hint), ForegroundEnd::Left) = (hint, end) {
@@ -64,8 +69,9 @@ pub(crate) async fn run_in_foreground(
     Ok((end.exit_code(is_kept), end.goodbye()))
 }
 
-/// Adds the command to the error of a lost connection. If another client has taken the session over, taking it back is not suggested.
-fn with_command(error: anyhow::Error, client: &ExecServerClient, command: &str, effect: &str) -> anyhow::Error {
+/// If the connection is lost for good, adds to the error that `command` has this `effect`. If another client has
+/// taken the session over, the error stays as it is: attaching again would take the session away from that client.
+fn add_command(error: anyhow::Error, client: &ExecServerClient, command: &str, effect: &str) -> anyhow::Error {
     let is_lost = matches!(*client.connection_state().borrow(), ConnectionState::Failed(_));
     if !is_lost || client.is_taken_over() {
         return error;

@@ -1,4 +1,5 @@
-//! A path in an environment, for `search` and `watch`, which take no path of this machine.
+//! A path in an environment, which is a machine with a server. `search` and `watch` use it: for them every path is in
+//! an environment, also one without a colon.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ impl RemotePath {
         Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
-    /// The flags that choose the environment of this path.
+    /// The flags that choose the environment of this path. It is an error if the path and a flag both name one.
     pub(crate) fn target(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
         let Some(name) = &self.environment else { return Ok(flags.clone()) };
         anyhow::ensure!(
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_is_chosen_once() {
+    fn a_name_before_the_colon_and_a_flag_cannot_both_choose_the_environment() {
         let flags = TargetArgs { connect: Some("ws://x".into()), ..TargetArgs::default() };
         assert!(RemotePath::parse("box:a").target(&flags).is_err());
         assert!(RemotePath::parse(":a").target(&flags).is_ok());

@@ -1,4 +1,5 @@
-//! `run`: runs a command in an environment as if it ran on this machine, or starts it in a kept session and leaves it there.
+//! `run`: runs a command in an environment, which is a machine with a server, as if it ran on this machine. With `-d`
+//! it starts the command in a kept session, which outlives `run`, and leaves it there.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -32,7 +33,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             "{flag} is about a kept session; give --session or --detach too"
         );
     }
-    let context = StartContext::new(&destination.way, session.is_some());
+    let context = StartContext::new(&destination.location, session.is_some());
     let client = match &session {
         Some(name) => {
             let session_use = if args.detach { SessionUse::Observe } else { SessionUse::Run };
@@ -55,14 +56,16 @@ async fn run_with(
     let is_kept = session.is_some();
     let info = environment_info(client).await?;
     let server = &info.capabilities;
+    // With `-d` no input is passed on. The stdin of the command stays open for a later `attach`.
     let end_of_input = if args.detach { EndOfInput::Passed } else { input_plan::plan(server, args.tty).await? };
     anyhow::ensure!(
         server.process_timeout || args.timeout.is_none() || !is_kept,
-        "this server cannot end a command when its time is over, and a kept session outlives us; leave out --timeout or --session"
+        "this server cannot end a command when its time is over, and a kept session outlives `run`; leave out \
+         --timeout or --session"
     );
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
-    let mut params = context.start(&info, id, &args.command, flags)?;
+    let mut params = context.start_params(&info, id, &args.command, flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
     // This command leaves at once, so the server must not push output that a later command will read.
@@ -97,14 +100,14 @@ async fn run_with(
     run_in_foreground(foreground, &mut signals, reattach_hint.as_ref()).await
 }
 
-/// Checks that a person can type this id later, for `logs` or `kill`. A server would accept any text.
+/// Checks that a person can type this id later, for `logs` or `kill`. The server itself accepts any text.
 fn check_id(id: &str) -> anyhow::Result<()> {
     anyhow::ensure!(!id.is_empty(), "an id of no characters names nothing; leave --id out to get a number");
     anyhow::ensure!(!id.chars().any(char::is_control), "`{id}` is no id: it has characters that cannot be seen");
     Ok(())
 }
 
-/// The id that `--id` gives, or one that is free.
+/// The id that `--id` gives, or one that is free. A process that is not for a kept session is alone in its session.
 pub(crate) async fn choose_id(
     client: &ExecServerClient,
     given: Option<&str>,
@@ -117,8 +120,8 @@ pub(crate) async fn choose_id(
     })
 }
 
-/// Whether a start was refused because another process has the id.
-async fn is_taken(client: &ExecServerClient, id: &ProcessId, error: &anyhow::Error) -> bool {
+/// Whether a start was refused, most likely because another process has the id.
+async fn is_id_taken(client: &ExecServerClient, id: &ProcessId, error: &anyhow::Error) -> bool {
     let is_refused = matches!(error.downcast_ref(), Some(ExecServerError::Server { .. }));
     is_refused
         && client.processes().await.is_ok_and(|processes| processes.iter().any(|process| process.process_id == *id))
@@ -128,7 +131,7 @@ async fn is_taken(client: &ExecServerClient, id: &ProcessId, error: &anyhow::Err
 pub(crate) enum Started {
     /// The process runs.
     Process(ExecProcess),
-    /// No process runs, the user has been told why, and this is our exit code.
+    /// No process runs, and this is our exit code. The user has been told why, unless a signal has ended the start.
     Nothing(ExitCode),
 }
 
@@ -152,7 +155,8 @@ async fn unless_signalled(
     }
 }
 
-/// Starts a process. With `may_be_renamed`, it gets another number if another command has taken its number meanwhile.
+/// Starts a process. With `may_be_renamed`, the process gets another id if another command has taken its id
+/// meanwhile.
 async fn start_under_free_id(
     client: &ExecServerClient,
     mut params: StartParams,
@@ -160,7 +164,7 @@ async fn start_under_free_id(
 ) -> anyhow::Result<Started> {
     loop {
         match try_start(client, params.clone()).await {
-            Err(error) if may_be_renamed && is_taken(client, &params.process_id, &error).await => {
+            Err(error) if may_be_renamed && is_id_taken(client, &params.process_id, &error).await => {
                 params.process_id = unused_id(client).await?;
             }
             started => return started,
@@ -168,6 +172,8 @@ async fn start_under_free_id(
     }
 }
 
+/// Starts a process. If the start fails because of the command itself, for example because it was not found, this
+/// prints the reason.
 async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Result<Started> {
     match client.start(params.clone()).await {
         Ok(process) => Ok(Started::Process(process)),
@@ -182,8 +188,8 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
     }
 }
 
-/// Prints the id of a command that was left running. If that fails, the error names the id, without which the user could not find the
-/// command.
+/// Prints the id of a command that was left running. If that fails, the error names the id, without which the user
+/// could not find the command.
 fn print_id(id: &ProcessId) -> anyhow::Result<ExitCode> {
     let mut stdout = io::stdout();
     match writeln!(stdout, "{id}").and_then(|()| stdout.flush()) {

@@ -1,4 +1,5 @@
-//! `search`: searches files of an environment, and prints the matches as ripgrep does.
+//! `search`: searches files of an environment, which is a machine with a server, and prints the matches as ripgrep
+//! does.
 
 mod match_printer;
 
@@ -29,12 +30,13 @@ const FAILED: u8 = 2;
 /// Counts over all searched paths.
 #[derive(Default)]
 struct SearchTotals {
-    /// Files with matches, or parts of such files.
+    /// How many files with matches, or parts of such files, have come. With `--files`, how many files.
     matches: u64,
     errors: u64,
 }
 
-/// Searches every path. The exit code is that of ripgrep.
+/// Searches every path. The exit codes are those of ripgrep, except after a signal or if the pipe of our stdout was
+/// closed.
 pub(crate) async fn search(args: SearchArgs) -> ExitCode {
     let mut totals = SearchTotals::default();
     let progress = ProgressLine::of_search();
@@ -60,8 +62,10 @@ pub(crate) async fn search(args: SearchArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Searches one path after the other. Neighbouring paths in the same environment share a connection.
 async fn search_all(args: &SearchArgs, totals: &mut SearchTotals, progress: &ProgressLine) -> anyhow::Result<()> {
     let (pattern, paths) = args.pattern_and_paths()?;
+    // The empty path is the working directory of the server.
     let paths = if paths.is_empty() { vec![String::new()] } else { paths };
     let mut connected: Option<(Option<String>, ExecServerClient)> = None;
     for path in paths.iter().map(|text| RemotePath::parse(text)) {
@@ -103,6 +107,7 @@ async fn search_one(
     let mut printer = MatchPrinter::new(&native, &path.path, context, style);
     let mut stdout = tokio::io::stdout();
     let mut draw = tokio::time::interval(DRAW_INTERVAL);
+    let mut last_path = None;
     loop {
         let file = tokio::select! {
             file = search.recv() => file,
@@ -114,7 +119,11 @@ async fn search_one(
         let Some(file) = file else { break };
         let file = file.with_context(|| format!("cannot search {}", path.path.display()))?;
         totals.matches += 1;
-        progress.add_found_file();
+        // The server may send the lines of a file in several parts.
+        if last_path.as_ref() != Some(&file.path) {
+            progress.add_found_file();
+            last_path = Some(file.path.clone());
+        }
         let bytes = if args.json { line_of(&json!({"file": file})) } else { printer.render(&file) };
         progress.print(&mut stdout, bytes).await?;
     }
@@ -137,6 +146,7 @@ fn line_of(value: &serde_json::Value) -> Vec<u8> {
 }
 
 fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, context: ContextLines) -> SearchParams {
+    // The server has one number for the lines before and after a match. The printer leaves out the surplus.
     let lines = context.before.max(context.after);
     SearchParams {
         pattern: pattern.map(str::to_owned),
@@ -157,6 +167,7 @@ fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, conte
 }
 
 impl SearchArgs {
+    /// The pattern, which `--files` does not have, and the paths to search.
     fn pattern_and_paths(&self) -> anyhow::Result<(Option<String>, Vec<String>)> {
         if self.files {
             return Ok((None, self.words.clone()));
@@ -176,7 +187,7 @@ impl SearchArgs {
     }
 }
 
-/// The path of a found file as the user expects it: it begins with the path that was typed.
+/// The path of a found file as the user expects it: `root` at its start is replaced by the path that was typed.
 fn display_path(root: &Path, typed: &Path, found: &Path) -> std::path::PathBuf {
     match found.strip_prefix(root) {
         Ok(below) if below.as_os_str().is_empty() => typed.to_owned(),

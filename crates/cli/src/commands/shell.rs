@@ -1,5 +1,5 @@
-//! `shell`: opens the login shell of an environment in our terminal. If our stdin is not a terminal, the shell reads its commands from there,
-//! as `sh` does.
+//! `shell`: opens a login shell in an environment, which is a machine with a server, and shows it in our terminal. If
+//! our stdin is not a terminal, the shell is no login shell and reads its commands from our stdin, as `sh` does.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use super::terminal::is_terminal_at_stdin;
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.target)?;
     let hint = EnvironmentHint::new(&destination);
-    let context = StartContext::new(&destination.way, args.session.is_some());
+    let context = StartContext::new(&destination.location, args.session.is_some());
     anyhow::ensure!(
         args.keep.is_none() || args.session.is_some(),
         "--keep is about a kept session; give --session too"
@@ -54,9 +54,9 @@ async fn shell_with(
     let end_of_input = input_plan::plan(server, tty).await?;
     let id = choose_id(client, None, is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
-    let mut params = context.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
+    let mut params = context.start_params(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
-    hint.name_environment(&mut params, &args.env);
+    hint.set_variable(&mut params, &args.env);
     if tty {
         make_login_shell(&mut params, server);
     }
@@ -97,10 +97,11 @@ async fn shell_with(
 fn make_login_shell(params: &mut StartParams, server: &Capabilities) {
     let Some(shell) = params.argv.first() else { return };
     if server.process_resize {
-        // A name that begins with a hyphen means this to every shell.
+        // Every shell is a login shell if its `argv[0]` begins with a hyphen.
         params.arg0 = shell.rsplit('/').next().map(|name| format!("-{name}"));
     } else {
-        // A server without this capability may execute the file of that name instead. Most shells know this flag.
+        // A server without our extensions, such as `process/resize`, may execute `arg0` as the program. Most shells
+        // know `-l`.
         params.argv.push("-l".to_owned());
     }
 }

@@ -1,4 +1,5 @@
-//! Receives signals that are sent to this program, and says what each means for a process in an environment. It sends none.
+//! Receives signals that are sent to this program, and says how the program reacts to each. It sends no signal to the
+//! process in the environment; the caller does that.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,22 +9,23 @@ use client::Signal;
 use rustix::process::{Signal as Native, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What to do after a signal.
+/// The reaction of this program to a signal. "The process" is the one that the command runs in an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalEffect {
-    /// End, after the process has got the same signal.
+    /// End. A command with a process in the foreground passes the signal on first if it can, and ends with the
+    /// process.
     End(FatalSignal),
     /// Pass the signal on to the process.
     Pass(Signal),
-    /// Stop ourselves and the process, as Ctrl-Z does.
+    /// Stop ourselves, as Ctrl-Z does, and the process if it has no terminal of its own.
     Stop,
-    /// Go on after a stop.
+    /// Continue the process, or make the terminal raw again, after a stop.
     Continue,
     /// Tell the process the new size of our terminal.
     Resize,
 }
 
-/// A signal that would end us if we did not listen for it.
+/// A signal that asks us to end: interrupt, terminate, hangup or quit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FatalSignal {
     pub(crate) signal: Signal,
@@ -39,7 +41,7 @@ impl FatalSignal {
 
 pub(super) const TERMINATE: FatalSignal = FatalSignal { signal: Signal::Terminate, number: 15 };
 
-/// The signals that are received.
+/// The signals that are received, and the reaction to each.
 const RECEIVED: [(Native, SignalEffect); 9] = [
     (Native::INT, SignalEffect::End(FatalSignal { signal: Signal::Interrupt, number: 2 })),
     (Native::TERM, SignalEffect::End(TERMINATE)),
@@ -52,8 +54,9 @@ const RECEIVED: [(Native, SignalEffect); 9] = [
     (Native::WINCH, SignalEffect::Resize),
 ];
 
-/// Receives signals; while it exists, none of them ends or stops us. Signals that we were started to ignore, for example by `nohup`, stay
-/// ignored and are not received.
+/// Receives signals. From [`listen`](Self::listen) on, none of them ends or stops us by itself, even after this value
+/// is dropped. Signals that we were started to ignore, for example by `nohup`, stay ignored and are not received,
+/// except SIGCONT and SIGWINCH.
 pub(crate) struct Signals {
     streams: Vec<(Stream, SignalEffect)>,
 }
@@ -72,14 +75,15 @@ impl Signals {
     fn listen_for(is_wanted: impl Fn(SignalEffect) -> bool) -> io::Result<Self> {
         let listen =
             |(native, effect): (Native, SignalEffect)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, effect));
-        // These two report a change that has already happened, so they are received although we were started to ignore them.
+        // These two report a change that has already happened, so they are received even if we were started to ignore
+        // them.
         let is_report = |effect: SignalEffect| matches!(effect, SignalEffect::Continue | SignalEffect::Resize);
         let received = RECEIVED.into_iter().filter(|(_, effect)| is_wanted(*effect));
         let received = received.filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));
         Ok(Self { streams: received.map(listen).collect::<io::Result<_>>()? })
     }
 
-    /// The next signal. Cancel safe.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> SignalEffect {
         poll_fn(|cx| {
             let effect = self.streams.iter_mut().find_map(|(stream, effect)| match stream.poll_recv(cx) {
@@ -99,7 +103,7 @@ impl Signals {
         }
     }
 
-    /// The next fatal signal. Others that come before are dropped.
+    /// Waits for the next fatal signal. Other signals that come before it are dropped.
     pub(crate) async fn next_fatal(&mut self) -> FatalSignal {
         loop {
             if let SignalEffect::End(fatal) = self.next().await {
@@ -109,7 +113,7 @@ impl Signals {
     }
 }
 
-/// Stops this process, as the signal would have done if we did not listen.
+/// Stops this program until SIGCONT, as Ctrl-Z would have done if we did not listen for its signal.
 pub(crate) fn stop_ourselves() {
     if let Err(error) = kill_process(getpid(), Native::STOP) {
         tracing::debug!(%error, "cannot stop");

@@ -2,7 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-/// Aligns the columns of these rows. The last column is not padded. A line that is wider than `width` ends with `…`.
+/// Aligns the columns of these rows. The last column is not padded. A line of more than `width` characters is cut to
+/// that width and ends with `…`.
 pub(super) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]], width: Option<usize>) -> String {
     let column_width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS).map(column_width).collect();
@@ -18,7 +19,8 @@ pub(super) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]], width: O
     table
 }
 
-/// The width of the terminal at stdout. `None` if stdout is not a terminal, because text for a pipe or a file is not cut.
+/// The width of the terminal at stdout. `None` if stdout is not a terminal, so that text for a pipe or a file is not
+/// cut, or if the terminal has no width.
 pub(super) fn terminal_width() -> Option<usize> {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;

@@ -1,5 +1,5 @@
-//! Our own terminal: its size, and raw mode, in which every key is passed to the remote program. However this program ends, the terminal is
-//! restored.
+//! Our own terminal: its size, and raw mode, in which every key is passed to the remote program. The terminal is
+//! restored when [`RawTerminal`] is dropped, and before a panic is reported.
 
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
@@ -8,8 +8,9 @@ use client::WindowSize;
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// The mode of the terminal before raw mode. It is a static, because the panic hook needs it too.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// The settings of the terminal before raw mode. `None` while the terminal is not raw. This is a static, because the
+/// panic hook needs it too.
+static SETTINGS_BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Keeps our terminal in raw mode. Dropping it restores the terminal.
 pub(crate) struct RawTerminal(());
@@ -30,8 +31,10 @@ impl RawTerminal {
         restore();
     }
 
-    /// Makes the terminal raw again. Its mode at this moment is what is restored at the end.
+    /// Makes the terminal raw again. The shell may have changed the settings since [`suspend`](Self::suspend); the
+    /// changed settings are restored at the end.
     pub(crate) fn resume(&self) -> io::Result<()> {
+        // Without a `suspend` before, the terminal is still raw, and raw settings must not be saved.
         restore();
         make_raw()
     }
@@ -59,15 +62,16 @@ fn make_raw() -> io::Result<()> {
     let before = tcgetattr(stdin())?;
     let mut raw = before.clone();
     raw.make_raw();
-    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    *SETTINGS_BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
     tcsetattr(stdin(), OptionalActions::Now, &raw)?;
     Ok(())
 }
 
 fn restore() {
-    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Not after the output that the terminal has still to show, because a terminal that was stopped (Ctrl-S) would block us.
-        let _gone = tcsetattr(stdin(), OptionalActions::Now, &before);
+    if let Some(before) = SETTINGS_BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // `Now` does not wait until the terminal has shown all output, because a terminal that was stopped (Ctrl-S)
+        // would block us. An error means that the terminal is gone.
+        let _ignored = tcsetattr(stdin(), OptionalActions::Now, &before);
     }
 }
 

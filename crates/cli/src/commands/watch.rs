@@ -1,4 +1,5 @@
-//! `watch`: prints one line for each change to a file or a tree of an environment.
+//! `watch`: prints one line for each change to a file, or to files below a directory, in an environment, which is a
+//! machine with a server.
 
 use anyhow::Context as _;
 use std::path::Path;
@@ -10,12 +11,13 @@ use serde_json::json;
 use super::args::WatchArgs;
 use super::destination::{Destination, leave};
 use super::foreground::{BROKEN_PIPE, Goodbye};
-use super::print::{print, reader_is_gone, report};
+use super::print::{print, report, wait_until_stdout_closes};
 use super::remote_path::RemotePath;
 use super::signals::Signals;
 use crate::terminal_text::readable;
 
-/// Prints changes until a signal ends us, or the watched file or directory is removed.
+/// Prints changes until a signal ends us, the reader of our output closes the pipe, or the watched file or directory
+/// is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let path = RemotePath::parse(&args.path);
     let client = Destination::choose(&path.target(&args.target)?)?.connect().await?;
@@ -24,8 +26,8 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let printing = async {
         tokio::select! {
-            gone = print_changes(&client, &uri, &args) => gone.map(|()| ExitCode::SUCCESS),
-            () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
+            ended = print_changes(&client, &uri, &args) => ended.map(|()| ExitCode::SUCCESS),
+            () = wait_until_stdout_closes() => Ok(ExitCode::from(BROKEN_PIPE)),
         }
     };
     let ended = signals.or_fatal(printing).await;
@@ -33,16 +35,18 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     ended.unwrap_or_else(|fatal| Ok(ExitCode::from(fatal.exit_code())))
 }
 
+/// Prints changes until the server ends the watch, which it does when the watched file or directory is gone.
 async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArgs) -> anyhow::Result<()> {
     let watching = client.watch(uri, !args.no_recursive).await;
-    let mut watch = watching.with_context(|| format!("cannot watch {}", shown(uri)))?;
+    let mut watch = watching.with_context(|| format!("cannot watch {}", path_text(uri)))?;
     while let Some(changes) = watch.recv().await {
         print(&lines(&changes?, args.json)).await?;
     }
-    report(&format!("{} is gone", shown(uri)));
+    report(&format!("{} is gone", path_text(uri)));
     Ok(())
 }
 
+/// One line for each change, after a line for an overflow, which means that some changes are missing.
 fn lines(changes: &Changes, as_json: bool) -> String {
     let mut lines = String::new();
     if changes.overflow {
@@ -58,23 +62,23 @@ fn lines(changes: &Changes, as_json: bool) -> String {
 
 fn line(change: &FileChange) -> String {
     let slash = if change.is_directory { "/" } else { "" };
-    let path = format!("{}{slash}", shown(&change.path));
-    match (&change.from, name(change.kind)) {
-        (Some(from), name) => format!("{name} {}{slash} -> {path}", shown(from)),
+    let path = format!("{}{slash}", path_text(&change.path));
+    match (&change.from, kind_name(change.kind)) {
+        (Some(from), name) => format!("{name} {}{slash} -> {path}", path_text(from)),
         (None, name) => format!("{name} {path}"),
     }
 }
 
 fn json_line(change: &FileChange) -> String {
     let mut line =
-        json!({"type": name(change.kind), "path": shown(&change.path), "isDirectory": change.is_directory});
+        json!({"type": kind_name(change.kind), "path": path_text(&change.path), "isDirectory": change.is_directory});
     if let Some(from) = &change.from {
-        line["from"] = shown(from).into();
+        line["from"] = path_text(from).into();
     }
     line.to_string()
 }
 
-fn name(kind: ChangeKind) -> &'static str {
+fn kind_name(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Created => "created",
         ChangeKind::Modified => "modified",
@@ -84,7 +88,7 @@ fn name(kind: ChangeKind) -> &'static str {
 }
 
 /// The path as text on one line, whatever characters it has.
-fn shown(path: &PathUri) -> String {
+fn path_text(path: &PathUri) -> String {
     let native = path.to_native().unwrap_or_else(|_| Path::new(path.as_str()).to_owned());
     readable(&native.to_string_lossy())
 }
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_a_line() {
+    fn each_change_and_an_overflow_is_a_line() {
         let change = |path: &str, kind, from: Option<&str>| FileChange {
             path: path.parse().unwrap(),
             kind,

@@ -1,4 +1,5 @@
-//! Clients that send requests and never read the answers, and clients that send very slowly or never complete a request.
+//! Clients that do not read what they asked for, clients that send very slowly or never complete a request, writes to
+//! a process that does not read its stdin, and connections that do not speak HTTP.
 
 use std::time::Duration;
 
@@ -9,30 +10,31 @@ use tokio::time::timeout;
 
 use crate::other_client::OtherClient;
 
-/// Memory that the server may hold for a connected client that does not read.
-const HELD_FOR_UNREADING_CLIENT_BYTES: usize = 16 << 20;
+/// How much the memory of the server may grow for a connected client that does not read.
+const GROWTH_FOR_UNREADING_CLIENT_BYTES: usize = 16 << 20;
 
 #[tokio::test]
-async fn a_client_that_never_reads_stops_only_its_own_processes() {
+async fn a_client_that_stops_reading_delays_no_other_client_and_takes_bounded_memory() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-    let mut other_client = OtherClient::of(&server).await;
-    let mut silent = server.client().await;
+    let mut other_client = OtherClient::connect(&server).await;
+    let mut unreading = server.client().await;
     for n in 0..4 {
-        silent.start(&format!("flood-{n}"), &["cat", "/dev/zero"]).await;
+        unreading.start(&format!("flood-{n}"), &["cat", "/dev/zero"]).await;
     }
+    // While the other client runs these commands, the output of the four processes fills the buffers of the server.
     for _ in 0..20 {
         other_client.assert_served().await;
     }
-    let before = resident_bytes(server.pid());
+    let with_full_buffers = resident_bytes(server.pid());
     for _ in 0..20 {
         other_client.assert_served().await;
     }
-    assert!(resident_bytes(server.pid()) < before + HELD_FOR_UNREADING_CLIENT_BYTES);
-    drop(silent);
-    other_client.assert_unaffected().await;
+    assert!(resident_bytes(server.pid()) < with_full_buffers + GROWTH_FOR_UNREADING_CLIENT_BYTES);
+    drop(unreading);
+    other_client.assert_served_and_memory_freed().await;
 }
 
-/// Sends the same message until the server has accepted nothing for two seconds, or has accepted 200 MiB.
+/// Sends the same message again and again, until one of them cannot be sent within two seconds, or 200 MiB are sent.
 async fn send_without_reading(client: &mut Client, message: &str) {
     const ENOUGH_BYTES: usize = 200 << 20;
     let mut sent = 0;
@@ -52,26 +54,26 @@ async fn answers_that_the_client_does_not_read_do_not_pile_up() {
         format!(r#"{{"id":1,"method":"{}"}}"#, "long".repeat(100_000)),
     ] {
         let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-        let mut other_client = OtherClient::of(&server).await;
+        let mut other_client = OtherClient::connect(&server).await;
         let before = resident_bytes(server.pid());
-        let mut silent = server.client().await;
-        send_without_reading(&mut silent, &message).await;
+        let mut unreading = server.client().await;
+        send_without_reading(&mut unreading, &message).await;
         let now = resident_bytes(server.pid());
         assert!(
-            now < before + HELD_FOR_UNREADING_CLIENT_BYTES,
+            now < before + GROWTH_FOR_UNREADING_CLIENT_BYTES,
             "{}: {before} -> {now}",
             &message[..message.len().min(50)]
         );
         other_client.assert_served().await;
-        drop(silent);
-        other_client.assert_unaffected().await;
+        drop(unreading);
+        other_client.assert_served_and_memory_freed().await;
     }
 }
 
 #[tokio::test]
 async fn writes_that_the_process_does_not_read_do_not_pile_up() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let before = resident_bytes(server.pid());
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sleep", "1000"]);
@@ -82,19 +84,19 @@ async fn writes_that_the_process_does_not_read_do_not_pile_up() {
         json!({"id": 1, "method": "process/write", "params": {"processId": "p", "chunk": chunk}}).to_string();
     send_without_reading(&mut client, &message).await;
     let now = resident_bytes(server.pid());
-    assert!(now < before + HELD_FOR_UNREADING_CLIENT_BYTES, "{before} -> {now}");
+    assert!(now < before + GROWTH_FOR_UNREADING_CLIENT_BYTES, "{before} -> {now}");
     other_client.assert_served().await;
     drop(client);
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 #[tokio::test]
-async fn a_request_sent_byte_by_byte_is_answered() {
+async fn an_http_request_and_a_message_sent_byte_by_byte_are_answered() {
     let server = TestServer::start().await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let mut slow = TcpStream::connect(server.address()).await.unwrap();
     slow.set_nodelay(true).unwrap();
-    let request = testkit::http_request("/", testkit::UPGRADE);
+    let request = testkit::http_request("/", testkit::UPGRADE_HEADERS);
     for byte in request.bytes() {
         slow.write_all(&[byte]).await.unwrap();
         tokio::task::yield_now().await;
@@ -112,17 +114,17 @@ async fn a_request_sent_byte_by_byte_is_answered() {
     while !String::from_utf8_lossy(&rest).contains("sessionId") {
         assert_ne!(slow.read_buf(&mut rest).await.unwrap(), 0, "the connection ended");
     }
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 #[tokio::test]
-async fn http_requests_that_never_end_are_closed_and_delay_no_other_client() {
+async fn connections_whose_http_request_never_ends_are_closed_and_delay_no_other_client() {
     let server = TestServer::start().await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let mut incomplete_requests = Vec::new();
     for n in 0..200 {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
-        // Some connections send nothing, others never end their headers.
+        // Half of the connections send nothing, and the others never end their headers.
         if n % 2 == 0 {
             stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
         }
@@ -133,15 +135,16 @@ async fn http_requests_that_never_end_are_closed_and_delay_no_other_client() {
     let mut rest = Vec::new();
     for mut stream in incomplete_requests {
         let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await;
+        // An error means that the server has reset the connection, which closes it too.
         ended.expect("the server does not close the connection").ok();
     }
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 #[tokio::test]
-async fn headers_that_never_end_are_refused() {
+async fn a_header_that_grows_without_end_is_refused() {
     let server = TestServer::start().await;
-    let other_client = OtherClient::of(&server).await;
+    let other_client = OtherClient::connect(&server).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nX-Long: ").await.unwrap();
     let mut sent = 0;
@@ -149,13 +152,13 @@ async fn headers_that_never_end_are_refused() {
         sent += 4096;
     }
     assert!(sent < 64 << 20, "the server accepts headers of any length");
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 #[tokio::test]
 async fn a_connection_that_does_not_speak_http_is_closed() {
     let server = TestServer::start().await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let tls_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     for garbage in [
         &b"\0\0\0\0\r\n\r\n"[..],
@@ -169,9 +172,10 @@ async fn a_connection_that_does_not_speak_http_is_closed() {
         stream.write_all(garbage).await.unwrap();
         let mut answer = Vec::new();
         let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+        // An error means that the server has reset the connection, which closes it too.
         ended.expect("the server does not close the connection").ok();
         assert!(!answer.starts_with(b"HTTP/1.1 101"), "{garbage:?}");
         other_client.assert_served().await;
     }
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }

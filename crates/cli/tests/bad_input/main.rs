@@ -1,5 +1,5 @@
-//! How the server answers broken and hostile clients. Other clients must not notice them, so most tests run a second client
-//! (`OtherClient`).
+//! Broken and hostile clients, and the answers that they get. Other clients must not be affected, so most tests run a
+//! second client (`OtherClient`).
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod envelope;

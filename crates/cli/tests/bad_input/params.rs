@@ -1,4 +1,5 @@
-//! Requests with params that are invalid for their method, and requests of unknown methods.
+//! Requests with params that are invalid for their method, requests with unknown methods, and which error comes first
+//! if a handshake is missing too.
 
 use protocol::Method;
 use testkit::{TestServer, json};
@@ -11,7 +12,7 @@ const INVALID_PARAMS: i64 = -32602;
 async fn every_method_refuses_params_of_the_wrong_shape() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // A second `initialize` would fail because of the state of the connection, but the error must be about its params.
+    // The methods include `initialize`. A second `initialize` is refused anyway, but this error is about its params.
     for method in Method::ALL {
         for params in
             [json!([1]), json!("text"), json!(5), json!(true), json!([[]]), json!({"processId": 5, "clientName": 5})]
@@ -25,7 +26,7 @@ async fn every_method_refuses_params_of_the_wrong_shape() {
 }
 
 #[tokio::test]
-async fn a_wrong_member_is_named() {
+async fn the_error_says_what_is_wrong_with_the_params() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (method, params, message) in [
@@ -115,9 +116,9 @@ async fn a_wrong_member_is_named() {
 }
 
 #[tokio::test]
-async fn unknown_methods_are_named_before_and_after_the_handshake() {
+async fn unknown_methods_are_refused_before_and_after_the_handshake() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     for name in ["fs/readfile", "", "PROCESS/START", "process/start ", "\u{0}", "ünïcödé \"quoted\""] {
         let error = client.call_error(name, json!({"any": "thing"})).await;
         let message = format!("exec-server stub does not implement `{name}` yet");
@@ -128,9 +129,9 @@ async fn unknown_methods_are_named_before_and_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn errors_of_params_come_before_a_missing_handshake_and_a_missing_handshake_before_other_errors() {
+async fn invalid_params_are_reported_before_a_missing_handshake_and_a_missing_handshake_before_other_errors() {
     let server = TestServer::start().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let target = json!({"processId": "p"});
     assert_eq!(client.call_error("process/read", json!({})).await["code"], INVALID_PARAMS);
     for (method, params, family) in [
@@ -145,14 +146,19 @@ async fn errors_of_params_come_before_a_missing_handshake_and_a_missing_handshak
         let expected = json!({"code": INVALID_REQUEST, "message": message});
         assert_eq!(client.call_error(method, params).await, expected);
     }
-    assert_eq!(client.call_error("initialize", json!({})).await["code"], INVALID_PARAMS);
-    let unknown = json!({"clientName": "c", "resumeSessionId": "nobody"});
-    assert_eq!(client.call_error("initialize", unknown).await["message"], "unknown session id nobody");
-
-    // A failed `initialize` may be repeated, a successful one may not.
     client.call("initialize", json!({"clientName": "c"})).await;
     let message = "client must send initialized before using exec methods";
     assert_eq!(client.call_error("process/read", target).await["message"], message);
+}
+
+#[tokio::test]
+async fn a_failed_initialize_may_be_repeated_and_a_successful_initialize_may_not() {
+    let server = TestServer::start().await;
+    let mut client = server.connect_without_handshake().await;
+    assert_eq!(client.call_error("initialize", json!({})).await["code"], INVALID_PARAMS);
+    let unknown_session = json!({"clientName": "c", "resumeSessionId": "nobody"});
+    assert_eq!(client.call_error("initialize", unknown_session).await["message"], "unknown session id nobody");
+    client.call("initialize", json!({"clientName": "c"})).await;
     let second = client.call_error("initialize", json!({"clientName": "c"})).await;
     assert_eq!(
         second,

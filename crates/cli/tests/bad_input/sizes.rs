@@ -1,4 +1,5 @@
-//! Messages of a hundred megabytes, which is over the size limit, in one frame, in fragments and as a line.
+//! Messages of a hundred megabytes, which is over the size limit, in one frame, in fragments and as a line. And large
+//! messages within the limit.
 
 use testkit::{Client, TestServer, json};
 
@@ -11,19 +12,19 @@ const PIECE: usize = 1_000_000;
 /// The first bytes of the message. The server takes the id for its error from them.
 const BEGINNING: &[u8] = br#"{"id":"large","method":"process/write","params":{"chunk":""#;
 
-/// The header of a frame whose first byte is `first` and whose mask is zeros.
-fn header(first: u8, payload_bytes: usize) -> Vec<u8> {
-    [&[first, 0xff], &(payload_bytes as u64).to_be_bytes()[..], &[0, 0, 0, 0]].concat()
+/// The header of a WebSocket frame whose mask is zeros. `first_byte` has the FIN bit and the opcode.
+fn header(first_byte: u8, payload_bytes: usize) -> Vec<u8> {
+    [&[first_byte, 0xff], &(payload_bytes as u64).to_be_bytes()[..], &[0, 0, 0, 0]].concat()
 }
 
-/// Sends three large messages in pieces, while another client is served. `send` sends one piece of a message. Checks the errors, and
-/// that the connection still works. `from` is the name of the peer in the error.
-async fn assert_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&mut Client, usize)) {
-    let mut other_client = OtherClient::of(server).await;
+/// Sends three large messages in pieces, while another client is served. Checks the errors, and that the connection
+/// still works. `send_piece` sends the piece with this number. `peer` begins the name of the client in the error.
+async fn assert_refused(server: &TestServer, peer: &str, mut send_piece: impl AsyncFnMut(&mut Client, usize)) {
+    let mut other_client = OtherClient::connect(server).await;
     let mut client = server.client().await;
     for round in 0..3 {
         for piece in 0..HUNDRED_MEGABYTES / PIECE {
-            send(&mut client, piece).await;
+            send_piece(&mut client, piece).await;
             if piece == 50 {
                 other_client.assert_served().await;
             }
@@ -31,12 +32,12 @@ async fn assert_refused(server: &TestServer, from: &str, mut send: impl AsyncFnM
         let answer = client.next().await;
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("large"), &json!(-32600)), "{answer}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.starts_with(&format!("JSON-RPC message from exec-server {from}")), "{message}");
+        assert!(message.starts_with(&format!("JSON-RPC message from exec-server {peer}")), "{message}");
         assert!(message.ends_with("exceeds maximum length of 67108864 bytes"), "{message}");
         assert_eq!(client.run(&format!("p{round}"), &["echo", "hello"]).await.stdout, b"hello\n");
     }
     drop(client);
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 /// Piece `number` of a message that begins like a request.
@@ -64,12 +65,13 @@ async fn a_message_over_the_limit_in_one_frame_is_refused() {
 async fn a_message_over_the_limit_in_fragments_is_refused() {
     let server = TestServer::start().await;
     assert_refused(&server, "websocket 127.0.0.1:", async |client, number| {
-        let first = match number {
+        // A text frame without FIN, continuation frames without FIN, and a continuation frame with FIN.
+        let first_byte = match number {
             0 => 0x01,
             _ if number == HUNDRED_MEGABYTES / PIECE - 1 => 0x80,
             _ => 0x00,
         };
-        client.send_bytes(&header(first, PIECE)).await.unwrap();
+        client.send_bytes(&header(first_byte, PIECE)).await.unwrap();
         client.send_bytes(&piece(number)).await.unwrap();
     })
     .await;
@@ -92,7 +94,7 @@ async fn a_line_over_the_limit_is_refused() {
 #[tokio::test]
 async fn large_messages_within_the_limit_leave_no_memory_behind() {
     let server = TestServer::start().await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let mut client = server.client().await;
     for megabytes in [4, 20, 60, 30, 60] {
         let chunk = "AAAA".repeat(megabytes * 250_000);
@@ -100,5 +102,5 @@ async fn large_messages_within_the_limit_leave_no_memory_behind() {
         assert_eq!(result, json!({"status": "unknownProcess"}));
         other_client.assert_served().await;
     }
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }

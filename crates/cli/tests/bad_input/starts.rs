@@ -1,4 +1,5 @@
-//! Starts that must fail. The answer has the reason, and no process, used process id or open descriptor is left behind.
+//! Starts of processes that must fail. The answer has the reason, and the failed start leaves no process, no used
+//! process id and no open descriptor behind.
 
 use testkit::{Client, TestServer, Value, eventually, json, open_fds};
 
@@ -8,7 +9,7 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 const INVALID_REQUEST: i64 = -32600;
 
-/// Params of a start that works, with some members replaced.
+/// Params of a start that works, with some members replaced or added.
 fn start_with(changes: Value) -> Value {
     let mut params = Client::start_params("p", &["true"]);
     for (name, value) in changes.as_object().unwrap() {
@@ -25,16 +26,16 @@ async fn each_impossible_start_reports_its_reason_and_frees_its_id() {
     let file_uri = format!("file://{}", file.display());
     let missing_uri = format!("file://{}/missing", directory.path().display());
     let server = TestServer::start().await;
-    let mut other_client = OtherClient::of(&server).await;
+    let mut other_client = OtherClient::connect(&server).await;
     let mut client = server.client().await;
     let descriptors = open_fds(server.pid());
 
     for tty in [false, true] {
-        let missing = if tty { "missing program for PTY spawn" } else { "missing program for pipe spawn" };
+        let no_program = if tty { "missing program for PTY spawn" } else { "missing program for pipe spawn" };
         let cases = [
             (json!({"argv": []}), INVALID_PARAMS, "argv must not be empty".to_owned()),
-            (json!({"argv": [""]}), INTERNAL, missing.to_owned()),
-            (json!({"argv": ["", "x"]}), INTERNAL, missing.to_owned()),
+            (json!({"argv": [""]}), INTERNAL, no_program.to_owned()),
+            (json!({"argv": ["", "x"]}), INTERNAL, no_program.to_owned()),
             (json!({"argv": ["a\0b"]}), INVALID_PARAMS, "argv contains a NUL byte".to_owned()),
             (json!({"argv": ["true", "\0"]}), INVALID_PARAMS, "argv contains a NUL byte".to_owned()),
             (json!({"arg0": "\0"}), INVALID_PARAMS, "argv contains a NUL byte".to_owned()),
@@ -72,7 +73,7 @@ async fn each_impossible_start_reports_its_reason_and_frees_its_id() {
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id of the failed starts is free");
     eventually("there are no more descriptors than before", || (open_fds(server.pid()) <= descriptors).then_some(()))
         .await;
-    other_client.assert_unaffected().await;
+    other_client.assert_served_and_memory_freed().await;
 }
 
 #[tokio::test]
@@ -88,23 +89,23 @@ async fn a_system_error_has_its_cause_as_data() {
 }
 
 #[tokio::test]
-async fn a_process_id_is_used_once_until_it_is_forgotten() {
+async fn a_process_id_is_refused_in_its_session_while_its_process_runs_or_its_output_can_be_read() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
     let expected = json!({"code": INVALID_REQUEST, "message": "process p already exists"});
     assert_eq!(client.call_error("process/start", start_with(json!({}))).await, expected);
-    let legacy = json!({"processId": "p", "argv": ["true"], "cwd": "/"});
-    assert_eq!(client.call_error("command/exec", legacy).await, expected);
+    let command_exec_params = json!({"processId": "p", "argv": ["true"], "cwd": "/"});
+    assert_eq!(client.call_error("command/exec", command_exec_params).await, expected);
     client.call("process/terminate", json!({"processId": "p"})).await;
     assert_eq!(
         client.call_error("process/start", start_with(json!({}))).await,
         expected,
-        "a closed process keeps its id while it can be read"
+        "a closed process keeps its id while its output can be read"
     );
 
     let mut other = server.client().await;
-    assert_eq!(other.run("p", &["true"]).await.exit_code, 0, "ids belong to a session");
+    assert_eq!(other.run("p", &["true"]).await.exit_code, 0, "another session may use the same id");
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use testkit::{TestServer, Value, json};
 
 use crate::{DISCOVER, Tree};
 
-const FILE_LIMIT: usize = 1 << 20;
+/// Largest size of one file.
+const FILE_LIMIT_BYTES: usize = 1 << 20;
 
 fn paths_of_skills(root: &Value) -> Vec<&str> {
     root["skills"].as_array().unwrap().iter().map(|skill| skill["instructions"]["path"].as_str().unwrap()).collect()
@@ -14,8 +15,8 @@ fn paths_of_skills(root: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_file_over_its_limit_is_left_out_with_a_warning() {
     let tree = Tree::new();
-    tree.write("r/fits/SKILL.md", vec![b'x'; FILE_LIMIT]);
-    tree.write("r/large/SKILL.md", vec![b'x'; FILE_LIMIT + 1]);
+    tree.write("r/fits/SKILL.md", vec![b'x'; FILE_LIMIT_BYTES]);
+    tree.write("r/large/SKILL.md", vec![b'x'; FILE_LIMIT_BYTES + 1]);
     let found = tree.discover("r").await;
     assert_eq!(paths_of_skills(&found), [tree.uri("r/fits/SKILL.md")]);
     let large = format!("capability file {} exceeds the 1048576-byte limit", tree.uri("r/large/SKILL.md"));
@@ -23,14 +24,15 @@ async fn a_file_over_its_limit_is_left_out_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_file_over_the_limit_of_its_root_is_left_out_and_smaller_files_may_still_fit() {
+async fn a_file_that_exceeds_the_total_size_of_its_root_is_left_out_and_smaller_files_may_still_fit() {
     let tree = Tree::new();
-    // The manifest is in the answer twice, but counts once for the limit.
-    tree.write("r/.codex-plugin/plugin.json", vec![b' '; FILE_LIMIT]);
+    // The manifest is in the answer twice, but counts once for the limit of 16 MiB.
+    tree.write("r/.codex-plugin/plugin.json", vec![b' '; FILE_LIMIT_BYTES]);
     for number in 0..14 {
-        tree.write(&format!("r/{number:02}/SKILL.md"), vec![b'x'; FILE_LIMIT]);
+        tree.write(&format!("r/{number:02}/SKILL.md"), vec![b'x'; FILE_LIMIT_BYTES]);
     }
-    tree.write("r/14/SKILL.md", vec![b'x'; FILE_LIMIT - 4]);
+    tree.write("r/14/SKILL.md", vec![b'x'; FILE_LIMIT_BYTES - 4]);
+    // There is room for four more bytes, and a file that is not UTF-8 takes none of them.
     tree.write("r/15/SKILL.md", "12345");
     tree.write("r/16/SKILL.md", b"\xff\xff\xff\xff");
     tree.write("r/17/SKILL.md", "1234");
@@ -49,7 +51,7 @@ async fn a_file_over_the_limit_of_its_root_is_left_out_and_smaller_files_may_sti
 }
 
 #[tokio::test]
-async fn files_that_do_not_fit_the_message_are_left_out_with_a_warning() {
+async fn files_that_do_not_fit_the_answer_are_left_out_with_a_warning() {
     let tree = Tree::new();
     for number in 0..4 {
         tree.write(&format!("r/{number}/SKILL.md"), vec![b'x'; 25_000]);

@@ -1,5 +1,6 @@
-//! The method `capabilityRoots/discoverV1`: it scans folders, the roots, for plugins and skills, and returns the contents of
-//! their files.
+//! The method `capabilityRoots/discoverV1`: it scans folders, the roots, for plugins and skills, and returns the
+//! contents of their files. A plugin is a folder with a manifest, such as `.codex-plugin/plugin.json`. A skill is a
+//! folder with a file `SKILL.md`.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod bounds;
@@ -15,7 +16,7 @@ use testkit::{TestServer, Value, json};
 
 const DISCOVER: &str = "capabilityRoots/discoverV1";
 
-/// A folder with roots to discover.
+/// A temporary folder with roots to discover. Paths are relative to this folder.
 struct Tree {
     folder: tempfile::TempDir,
 }
@@ -25,25 +26,25 @@ impl Tree {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    fn path_of(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
 
     fn write(&self, path: &str, contents: impl AsRef<[u8]>) {
-        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
-        std::fs::write(self.at(path), contents).unwrap();
+        std::fs::create_dir_all(self.path_of(path).parent().unwrap()).unwrap();
+        std::fs::write(self.path_of(path), contents).unwrap();
     }
 
     fn link(&self, target: impl AsRef<Path>, path: &str) {
-        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
-        symlink(target, self.at(path)).unwrap();
+        std::fs::create_dir_all(self.path_of(path).parent().unwrap()).unwrap();
+        symlink(target, self.path_of(path)).unwrap();
     }
 
     fn uri(&self, path: &str) -> String {
-        format!("file://{}", self.at(path).display())
+        format!("file://{}", self.path_of(path).display())
     }
 
-    /// A file as it is in an answer.
+    /// The member of an answer that contains a file.
     fn file(&self, path: &str, contents: &str) -> Value {
         json!({"path": self.uri(path), "contents": contents})
     }
@@ -55,7 +56,7 @@ impl Tree {
         server.client().await.call(DISCOVER, roots).await["roots"][0].clone()
     }
 
-    /// The expected result for a root that can be read and is no plugin.
+    /// The expected result for a root that can be read and has no manifest of a plugin in it, below it or above it.
     fn plain_root(&self, path: &str, skills: Value, warnings: Value) -> Value {
         json!({
             "id": "r", "path": self.uri(path), "plugin": null, "skills": skills, "namespaceManifests": [],
@@ -63,7 +64,7 @@ impl Tree {
         })
     }
 
-    /// A skill without metadata as it is in an answer.
+    /// The member of an answer that contains a skill without metadata.
     fn skill(&self, path: &str, contents: &str) -> Value {
         json!({"instructions": self.file(path, contents), "metadata": null})
     }

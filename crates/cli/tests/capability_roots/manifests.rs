@@ -1,11 +1,12 @@
-//! Manifests of plugins: which manifest the server uses if there are several, and which files a manifest may name.
+//! Manifests of plugins: which manifest the server uses if there are several, which files a manifest may name, and
+//! the warnings about manifests and files that cannot be used.
 
 use testkit::{Value, json};
 
 use crate::Tree;
 
-/// Discovers a root with this manifest and several configuration files. Returns the contents of `mcpConfig` and `appsConfig`, and the
-/// warnings, in which `U` stands for the URI of the manifest.
+/// Discovers a root with this manifest and several configuration files. Returns the contents of `mcpConfig` and
+/// `appsConfig`, and the warnings, in which `U` stands for the URI of the manifest.
 async fn discover_manifest(manifest: &str) -> (Value, Value, Vec<String>) {
     let tree = Tree::new();
     tree.write("r/.codex-plugin/plugin.json", manifest);
@@ -27,7 +28,7 @@ async fn discover_manifest(manifest: &str) -> (Value, Value, Vec<String>) {
 }
 
 #[tokio::test]
-async fn servers_inside_a_manifest_need_no_file() {
+async fn if_a_manifest_contains_its_mcp_servers_the_default_file_is_not_read() {
     for manifest in [r#"{"mcpServers":{"x":{"command":"x"}}}"#, r#"{"mcpServers":{}}"#] {
         assert_eq!(discover_manifest(manifest).await, (json!(null), json!(null), vec![]), "{manifest}");
     }
@@ -40,7 +41,7 @@ async fn a_manifest_without_a_usable_declaration_uses_the_default_file() {
         r#"{"mcpServers":null,"apps":null}"#,
         r#"{"mcpServers":5,"apps":{}}"#,
         r#"{"mcpServers":["./config/mcp.json"],"apps":["./config/apps.json"]}"#,
-        // A manifest that is no object or repeats a member declares nothing.
+        // A manifest that is not exactly one JSON object, or repeats a member, declares nothing.
         r#"["./config/mcp.json","./config/apps.json"]"#,
         r#""./config/mcp.json""#,
         r#"{"mcpServers":{},"mcpServers":{},"apps":"./config/apps.json"}"#,
@@ -93,7 +94,7 @@ async fn the_first_manifest_that_can_be_read_is_used() {
     tree.write("r/.cursor-plugin/plugin.json", "{}");
     // The manifest of a root is opened by its path, so it may be a link to a file.
     tree.write("elsewhere.json", r#"{"name":"linked"}"#);
-    tree.link(tree.at("elsewhere.json"), "r/.claude-plugin/plugin.json");
+    tree.link(tree.path_of("elsewhere.json"), "r/.claude-plugin/plugin.json");
     let manifest = tree.file("r/.claude-plugin/plugin.json", r#"{"name":"linked"}"#);
     let broken = format!(
         "capability file {} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0",
@@ -110,18 +111,19 @@ async fn the_first_manifest_that_can_be_read_is_used() {
 }
 
 #[tokio::test]
-async fn a_nested_plugin_has_one_manifest_chosen_by_its_name() {
+async fn of_the_manifests_of_a_nested_plugin_only_the_one_of_highest_priority_is_read() {
     let tree = Tree::new();
+    // The folder of a manifest decides its priority: first .codex-plugin, then .claude-plugin, then .cursor-plugin.
     tree.write("r/b/.claude-plugin/plugin.json", "claude");
     tree.write("r/b/.codex-plugin/plugin.json", "codex");
     tree.write("r/a/.codex-plugin/plugin.json", b"\xff");
-    tree.write("r/a/.cursor-plugin/plugin.json", "not read: the folder has a manifest with a name that comes first");
+    tree.write("r/a/.cursor-plugin/plugin.json", "not read: .codex-plugin comes before .cursor-plugin");
     tree.write("r/a-b/.cursor-plugin/plugin.json", "cursor");
     tree.write("r/c/.other-plugin/plugin.json", "no plugin");
     tree.write("r/c/.codex-plugin/other.json", "no manifest");
     tree.write("r/c/plugin.json", "no manifest");
-    tree.write("outside.json", "links to files are no entries of the scan");
-    tree.link(tree.at("outside.json"), "r/d/.codex-plugin/plugin.json");
+    tree.write("outside.json", "not found: the scan ignores links to files");
+    tree.link(tree.path_of("outside.json"), "r/d/.codex-plugin/plugin.json");
     let found = tree.discover("r").await;
     assert_eq!(
         found["namespaceManifests"],
@@ -138,7 +140,7 @@ async fn a_nested_plugin_has_one_manifest_chosen_by_its_name() {
 }
 
 #[tokio::test]
-async fn the_nearest_manifest_above_is_inherited_and_makes_no_plugin() {
+async fn the_nearest_manifest_above_the_root_is_inherited_but_the_root_is_no_plugin() {
     let tree = Tree::new();
     tree.write("p/.codex-plugin/plugin.json", "further");
     tree.write("p/q/.cursor-plugin/plugin.json", "near");
@@ -166,11 +168,11 @@ async fn the_nearest_manifest_above_is_inherited_and_makes_no_plugin() {
 async fn directories_and_fifos_instead_of_files_are_ignored_and_files_instead_of_directories_reported() {
     let tree = Tree::new();
     // Directories and FIFOs are not files, so they are ignored.
-    std::fs::create_dir_all(tree.at("r/.codex-plugin/plugin.json")).unwrap();
-    std::fs::create_dir_all(tree.at("r/s/agents/openai.yaml")).unwrap();
-    std::fs::create_dir_all(tree.at("r/.cursor-plugin")).unwrap();
-    let fifo = std::process::Command::new("mkfifo").arg(tree.at("r/.cursor-plugin/plugin.json")).status().unwrap();
-    assert!(fifo.success());
+    std::fs::create_dir_all(tree.path_of("r/.codex-plugin/plugin.json")).unwrap();
+    std::fs::create_dir_all(tree.path_of("r/s/agents/openai.yaml")).unwrap();
+    std::fs::create_dir_all(tree.path_of("r/.cursor-plugin")).unwrap();
+    let fifo = tree.path_of("r/.cursor-plugin/plugin.json");
+    assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
     tree.write("r/s/SKILL.md", "s");
     // A file instead of a directory is reported, because the path below it cannot be read.
     tree.write("r/.claude-plugin", "");

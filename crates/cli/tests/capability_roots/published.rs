@@ -1,4 +1,5 @@
-//! The examples of the published protocol, word for word, except for the folder.
+//! The examples that the published protocol of `codex exec-server` gives for `capabilityRoots/discoverV1`, word for
+//! word. Only the folder is another one, and the sandbox of the last example is refused.
 
 use testkit::{TestServer, Value, json};
 
@@ -9,6 +10,7 @@ const PUBLISHED_FOLDER: &str = "file:///srv/";
 
 const DEMO_MANIFEST: &str = r#"{"name":"demo","mcpServers":"./config/mcp.json","apps":"./config/apps.json"}"#;
 
+/// The plugin `demo` of the published examples.
 fn demo() -> Tree {
     let tree = Tree::new();
     tree.write("demo/.codex-plugin/plugin.json", DEMO_MANIFEST);
@@ -35,7 +37,7 @@ async fn assert_published(tree: &Tree, params: &str, result: &str) {
 }
 
 #[tokio::test]
-async fn a_complete_bundle_comes_in_one_request() {
+async fn one_request_returns_all_files_of_a_plugin() {
     assert_published(
         &demo(),
         r#"{"roots":[{"id":"demo@1","path":"file:///srv/demo"}]}"#,
@@ -45,7 +47,7 @@ async fn a_complete_bundle_comes_in_one_request() {
 }
 
 #[tokio::test]
-async fn errors_of_a_missing_root_a_root_that_is_a_file_and_a_manifest_that_is_not_json() {
+async fn a_missing_root_and_a_root_that_is_a_file_are_errors_and_a_manifest_that_is_not_json_is_returned() {
     let tree = Tree::new();
     tree.write("file", "");
     tree.write("bad/.codex-plugin/plugin.json", "{not json");
@@ -59,7 +61,7 @@ async fn errors_of_a_missing_root_a_root_that_is_a_file_and_a_manifest_that_is_n
 }
 
 #[tokio::test]
-async fn refused_paths_of_a_manifest_and_a_skill_that_is_not_text_are_warnings() {
+async fn refused_paths_of_a_manifest_and_a_skill_that_is_not_text_cause_warnings() {
     let tree = Tree::new();
     tree.write("rel/.claude-plugin/plugin.json", r#"{"mcpServers":"mcp.json","apps":"./../apps.json"}"#);
     tree.write("rel/mcp.json", "not this one");

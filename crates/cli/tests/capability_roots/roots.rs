@@ -1,4 +1,5 @@
-//! Which roots a request may name, and that a failure of one root does not affect the others.
+//! The roots in a request of `capabilityRoots/discoverV1`: which roots a client may name, and that a failure of one
+//! root does not affect the others.
 
 use testkit::{TestServer, Value, json};
 
@@ -43,7 +44,7 @@ async fn each_root_fails_on_its_own_and_the_order_is_kept() {
 }
 
 #[tokio::test]
-async fn more_roots_than_the_limit_are_refused() {
+async fn up_to_128_roots_are_accepted_and_more_are_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let roots = |count: usize| json!({"roots": vec![json!({"id": "r", "path": "file:///nowhere"}); count]});
@@ -52,12 +53,17 @@ async fn more_roots_than_the_limit_are_refused() {
     let error = client.call_error(DISCOVER, roots(129)).await;
     assert_eq!(error, json!({"code": -32600, "message": "capability root discovery accepts at most 128 roots"}));
     assert_eq!(client.call(DISCOVER, roots(0)).await, json!({"roots": []}));
+}
 
-    let mut raw = server.raw().await;
-    let error = raw.call_error(DISCOVER, roots(1)).await;
+#[tokio::test]
+async fn discovery_is_refused_before_the_end_of_the_handshake() {
+    let server = TestServer::start().await;
+    let mut client = server.connect_without_handshake().await;
+    let roots = json!({"roots": [{"id": "r", "path": "file:///nowhere"}]});
+    let error = client.call_error(DISCOVER, roots.clone()).await;
     assert_eq!(error["message"], "client must call initialize before using capability discovery methods");
-    raw.call("initialize", json!({"clientName": "c"})).await;
-    let error = raw.call_error(DISCOVER, roots(1)).await;
+    client.call("initialize", json!({"clientName": "c"})).await;
+    let error = client.call_error(DISCOVER, roots).await;
     assert_eq!(error["message"], "client must send initialized before using capability discovery methods");
 }
 
@@ -95,9 +101,10 @@ async fn a_path_is_normalised_and_names_are_escaped() {
 }
 
 #[tokio::test]
-async fn a_sandbox_without_restrictions_changes_nothing() {
+async fn a_root_fails_only_if_its_sandbox_restricts_files() {
     let tree = Tree::new();
     tree.write("r/SKILL.md", "s");
+    // This entry allows writes everywhere, so a list with it restricts nothing.
     let root_write = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "write"});
     let restricted = |entries: &Value| {
         json!({"type": "managed", "network": "restricted",

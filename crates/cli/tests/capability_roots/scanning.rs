@@ -1,23 +1,23 @@
-//! Which files of a root the server finds: how deep it scans, which links it follows, and which entries it ignores or cannot
-//! read.
+//! The files that the server finds below a root: how deep it scans, which links it follows, and which entries it
+//! ignores or cannot read.
 
 use testkit::{TestServer, json};
 
 use crate::{DISCOVER, Tree};
 
 #[tokio::test]
-async fn the_scan_ends_at_its_depth_and_follows_links_to_directories() {
+async fn the_scan_ends_at_its_depth_limit_and_follows_links_to_directories() {
     let tree = Tree::new();
     tree.write("r/1/2/3/4/5/6/SKILL.md", "deep enough");
     tree.write("r/1/2/3/4/5/6/7/SKILL.md", "too deep, without a warning");
     tree.write("r/.hidden/node_modules/SKILL.md", "hidden");
     tree.write("outside/SKILL.md", "linked");
-    tree.link(tree.at("outside"), "r/link");
+    tree.link(tree.path_of("outside"), "r/link");
     // These links lead to directories that are already scanned, and each directory is scanned once.
-    tree.link(tree.at("outside"), "r/link-again");
-    tree.link(tree.at("r"), "r/loop");
+    tree.link(tree.path_of("outside"), "r/link-again");
+    tree.link(tree.path_of("r"), "r/loop");
     // Links to files and broken links are ignored.
-    tree.link(tree.at("outside/SKILL.md"), "r/file/SKILL.md");
+    tree.link(tree.path_of("outside/SKILL.md"), "r/file/SKILL.md");
     tree.link("nowhere", "r/broken/SKILL.md");
     let skills = json!([
         tree.skill("r/.hidden/node_modules/SKILL.md", "hidden"),
@@ -43,7 +43,7 @@ async fn contents_are_the_exact_text() {
 async fn a_tree_of_too_many_directories_is_reported_and_the_first_ones_are_read() {
     let tree = Tree::new();
     for number in 0..2_001 {
-        std::fs::create_dir_all(tree.at(&format!("r/{number:04}"))).unwrap();
+        std::fs::create_dir_all(tree.path_of(&format!("r/{number:04}"))).unwrap();
     }
     tree.write("r/1998/SKILL.md", "in the last directory that is scanned");
     tree.write("r/1999/SKILL.md", "not scanned: the root counts as a directory too");
@@ -52,14 +52,14 @@ async fn a_tree_of_too_many_directories_is_reported_and_the_first_ones_are_read(
     assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, warnings));
 }
 
-/// The server does not run as root, and cannot read some of the files.
 #[tokio::test]
 async fn unreadable_files_are_reported_and_other_files_are_found() {
     use std::os::unix::fs::PermissionsExt as _;
     let tree = Tree::new();
     let set_mode = |path: &str, mode| {
-        std::fs::set_permissions(tree.at(path), std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::set_permissions(tree.path_of(path), std::fs::Permissions::from_mode(mode)).unwrap();
     };
+    // The user of the server may enter the temporary folder.
     set_mode("", 0o755);
     tree.write("r/SKILL.md", "not readable");
     tree.write("r/listable/SKILL.md", "cannot be reached");
@@ -70,15 +70,16 @@ async fn unreadable_files_are_reported_and_other_files_are_found() {
     set_mode("r/listable", 0o744);
     tree.write("closed-root/SKILL.md", "never seen");
     set_mode("closed-root", 0o711);
-    let directory = tempfile::tempdir().unwrap();
+    let binary_directory = tempfile::tempdir().unwrap();
     // The server runs as an ordinary user, also if root runs the tests.
     let server = if rustix::process::geteuid().is_root() {
-        TestServer::of_user(65534, directory.path(), &[]).await
+        TestServer::start_as_user(65534, binary_directory.path(), &[]).await
     } else {
         TestServer::start().await
     };
     let roots = ["r", "closed-root"].map(|root| json!({"id": "r", "path": tree.uri(root)}));
     let result = server.client().await.call(DISCOVER, json!({"roots": roots})).await;
+    // Otherwise only root could remove the temporary folder.
     for path in ["r/closed", "r/listable", "closed-root"] {
         set_mode(path, 0o755);
     }

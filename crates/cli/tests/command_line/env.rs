@@ -1,4 +1,5 @@
-//! `env`: which environments there are, which one is the default and why, and whether they can be reached.
+//! The command `env` lists the environments, which are the machines that commands can work on. It says which
+//! environment is the default and why. With `--check` it says whether each environment can be reached.
 
 use std::path::Path;
 use std::process::Output;
@@ -6,10 +7,11 @@ use std::process::Output;
 use tempfile::TempDir;
 use testkit::scripted::ScriptedReply;
 use testkit::{
-    PublishedServer, ScriptedServer, Signal, TestServer, Value, binary, eventually, is_alive, json, send_signal,
+    PublishedProtocolServer, ScriptedServer, Signal, TestServer, Value, binary, eventually, is_alive, json,
+    send_signal,
 };
 
-use crate::support::{command, finished};
+use crate::support::{command, wait_for_output};
 
 /// A folder with an `environments.toml`.
 struct Configuration {
@@ -23,6 +25,7 @@ impl Configuration {
         Self { folder }
     }
 
+    /// Path of the file.
     fn file(&self) -> String {
         self.folder.path().join("environments.toml").to_str().unwrap().to_owned()
     }
@@ -33,11 +36,12 @@ impl Configuration {
         command
     }
 
-    /// What `env` prints on stdout, and its exit code. It prints nothing on stderr.
+    /// Runs `env` and returns its stdout and its exit code. Panics if it prints anything on stderr.
     async fn env(&self, args: &[&str]) -> (String, Option<i32>) {
-        told(finished(self.command(args).spawn().unwrap()).await)
+        stdout_and_exit_code(wait_for_output(self.command(args).spawn().unwrap()).await)
     }
 
+    /// Runs `env --json` and returns the printed value and the exit code.
     async fn json(&self, args: &[&str]) -> (Value, Option<i32>) {
         let (text, code) = self.env(&[args, &["--json"]].concat()).await;
         assert_eq!(text.lines().count(), 1, "{text}");
@@ -45,7 +49,7 @@ impl Configuration {
     }
 }
 
-fn told(output: Output) -> (String, Option<i32>) {
+fn stdout_and_exit_code(output: Output) -> (String, Option<i32>) {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
@@ -89,13 +93,13 @@ The default is build, as {file} says.
     let build = json!({"name": "build", "kind": "url", "address": "wss://build.example:8765/x", "isDefault": true,
         "caFile": null, "tokenFile": token_file.to_str().unwrap()});
     assert_eq!(value["environments"][1], build);
-    let names: Vec<&str> =
+    let kinds: Vec<&str> =
         value["environments"].as_array().unwrap().iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
-    assert_eq!(names, ["ssh", "url", "program", "local"]);
+    assert_eq!(kinds, ["ssh", "url", "program", "local"]);
 }
 
 #[tokio::test]
-async fn the_default_has_a_reason() {
+async fn env_says_why_an_environment_is_the_default() {
     for (text, reason) in [
         ("", "The default is local, because FILE does not name another.\n"),
         (
@@ -116,11 +120,11 @@ async fn the_default_has_a_reason() {
         ("ws://h:1", "The default is remote, because EXEC_SERVER_URL is set.\n"),
         ("none", "There is no default, because EXEC_SERVER_URL is `none`; give commands -e, --connect or --ssh.\n"),
     ] {
-        let output = finished(command(&["env"]).env("EXEC_SERVER_URL", url).spawn().unwrap()).await;
-        assert!(told(output).0.ends_with(reason), "{url}");
+        let output = wait_for_output(command(&["env"]).env("EXEC_SERVER_URL", url).spawn().unwrap()).await;
+        assert!(stdout_and_exit_code(output).0.ends_with(reason), "{url}");
     }
     let home = tempfile::tempdir().unwrap();
-    let output = finished(command(&["env"]).env("HOME", home.path()).spawn().unwrap()).await;
+    let output = wait_for_output(command(&["env"]).env("HOME", home.path()).spawn().unwrap()).await;
     let path = |folder: &str| home.path().join(folder).join("environments.toml").to_str().unwrap().to_owned();
     let expected = format!(
         "\
@@ -132,11 +136,11 @@ The default is local, because nothing else is configured. There is no {} and no 
         path(".config/exec-server"),
         path(".codex")
     );
-    assert_eq!(told(output), (expected, Some(0)));
+    assert_eq!(stdout_and_exit_code(output), (expected, Some(0)));
 }
 
 #[tokio::test]
-async fn a_flag_chooses_one_environment() {
+async fn a_flag_chooses_one_environment_and_an_unknown_name_is_refused() {
     let configuration = Configuration::new("[[environments]]\nid = \"build\"\nurl = \"ws://h:1\"\n");
     let (listed, _) = configuration.env(&["-e", "build"]).await;
     let file = configuration.file();
@@ -148,7 +152,7 @@ async fn a_flag_chooses_one_environment() {
     assert_eq!(value["source"], json!({"type": "flag", "flag": "--connect", "path": null}));
     assert_eq!((&value["default"], &value["environments"][0]["name"]), (&json!("ws://other:2"), &json!(null)));
 
-    let output = finished(configuration.command(&["-e", "none"]).spawn().unwrap()).await;
+    let output = wait_for_output(configuration.command(&["-e", "none"]).spawn().unwrap()).await;
     assert_eq!(
         (String::from_utf8(output.stderr).unwrap().as_str(), output.status.code()),
         ("exec-server: there is no environment `none`; there are: build, local\n", Some(1))
@@ -156,9 +160,9 @@ async fn a_flag_chooses_one_environment() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_one_line_on_stderr() {
+async fn an_invalid_configuration_file_is_reported_in_one_line_on_stderr() {
     let configuration = Configuration::new("\n[[environments]]\nid = \"x\"\nssh = \"-evil\"\n");
-    let output = finished(configuration.command(&["--check"]).spawn().unwrap()).await;
+    let output = wait_for_output(configuration.command(&["--check"]).spawn().unwrap()).await;
     let expected = format!(
         "exec-server: {}:4: environment `x`: `ssh` must name a host, without spaces and without `-` at its beginning\n",
         configuration.file()
@@ -192,7 +196,7 @@ async fn secrets_are_never_printed() {
 #[tokio::test]
 async fn a_check_says_how_fast_a_server_is_and_what_it_offers() {
     let folder = tempfile::tempdir().unwrap();
-    let server = TestServer::with(&[], |command| command.current_dir(folder.path())).await;
+    let server = TestServer::start_with(&[], |command| command.current_dir(folder.path())).await;
     let configuration =
         Configuration::new(&format!("[[environments]]\nid = \"there\"\nurl = \"{}\"\n", server.url()));
     let (text, code) = configuration.env(&["--check"]).await;
@@ -222,7 +226,7 @@ async fn a_check_says_how_fast_a_server_is_and_what_it_offers() {
 }
 
 #[tokio::test]
-async fn an_environment_that_cannot_be_reached_has_a_reason_with_the_next_step() {
+async fn an_unreachable_environment_is_reported_with_the_reason_and_the_next_step() {
     let configuration = Configuration::new(
         r#"
         include_local = false
@@ -258,19 +262,20 @@ async fn an_environment_that_cannot_be_reached_has_a_reason_with_the_next_step()
         assert!(text.contains(&format!("\n  cannot be reached: {line}\n")), "{line}: {text}");
     }
     let (value, code) = configuration.json(&["--check"]).await;
-    let checks = value["environments"].as_array().unwrap();
+    let entries = value["environments"].as_array().unwrap();
     assert!(
-        checks.iter().all(|entry| entry["check"]["isReachable"] == false && entry["check"]["reason"].is_string())
+        entries.iter().all(|entry| entry["check"]["isReachable"] == false && entry["check"]["reason"].is_string())
     );
-    assert_eq!((checks.len(), code), (5, Some(1)));
+    assert_eq!((entries.len(), code), (5, Some(1)));
 }
 
 #[tokio::test]
-async fn a_server_without_extensions_is_reached_and_says_so() {
+async fn a_server_without_environment_info_is_reported_as_reachable_and_without_extensions() {
     let folder = tempfile::tempdir().unwrap();
-    let server = PublishedServer::without(TestServer::start().await, folder.path(), &["environment/info"]);
-    let output = finished(command(&["env", "--check", "--connect", server.url()]).spawn().unwrap()).await;
-    let (text, code) = told(output);
+    let server =
+        PublishedProtocolServer::without_methods(TestServer::start().await, folder.path(), &["environment/info"]);
+    let output = wait_for_output(command(&["env", "--check", "--connect", server.url()]).spawn().unwrap()).await;
+    let (text, code) = stdout_and_exit_code(output);
     assert!(text.contains("\n  the server cannot be asked about itself, so it has no extensions\n"), "{text}");
     assert_eq!(code, Some(0));
 }
@@ -284,40 +289,41 @@ async fn escape_sequences_of_a_server_do_not_reach_the_terminal() {
         ScriptedReply::Result(json!({"shell": shell, "cwd": "file:///a%1B%5B1m%0Ab", "capabilities": {}}))
     });
     let listener = server.listen(folder.path());
-    let output = finished(command(&["env", "--check", "--connect", listener.url()]).spawn().unwrap()).await;
-    let (text, _) = told(output);
+    let output = wait_for_output(command(&["env", "--check", "--connect", listener.url()]).spawn().unwrap()).await;
+    let (text, _) = stdout_and_exit_code(output);
     assert!(text.contains("\n  shell /bin/\\u{1b}[31msh\\u{9b}2J, directory /a\\u{1b}[1m\\nb\n"), "{text}");
-    let output = finished(command(&["env", "--check", "--json", "--connect", listener.url()]).spawn().unwrap()).await;
-    let (text, _) = told(output);
+    let child = command(&["env", "--check", "--json", "--connect", listener.url()]).spawn().unwrap();
+    let output = wait_for_output(child).await;
+    let (text, _) = stdout_and_exit_code(output);
     assert!(!text.contains(['\u{1b}', '\u{9b}']), "{text}");
     let value: Value = text.parse().unwrap();
     assert_eq!(value["environments"][0]["check"]["shell"]["path"], "/bin/\u{1b}[31msh\u{9b}2J");
 
     server.on("initialize", |_| ScriptedReply::Error(-32600, "go \u{1b}[5maway".to_owned()));
-    let output = finished(command(&["env", "--check", "--connect", listener.url()]).spawn().unwrap()).await;
-    let (text, code) = told(output);
+    let output = wait_for_output(command(&["env", "--check", "--connect", listener.url()]).spawn().unwrap()).await;
+    let (text, code) = stdout_and_exit_code(output);
     assert!(text.contains("\n  cannot be reached: go \\u{1b}[5maway; look at the log of the server\n"), "{text}");
     assert_eq!(code, Some(1));
 }
 
-/// A table for an environment that is served by our own binary after a script has run.
-fn scripted_environment(id: &str, script: &str) -> String {
+/// The TOML table of an environment whose program runs a shell script and then becomes a server.
+fn environment_with_script(id: &str, script: &str) -> String {
     let script = format!("{script}; exec {} --listen stdio", binary().display());
     format!("[[environments]]\nid = \"{id}\"\nprogram = \"sh\"\nargs = [\"-c\", '''{script}''']\n")
 }
 
 #[tokio::test]
-async fn environments_are_checked_at_once_and_each_has_its_time() {
+async fn environments_are_checked_in_parallel_and_only_the_one_without_an_answer_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    // Neither is served before both have begun.
-    let meets =
+    // Environments `a` and `b` become servers only when both scripts are running.
+    let wait_for_other =
         |own: &str, other: &str| format!("touch {}; until [ -e {} ]; do sleep 0.05; done", file(own), file(other));
     let configuration = Configuration::new(&format!(
         "include_local = false\n{}{}{}",
-        scripted_environment("a", &meets("a", "b")),
-        scripted_environment("b", &meets("b", "a")),
-        scripted_environment("never", "sleep 600"),
+        environment_with_script("a", &wait_for_other("a", "b")),
+        environment_with_script("b", &wait_for_other("b", "a")),
+        environment_with_script("never", "sleep 600"),
     ));
     let (text, code) = configuration.env(&["--check", "--timeout", "2s"]).await;
     assert_eq!(text.matches("  connected in ").count(), 2, "{text}");
@@ -328,20 +334,20 @@ async fn environments_are_checked_at_once_and_each_has_its_time() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_the_check_and_what_it_has_started() {
+async fn a_signal_ends_the_check_and_the_programs_that_it_has_started() {
     let folder = tempfile::tempdir().unwrap();
     let pid_file = folder.path().join("pid");
     let script = format!("echo $$ > {}; sleep 600", pid_file.display());
-    let configuration = Configuration::new(&scripted_environment("never", &script));
+    let configuration = Configuration::new(&environment_with_script("never", &script));
     let child = configuration.command(&["--check", "--timeout", "5m"]).spawn().unwrap();
-    let pid = number_in(&pid_file).await;
+    let pid = read_pid(&pid_file).await;
     send_signal(child.id().unwrap(), Signal::INT);
-    assert_eq!(finished(child).await.status.code(), Some(130));
+    assert_eq!(wait_for_output(child).await.status.code(), Some(130));
     eventually("the program is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
-async fn number_in(path: &Path) -> u32 {
-    eventually("the program has written its number", || {
+async fn read_pid(path: &Path) -> u32 {
+    eventually("the program has written its pid", || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n'))?.trim().parse().ok()
     })
     .await

@@ -2,6 +2,7 @@
 
 use testkit::run_to_end;
 
+/// Runs `exec-server` with these arguments and `--help`, and returns its stdout.
 async fn help(args: &[&str]) -> String {
     let all: Vec<&str> = args.iter().chain(&["--help"]).copied().collect();
     let output = run_to_end(&all).await;
@@ -10,16 +11,18 @@ async fn help(args: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn every_command_has_an_example_and_fits_a_screen() {
-    let all = help(&[]).await;
-    assert!(all.lines().count() <= 40, "{all}");
-    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+async fn every_help_is_short_and_that_of_a_command_has_an_example() {
+    let program_help = help(&[]).await;
+    assert!(program_help.lines().count() <= 40, "{program_help}");
+    let commands =
+        program_help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     for command in commands.map(|line| line.trim_start().split(' ').next().unwrap()) {
         let help = help(&[command]).await;
         let examples = help.rsplit("Example").next().unwrap();
         assert!(examples.contains(&format!("exec-server {command}")), "{help}");
         assert!(help.lines().count() <= 65, "{help}");
-        // Only flags that choose an environment stand below this heading.
+        // `--client-token-file`, whose help names this variable, must be the last flag below this heading: flags of
+        // the command itself do not belong there.
         if let Some((_, below)) = help.split_once("Which environment:\n") {
             let last = below.lines().take_while(|line| !line.is_empty()).last().unwrap();
             assert!(last.contains("EXEC_SERVER_CLIENT_TOKEN_FILE"), "{help}");

@@ -1,5 +1,5 @@
-//! The program as a person meets it beside its commands: progress, colours, environments, the manual, the hints of
-//! a shell and the version.
+//! The command line for people: progress lines, colours, help, the version, the commands `env` and `man`, and how
+//! `shell` shows in which environment, that is on which machine, it runs.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod colours;

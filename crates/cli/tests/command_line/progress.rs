@@ -1,16 +1,16 @@
-//! The progress line of `cp` and `search`: on a terminal only, and gone when the command is over.
+//! The progress line of `cp` and `search`. It is shown on a terminal only, and removed when the command ends.
 
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use testkit::{CuttingProxy, Terminal, TestServer};
 
-use crate::support::{command, finished};
+use crate::support::{command, wait_for_output};
 
-/// So slow that a line is shown, and so fast that a test takes few seconds.
+/// Speed of the connection: so slow that a progress line is shown, and so fast that a test takes only a few seconds.
 const BYTES_PER_SECOND: u64 = 1_500_000;
 
-/// A server behind a slow connection, and a folder.
+/// A server behind a slow connection, and the folder in which the server and the commands run.
 struct SlowServer {
     _server: TestServer,
     proxy: CuttingProxy,
@@ -20,7 +20,7 @@ struct SlowServer {
 impl SlowServer {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = TestServer::with(&[], |command| command.current_dir(folder.path())).await;
+        let server = TestServer::start_with(&[], |command| command.current_dir(folder.path())).await;
         let proxy = CuttingProxy::start(server.address()).await;
         proxy.slow_down(BYTES_PER_SECOND);
         Self { _server: server, proxy, folder }
@@ -39,23 +39,23 @@ impl SlowServer {
 }
 
 #[tokio::test]
-async fn a_copy_shows_bytes_rate_and_time_left_both_ways_and_leaves_nothing_on_the_screen() {
+async fn a_copy_in_either_direction_shows_bytes_rate_and_time_left_and_leaves_nothing_on_the_screen() {
     let server = SlowServer::start().await;
     std::fs::write(server.path().join("here"), vec![7; 2 << 20]).unwrap();
     for args in [["cp", "here", ":there"], ["cp", ":there", "back"]] {
         let mut terminal = server.terminal(&args);
-        let mut shown = terminal.shows("%  ").await;
-        shown += &terminal.shows("of 2.00 MiB  ").await;
-        shown += &terminal.shows("/s  ETA ").await;
-        assert!(terminal.ended().await.success());
+        let mut shown = terminal.wait_for_text("%  ").await;
+        shown += &terminal.wait_for_text("of 2.00 MiB  ").await;
+        shown += &terminal.wait_for_text("/s  ETA ").await;
+        assert!(terminal.wait_for_end().await.success());
         shown += &terminal.screen_after_end().await;
-        assert_eq!(rows(&shown), [""], "{shown:?}");
+        assert_eq!(screen_rows(&shown), [""], "{shown:?}");
     }
     assert_eq!(std::fs::read(server.path().join("back")).unwrap(), vec![7; 2 << 20]);
 }
 
 #[tokio::test]
-async fn a_tree_shows_its_files_and_a_complaint_has_a_row_of_its_own() {
+async fn a_copy_of_a_tree_counts_files_and_prints_a_warning_in_a_row_of_its_own() {
     let server = SlowServer::start().await;
     let tree = server.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
@@ -64,11 +64,11 @@ async fn a_tree_shows_its_files_and_a_complaint_has_a_row_of_its_own() {
     }
     mknodat(CWD, tree.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     let mut terminal = server.terminal(&["cp", "-r", "tree", ":copy"]);
-    let mut shown = terminal.shows(" files").await;
-    assert_eq!(terminal.ended().await.code(), Some(1));
+    let mut shown = terminal.wait_for_text(" files").await;
+    assert_eq!(terminal.wait_for_end().await.code(), Some(1));
     shown += &terminal.screen_after_end().await;
     let complaint = "exec-server: left out tree/pipe: it is neither file, directory nor link";
-    assert_eq!(rows(&shown), [complaint, ""], "{shown:?}");
+    assert_eq!(screen_rows(&shown), [complaint, ""], "{shown:?}");
 }
 
 #[tokio::test]
@@ -76,34 +76,34 @@ async fn a_copy_that_is_interrupted_or_quiet_leaves_a_clean_screen() {
     let server = SlowServer::start().await;
     std::fs::write(server.path().join("here"), vec![7; 20 << 20]).unwrap();
     let mut terminal = server.terminal(&["cp", "here", ":there"]);
-    let mut shown = terminal.shows("/s  ETA ").await;
-    terminal.keys("\x03");
-    assert_eq!(terminal.ended().await.code(), Some(130));
+    let mut shown = terminal.wait_for_text("/s  ETA ").await;
+    terminal.type_keys("\x03");
+    assert_eq!(terminal.wait_for_end().await.code(), Some(130));
     shown += &terminal.screen_after_end().await;
-    assert_eq!(rows(&shown), [""], "{shown:?}");
+    assert_eq!(screen_rows(&shown), [""], "{shown:?}");
 
     std::fs::write(server.path().join("here"), vec![7; 1 << 20]).unwrap();
     let mut terminal = server.terminal(&["cp", "-q", "here", ":there"]);
-    assert!(terminal.ended().await.success());
+    assert!(terminal.wait_for_end().await.success());
     assert_eq!(terminal.screen_after_end().await, "");
 }
 
 #[tokio::test]
-async fn a_search_shows_what_it_has_found_so_far_between_whole_lines() {
+async fn the_progress_line_of_a_search_does_not_mix_with_its_results() {
     let server = SlowServer::start().await;
     let tree = server.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
-    // Each line travels as a whole, although only its file is printed with -l.
+    // `-l` prints only the names of files, but the server sends each matching line, so the search takes a while.
     let line = format!("needle {}\n", "x".repeat(4000));
     for number in 0..600 {
         std::fs::write(tree.join(format!("{number:03}")), &line).unwrap();
     }
     let mut terminal = server.terminal(&["search", "-l", "needle", "tree"]);
-    let mut shown = terminal.shows("searching  00:00:0").await;
-    shown += &terminal.shows("found").await;
-    assert!(terminal.ended().await.success());
+    let mut shown = terminal.wait_for_text("searching  00:00:0").await;
+    shown += &terminal.wait_for_text("found").await;
+    assert!(terminal.wait_for_end().await.success());
     shown += &terminal.screen_after_end().await;
-    let mut found = rows(&shown);
+    let mut found = screen_rows(&shown);
     assert_eq!(found.pop().as_deref(), Some(""), "{shown:?}");
     found.sort();
     let expected: Vec<String> = (0..600).map(|number| format!("tree/{number:03}")).collect();
@@ -111,17 +111,18 @@ async fn a_search_shows_what_it_has_found_so_far_between_whole_lines() {
 }
 
 #[tokio::test]
-async fn in_a_pipe_there_is_no_line() {
+async fn without_a_terminal_there_is_no_progress_line() {
     let server = SlowServer::start().await;
     std::fs::write(server.path().join("here"), vec![7; 1 << 20]).unwrap();
     let url = server.proxy.url();
     let mut copy = command(&["cp", "here", ":there", "--connect", &url]);
-    let output = finished(copy.current_dir(server.path()).spawn().unwrap()).await;
+    let output = wait_for_output(copy.current_dir(server.path()).spawn().unwrap()).await;
     assert_eq!((output.stdout, output.stderr, output.status.code()), (vec![], vec![], Some(0)));
 }
 
-/// The rows of the screen after a terminal has shown this: it understands what the progress line uses, and leaves colours out.
-fn rows(shown: &str) -> Vec<String> {
+/// The rows on the screen of a terminal that was sent this text. Executes the escape sequences that the progress line
+/// uses, and ignores colours.
+fn screen_rows(shown: &str) -> Vec<String> {
     let mut rows = vec![String::new()];
     let (mut row, mut column) = (0, 0);
     let mut rest = shown;
@@ -145,10 +146,10 @@ fn rows(shown: &str) -> Vec<String> {
                 }
                 rest = &rest[end + 1..];
             }
-            shown => {
+            printed => {
                 let mut text: Vec<char> = rows[row].chars().collect();
                 text.resize(text.len().max(column + 1), ' ');
-                text[column] = shown;
+                text[column] = printed;
                 rows[row] = text.into_iter().collect();
                 column += 1;
             }

@@ -6,10 +6,11 @@ use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Terminal, TestServer, Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{command, finished};
+use crate::support::{command, wait_for_output};
 
-/// The variables that `shell` asks a server with this login shell to set, and what the terminal shows meanwhile.
-async fn variables(shell: &str, args: &[&str], variable: Option<(&str, &str)>) -> (Value, String) {
+/// Runs the command `shell` on a terminal, connected to a server whose login shell is `shell`. Returns the
+/// environment variables in its `process/start`, and the text that the terminal shows.
+async fn run_shell(shell: &str, args: &[&str], variable: Option<(&str, &str)>) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let server = ScriptedServer::new();
     let info = json!({"shell": {"name": shell, "path": format!("/bin/{shell}")}, "capabilities": {}});
@@ -18,22 +19,22 @@ async fn variables(shell: &str, args: &[&str], variable: Option<(&str, &str)>) -
     let all: Vec<&str> = ["shell", "--connect", listener.url()].iter().chain(args).copied().collect();
     let mut terminal = Terminal::start(&all, |command| command.envs(variable));
     let started = server.wait_for("process/start", 1).await;
-    terminal.becomes_raw(true).await;
-    terminal.keys("\r~.");
-    assert_eq!(terminal.ended().await.code(), Some(129));
+    terminal.wait_for_raw_mode(true).await;
+    terminal.type_keys("\r~.");
+    assert_eq!(terminal.wait_for_end().await.code(), Some(129));
     let mut variables = started.params["env"].clone();
-    // It is passed on to every process on a terminal.
+    // `TERM` is passed on to every process on a terminal.
     variables.as_object_mut().unwrap().remove("TERM");
     (variables, terminal.screen_after_end().await)
 }
 
 #[tokio::test]
-async fn every_shell_gets_a_variable_and_those_that_can_a_prompt() {
+async fn every_shell_gets_the_variable_and_bash_and_zsh_also_a_prompt() {
     let bash = r#"case $PS1 in "(scripted.sock) "*) ;; *) PS1="(scripted.sock) $PS1" ;; esac"#;
     for (shell, prompt) in
         [("bash", Some(("PROMPT_COMMAND", bash))), ("zsh", Some(("PROMPT", "(scripted.sock) %m%# "))), ("sh", None)]
     {
-        let (variables, shown) = variables(shell, &[], None).await;
+        let (variables, shown) = run_shell(shell, &[], None).await;
         let mut expected = json!({"EXEC_SERVER_ENVIRONMENT": "scripted.sock"});
         if let Some((name, value)) = prompt {
             expected[name] = value.into();
@@ -47,12 +48,12 @@ async fn every_shell_gets_a_variable_and_those_that_can_a_prompt() {
 #[tokio::test]
 async fn a_user_can_turn_the_hints_off_or_use_variables_of_their_own() {
     let name_only = json!({"EXEC_SERVER_ENVIRONMENT": "scripted.sock"});
-    let off = variables("bash", &["--no-hint"], None).await;
+    let off = run_shell("bash", &["--no-hint"], None).await;
     assert_eq!(off, (name_only.clone(), String::new()));
-    let off = variables("zsh", &[], Some(("EXEC_SERVER_NO_HINT", "1"))).await;
+    let off = run_shell("zsh", &[], Some(("EXEC_SERVER_NO_HINT", "1"))).await;
     assert_eq!(off, (name_only, String::new()));
     let args = ["--env", "PROMPT_COMMAND=:", "--env", "EXEC_SERVER_ENVIRONMENT=mine"];
-    let (own, _) = variables("bash", &args, Some(("EXEC_SERVER_NO_HINT", "0"))).await;
+    let (own, _) = run_shell("bash", &args, Some(("EXEC_SERVER_NO_HINT", "0"))).await;
     assert_eq!(own, json!({"EXEC_SERVER_ENVIRONMENT": "mine", "PROMPT_COMMAND": ":"}));
 }
 
@@ -62,7 +63,7 @@ async fn real_shells_show_the_name_before_their_own_prompt() {
         ("bash", &["bash", "--norc", "-i"][..], "PS1='mine: '", "(scripted.sock) mine: "),
         ("zsh", &["zsh", "-f", "-i"], "true", "(scripted.sock) "),
     ] {
-        let (variables, _) = variables(shell, &[], None).await;
+        let (variables, _) = run_shell(shell, &[], None).await;
         let variables: Vec<String> = variables
             .as_object()
             .unwrap()
@@ -73,26 +74,27 @@ async fn real_shells_show_the_name_before_their_own_prompt() {
         let args: Vec<&str> =
             ["run", "-t"].into_iter().chain(flags).chain(["--"]).chain(command.iter().copied()).collect();
         let mut terminal = Terminal::start(&args, |command| command);
-        terminal.shows("(scripted.sock) ").await;
-        terminal.keys(&format!("{profile}; echo and''then\r"));
-        terminal.shows("andthen\r\n").await;
-        terminal.shows(prompt).await;
-        terminal.keys("echo ins''ide $EXEC_SERVER_ENVIRONMENT; exit 7\r");
-        terminal.shows("inside scripted.sock\r\n").await;
-        assert_eq!(terminal.ended().await.code(), Some(7));
-        // The name is there once, however many prompts there were.
+        terminal.wait_for_text("(scripted.sock) ").await;
+        // The quotes keep the echo of the typed line different from the output of the command.
+        terminal.type_keys(&format!("{profile}; echo and''then\r"));
+        terminal.wait_for_text("andthen\r\n").await;
+        terminal.wait_for_text(prompt).await;
+        terminal.type_keys("echo ins''ide $EXEC_SERVER_ENVIRONMENT; exit 7\r");
+        terminal.wait_for_text("inside scripted.sock\r\n").await;
+        assert_eq!(terminal.wait_for_end().await.code(), Some(7));
+        // Each prompt shows the name only once.
         assert!(!terminal.screen_after_end().await.contains("(scripted.sock) (scripted.sock)"));
     }
 }
 
 #[tokio::test]
-async fn a_script_gets_the_variable_and_nothing_else() {
+async fn a_shell_without_a_terminal_gets_the_variable_and_no_hints() {
     let server = TestServer::start().await;
     let mut shell = command(&["shell", "--connect", server.url()]);
     let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
     let script = b"echo $EXEC_SERVER_ENVIRONMENT ${PROMPT_COMMAND-none} ${PROMPT-none}\n";
     shell.stdin.take().unwrap().write_all(script).await.unwrap();
-    let output = finished(shell).await;
-    let told = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(told, (format!("{} none none\n", server.address()), String::new()));
+    let output = wait_for_output(shell).await;
+    let printed = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(printed, (format!("{} none none\n", server.address()), String::new()));
 }

@@ -1,22 +1,22 @@
-//! The binary on pipes, in surroundings in which nothing is configured.
+//! Runs the binary with its output on pipes, and without the configuration files and variables of the developer.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use testkit::{binary, without_configuration};
+use testkit::{binary, hide_configuration};
 use tokio::process::{Child, Command};
 
-/// Longer than anything here takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any command of these tests takes on a loaded machine.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    without_configuration(&mut command);
+    hide_configuration(&mut command);
     command
 }
 
-/// Waits for the end of a command.
-pub(crate) async fn finished(child: Child) -> Output {
-    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it does not end").unwrap()
+/// Waits for the end of a command, and returns its output and exit code.
+pub(crate) async fn wait_for_output(child: Child) -> Output {
+    tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output()).await.expect("the command does not end").unwrap()
 }

@@ -8,7 +8,7 @@ async fn the_version_names_the_commit() {
     let text = String::from_utf8(output.stdout).unwrap();
     let version = concat!("exec-server ", env!("CARGO_PKG_VERSION"));
     let rest = text.trim_end().strip_prefix(version).unwrap_or_else(|| panic!("{text}"));
-    // Sources without a repository have no commit.
+    // A version that is built outside a git repository names no commit.
     let git = std::process::Command::new("git").args(["rev-parse", "HEAD"]).output();
     match git.ok().filter(|git| git.status.success()) {
         Some(_) => {

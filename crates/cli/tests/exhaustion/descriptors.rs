@@ -31,7 +31,8 @@ const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 /// the leader.
 const TREE: &str = "setsid sleep 1000 & echo $!; echo $$; wait";
 
-fn with_limits(soft: usize, hard: usize) -> Command {
+/// A command that starts a server with these limits of open files.
+fn server_with_limits(soft: usize, hard: usize) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={soft}:{hard}")).arg(binary()).args(["--kill-patience", KILL_PATIENCE]);
     command
@@ -39,7 +40,7 @@ fn with_limits(soft: usize, hard: usize) -> Command {
 
 #[tokio::test]
 async fn the_server_raises_its_soft_limit_of_descriptors_and_processes_get_the_original_limit() {
-    let server = TestServer::launch(with_limits(SOFT, HARD), &[]).await;
+    let server = TestServer::launch(server_with_limits(SOFT, HARD), &[]).await;
     let mut client = server.client().await;
     for number in 0..PROCESSES {
         client.start(&format!("p{number}"), &["sleep", "1000"]).await;
@@ -73,7 +74,7 @@ async fn wait_until_gone(pids: &[u32]) {
 async fn whole_trees_are_ended_while_no_descriptor_is_free() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let mut command = with_limits(FEW, FEW);
+    let mut command = server_with_limits(FEW, FEW);
     command.stderr(std::fs::File::create(&log).unwrap());
     let server = TestServer::launch(command, &[]).await;
     let mut client = server.client().await;
@@ -100,7 +101,7 @@ async fn whole_trees_are_ended_while_no_descriptor_is_free() {
 
 #[tokio::test]
 async fn a_lowered_limit_applies_to_new_processes_and_old_ones_can_still_be_ended() {
-    let server = TestServer::launch(with_limits(SOFT, HARD), &[]).await;
+    let server = TestServer::launch(server_with_limits(SOFT, HARD), &[]).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "tree", None).await;
     set_limits(&server, FEW, FEW).await;
@@ -123,12 +124,12 @@ async fn set_limits(server: &TestServer, soft: usize, hard: usize) {
 }
 
 #[tokio::test]
-async fn a_timeout_that_could_not_read_proc_is_tried_again() {
+async fn a_kill_after_a_timeout_is_retried_if_proc_could_not_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let file = std::fs::File::create(&log).unwrap();
     let args = ["--kill-patience", "100ms"];
-    let server = TestServer::with(&args, |command| command.stderr(file)).await;
+    let server = TestServer::start_with(&args, |command| command.stderr(file)).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "p", Some(500)).await;
     // With a limit of 0, no thread of the server can open a descriptor.

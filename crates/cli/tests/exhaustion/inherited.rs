@@ -6,7 +6,7 @@ use testkit::{Client, Signal, TestServer, binary, json};
 use tokio::process::Command;
 
 /// Starts a server through a program such as `prlimit`, which changes its own state and then executes the server.
-async fn started_by(program: &str, argument: &str) -> (TestServer, Client) {
+async fn start_server_through(program: &str, argument: &str) -> (TestServer, Client) {
     let mut command = Command::new(program);
     command.arg(argument).arg(binary());
     let server = TestServer::launch(command, &[]).await;
@@ -16,7 +16,7 @@ async fn started_by(program: &str, argument: &str) -> (TestServer, Client) {
 
 #[tokio::test]
 async fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_does_not_end_the_server() {
-    let (_server, mut client) = started_by("prlimit", "--fsize=1000").await;
+    let (_server, mut client) = start_server_through("prlimit", "--fsize=1000").await;
     let directory = tempfile::tempdir().unwrap();
     let path = format!("file://{}/large", directory.path().display());
     let large = json!({"path": path, "dataBase64": "AAAA".repeat(1000)});
@@ -28,7 +28,7 @@ async fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_does_not_end_the
 
 #[tokio::test]
 async fn signals_that_the_parent_has_blocked_still_end_the_server() {
-    let (mut server, _client) = started_by("env", "--block-signal=TERM").await;
+    let (mut server, _client) = start_server_through("env", "--block-signal=TERM").await;
     server.signal(Signal::TERM);
     let ended = tokio::time::timeout(Duration::from_secs(60), server.wait()).await;
     assert_eq!(ended.expect("the signal does not end the server"), Some(0));

@@ -19,7 +19,7 @@ const BAD_REQUESTS: usize = 5_000;
 /// A server, and the read end of the pipe that is its stderr.
 async fn server_with_unread_log() -> (TestServer, OwnedFd) {
     let (log, stderr) = rustix::pipe::pipe().unwrap();
-    let server = TestServer::with(&[], |command| command.env("RUST_LOG", "debug").stderr(stderr)).await;
+    let server = TestServer::start_with(&[], |command| command.env("RUST_LOG", "debug").stderr(stderr)).await;
     (server, log)
 }
 

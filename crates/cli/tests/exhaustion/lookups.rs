@@ -21,10 +21,10 @@ const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
 /// A server for which the lookup of a name without a dot never ends. Before the resolver sends a query, it opens a file of
 /// aliases. This file is a FIFO to which no process writes, so the resolver hangs.
-async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
+async fn server_with_hanging_resolver(directory: &TempDir) -> TestServer {
     let aliases = directory.path().join("aliases");
     rustix::fs::mknodat(CWD, &aliases, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    TestServer::with(&[], |command| {
+    TestServer::start_with(&[], |command| {
         for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
             command.env_remove(name);
         }
@@ -34,14 +34,14 @@ async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
 }
 
 /// A request whose lookup never ends.
-fn request(number: usize, timeout_ms: u64) -> Value {
+fn hanging_request(number: usize, timeout_ms: u64) -> Value {
     let url = format!("http://nobody{number}/");
     json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
 }
 
 /// A request whose lookup fails at once. The resolver does not look for a name with a dot among the aliases. This name has a
 /// label of more than 63 bytes, so the resolver refuses it without a query.
-fn unresolvable(timeout_ms: u64) -> Value {
+fn unresolvable_request(timeout_ms: u64) -> Value {
     let url = format!("http://{}.invalid/", "x".repeat(64));
     json!({"method": "GET", "url": url, "requestId": "long", "timeoutMs": timeout_ms})
 }
@@ -49,7 +49,7 @@ fn unresolvable(timeout_ms: u64) -> Value {
 #[tokio::test]
 async fn lookups_that_never_end_delay_no_other_request() {
     let directory = TempDir::new().unwrap();
-    let mut server = server_with_silent_resolver(&directory).await;
+    let mut server = server_with_hanging_resolver(&directory).await;
     let mut greedy = server.client().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
@@ -58,7 +58,7 @@ async fn lookups_that_never_end_delay_no_other_request() {
         let mut sent = Vec::new();
         for _ in 0..BATCH {
             number += 1;
-            sent.push(greedy.send("http/request", request(number, 1)).await);
+            sent.push(greedy.send("http/request", hanging_request(number, 1)).await);
         }
         for id in sent {
             let error = greedy.answer(id).await["error"].clone();
@@ -80,31 +80,31 @@ async fn lookups_that_never_end_delay_no_other_request() {
 #[tokio::test]
 async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_other_clients() {
     let directory = TempDir::new().unwrap();
-    let server = server_with_silent_resolver(&directory).await;
+    let server = server_with_hanging_resolver(&directory).await;
     let mut greedy = server.client().await;
     for number in 0..BATCH {
-        let error = greedy.call_error("http/request", request(number, 1)).await;
+        let error = greedy.call_error("http/request", hanging_request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
-    let error = greedy.call_error("http/request", unresolvable(500)).await;
+    let error = greedy.call_error("http/request", unresolvable_request(500)).await;
     assert_eq!(error["data"]["kind"], "timeout", "all lookups of this client are in use: {error}");
     let mut client = server.client().await;
-    let error = client.call_error("http/request", unresolvable(20_000)).await;
+    let error = client.call_error("http/request", unresolvable_request(20_000)).await;
     assert_eq!(error["data"]["kind"], "dns", "{error}");
 }
 
 #[tokio::test]
 async fn a_client_that_reconnects_gets_no_further_lookups() {
     let directory = TempDir::new().unwrap();
-    let server = server_with_silent_resolver(&directory).await;
+    let server = server_with_hanging_resolver(&directory).await;
     let mut greedy = server.client().await;
     for number in 0..LOOKUPS_OF_A_CLIENT {
-        let error = greedy.call_error("http/request", request(number, 1)).await;
+        let error = greedy.call_error("http/request", hanging_request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
     let session = greedy.session.clone();
     drop(greedy);
     let mut reconnected = server.resume(&session).await;
-    let error = reconnected.call_error("http/request", unresolvable(500)).await;
+    let error = reconnected.call_error("http/request", unresolvable_request(500)).await;
     assert_eq!(error["data"]["kind"], "timeout", "all lookups of the session are in use: {error}");
 }

@@ -4,8 +4,8 @@ use testkit::{TestServer, json, process_state};
 
 const PROCESSES: usize = 400;
 
-/// How long the server tries to kill a tree. This is much more than all terminates need together, and far too short if each
-/// terminate scanned all processes of the machine.
+/// Time for which the server tries to kill a process and its descendants. All terminates of the test together need
+/// much less. They would need much more if each of them scanned all processes of the machine.
 const KILL_PATIENCE: &str = "1s";
 
 #[tokio::test]

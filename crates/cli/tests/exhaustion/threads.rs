@@ -37,7 +37,7 @@ async fn a_server_that_can_create_no_threads_answers_requests_and_ends_and_forge
     let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
     // The server runs as another user, because the limit does not apply to root.
-    let mut server = TestServer::of_user(user(), directory.path(), &args).await;
+    let mut server = TestServer::start_as_user(user(), directory.path(), &args).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
     // This output is so large that the janitor, which forgets closed processes, returns memory to the system afterwards.

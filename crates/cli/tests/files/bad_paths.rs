@@ -2,7 +2,7 @@
 
 use testkit::{Client, Value, base64, json};
 
-use crate::folder::{Folder, ready};
+use crate::folder::{Folder, set_up};
 use crate::restricted_file_systems::server_with_mounts;
 use crate::{INVALID_PARAMS, INVALID_REQUEST, os_error};
 
@@ -41,7 +41,7 @@ async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn every_method_refuses_paths_that_are_no_file_uri() {
-    let (_folder, _server, mut client) = ready().await;
+    let (_folder, _server, mut client) = set_up().await;
     for (path, message) in [
         ("/tmp/x", "invalid URI: relative URL without a base"),
         ("src/x", "invalid URI: relative URL without a base"),
@@ -67,7 +67,7 @@ async fn every_method_refuses_paths_that_are_no_file_uri() {
 
 #[tokio::test]
 async fn paths_of_other_operating_systems_are_refused() {
-    let (_folder, _server, mut client) = ready().await;
+    let (_folder, _server, mut client) = set_up().await;
     for (path, canonical) in [
         ("file:///C:/Users/x", "file:///C:/Users/x"),
         ("file:///c:/Users/x", "file:///C:/Users/x"),
@@ -86,7 +86,7 @@ async fn paths_of_other_operating_systems_are_refused() {
 
 #[tokio::test]
 async fn the_opaque_form_of_a_path_is_normalised_like_the_plain_form() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("elsewhere/secret", "outside");
     folder.directory("elsewhere/deep");
     folder.file("here/secret", "inside");
@@ -109,7 +109,7 @@ async fn the_opaque_form_of_a_path_is_normalised_like_the_plain_form() {
 
 #[tokio::test]
 async fn escapes_are_decoded_once() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("a b", "with a space");
     folder.file("a%20b", "with an escape in its name");
     let root = folder.uri("");
@@ -128,7 +128,7 @@ async fn escapes_are_decoded_once() {
 
 #[tokio::test]
 async fn dots_after_a_link_do_not_follow_the_link() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("elsewhere/secret", "outside");
     folder.directory("elsewhere/deep");
     folder.file("here/secret", "inside");
@@ -147,7 +147,7 @@ async fn dots_after_a_link_do_not_follow_the_link() {
 
 #[tokio::test]
 async fn a_path_that_is_too_long_is_an_error() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let long_name = folder.uri("n".repeat(256));
     let deep = folder.uri("d/".repeat(10_000));
     let deep = deep.trim_end_matches('/');
@@ -185,7 +185,7 @@ async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
 
 #[tokio::test]
 async fn loops_of_links_are_errors() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.link("two", "one");
     folder.link("one", "two");
     let (link, below_link) = (folder.uri("one"), folder.uri("one/file"));
@@ -218,7 +218,7 @@ async fn loops_of_links_are_errors() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_without_restrictions_is_not() {
-    let (_, _server, mut client) = ready().await;
+    let (_, _server, mut client) = set_up().await;
     let folder = Folder::new();
     let uri = folder.file("file", "x");
     let restricted = json!({
@@ -243,8 +243,8 @@ async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_without_restrictio
             folder.file("file", "x");
         }
     }
-    let foreign_cwd = json!({"permissions": {"type": "disabled"}, "cwd": "/x", "windowsSandboxLevel": "disabled"});
-    for sandbox in [json!({"permissions": {"type": "disabled"}}), foreign_cwd] {
+    let native_cwd = json!({"permissions": {"type": "disabled"}, "cwd": "/x", "windowsSandboxLevel": "disabled"});
+    for sandbox in [json!({"permissions": {"type": "disabled"}}), native_cwd] {
         let error = client.call_error("fs/readFile", json!({"path": uri, "sandbox": sandbox})).await;
         assert_eq!(error["code"], INVALID_PARAMS, "{error}");
     }

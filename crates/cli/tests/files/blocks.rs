@@ -2,8 +2,8 @@
 
 use testkit::{base64, json, unbase64};
 
-use crate::folder::{block, open, read_block, ready};
-use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refused};
+use crate::folder::{block, open, read_block, set_up};
+use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refusal};
 
 const MIB: u64 = 1 << 20;
 
@@ -14,7 +14,7 @@ fn test_bytes(len: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_file_is_read_in_blocks_up_to_its_end() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for (name, size) in
         [("empty", 0), ("short", 5), ("whole blocks", 2 * MIB as usize), ("odd", 2 * MIB as usize + 1)]
     {
@@ -37,7 +37,7 @@ async fn a_file_is_read_in_blocks_up_to_its_end() {
 
 #[tokio::test]
 async fn opening_a_file_returns_its_metadata() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "hello");
     let metadata = client.call("fs/getMetadata", json!({"path": uri})).await;
     let opened = client.call("fs/open", json!({"handleId": "", "path": uri})).await;
@@ -47,7 +47,7 @@ async fn opening_a_file_returns_its_metadata() {
 
 #[tokio::test]
 async fn blocks_may_overlap_go_backward_and_begin_after_the_end() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let bytes = test_bytes(3_000_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     let reads = [(2_999_990, 10), (0, 1), (1_000_000, MIB), (999_999, MIB), (5, 5), (7, 100_000)];
@@ -70,7 +70,7 @@ async fn blocks_may_overlap_go_backward_and_begin_after_the_end() {
 
 #[tokio::test]
 async fn a_block_that_is_refused_leaves_the_handle_usable() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "hello");
     open(&mut client, "h", &uri).await;
     for len in [0, MIB + 1, u64::MAX] {
@@ -80,7 +80,7 @@ async fn a_block_that_is_refused_leaves_the_handle_usable() {
     }
     for offset in [u64::MAX, i64::MAX as u64] {
         let error = client.call_error("fs/readBlock", block("h", offset, 1)).await;
-        assert_eq!(error, refused("file read offset overflowed", &uri), "{offset}");
+        assert_eq!(error, refusal("file read offset overflowed", &uri), "{offset}");
     }
     for params in
         [json!({"handleId": "h", "offset": -1, "len": 1}), json!({"handleId": "h", "offset": 0.5, "len": 1})]
@@ -92,7 +92,7 @@ async fn a_block_that_is_refused_leaves_the_handle_usable() {
 
 #[tokio::test]
 async fn handles_have_names_of_at_most_32_bytes() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "hello");
     let (longest, too_long) = ("ü".repeat(16), "ü".repeat(16) + "x");
     open(&mut client, &longest, &uri).await;
@@ -114,7 +114,7 @@ async fn handles_have_names_of_at_most_32_bytes() {
 
 #[tokio::test]
 async fn handles_are_unique_until_they_are_closed() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "hello");
     open(&mut client, "h", &uri).await;
     for method in ["fs/open", "fs/create"] {
@@ -139,7 +139,7 @@ async fn handles_are_unique_until_they_are_closed() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_opened_takes_no_handle() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.directory("directory");
     for _ in 0..130 {
         let none = folder.uri("none");
@@ -158,7 +158,7 @@ async fn a_file_that_cannot_be_opened_takes_no_handle() {
 
 #[tokio::test]
 async fn each_session_has_its_own_handles() {
-    let (folder, server, mut client) = ready().await;
+    let (folder, server, mut client) = set_up().await;
     let mut other = server.client().await;
     open(&mut client, "h", &folder.file("one", "1")).await;
     open(&mut other, "h", &folder.file("two", "2")).await;
@@ -170,7 +170,7 @@ async fn each_session_has_its_own_handles() {
 
 #[tokio::test]
 async fn open_read_and_close_can_be_sent_together() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", test_bytes(100_000));
     let mut rounds = Vec::new();
     for round in 0..100 {
@@ -198,7 +198,7 @@ async fn open_read_and_close_can_be_sent_together() {
 
 #[tokio::test]
 async fn after_an_open_that_fails_the_handle_is_unknown() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let none = folder.uri("none");
     let opened = client.send("fs/open", json!({"handleId": "h", "path": none})).await;
     let read = client.send("fs/readBlock", block("h", 0, 1)).await;
@@ -211,7 +211,7 @@ async fn after_an_open_that_fails_the_handle_is_unknown() {
 
 #[tokio::test]
 async fn a_handle_stays_with_the_file_that_was_opened() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let bytes = test_bytes(300_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     assert_eq!(read_block(&mut client, "h", 0, 100_000).await, (bytes[..100_000].to_vec(), false));
@@ -224,7 +224,7 @@ async fn a_handle_stays_with_the_file_that_was_opened() {
 
 #[tokio::test]
 async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let bytes = test_bytes(200_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("file")).unwrap();
@@ -238,7 +238,7 @@ async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
 
 #[tokio::test]
 async fn an_error_of_the_device_closes_the_handle() {
-    let (_folder, server, mut client) = ready().await;
+    let (_folder, server, mut client) = set_up().await;
     // `/proc/PID/mem` is a file that cannot be read at an unmapped address.
     let uri = format!("file:///proc/{}/mem", server.pid());
     open(&mut client, "h", &uri).await;
@@ -252,7 +252,7 @@ async fn an_error_of_the_device_closes_the_handle() {
 #[tokio::test]
 async fn extents_report_where_a_file_has_data() {
     use std::os::unix::fs::FileExt as _;
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "");
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("file")).unwrap();
     file.set_len(10 * MIB).unwrap();

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use testkit::{Value, json};
 
-use crate::folder::{Folder, ready};
-use crate::{not_a_file, os_error, refused};
+use crate::folder::{Folder, set_up};
+use crate::{not_a_file, os_error, refusal};
 
 /// Params of `fs/copy`.
 fn copy(folder: &Folder, from: &str, to: &str, recursive: bool) -> Value {
@@ -14,7 +14,7 @@ fn copy(folder: &Folder, from: &str, to: &str, recursive: bool) -> Value {
 
 #[tokio::test]
 async fn a_file_is_copied_with_its_permissions() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let contents: Vec<u8> = (0..1_500_000u32).map(|n| (n / 3) as u8).collect();
     folder.file("file", &contents);
     std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o751)).unwrap();
@@ -31,7 +31,7 @@ async fn a_file_is_copied_with_its_permissions() {
 
 #[tokio::test]
 async fn a_tree_is_merged_into_an_existing_one() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("tree/a/file", "new");
     folder.file("tree/top", "top");
     folder.link("a/file", "tree/relative");
@@ -51,7 +51,7 @@ async fn a_tree_is_merged_into_an_existing_one() {
 
 #[tokio::test]
 async fn a_link_is_copied_as_a_link() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "x");
     folder.link("file", "link");
     client.call("fs/copy", copy(&folder, "link", "copy", false)).await;
@@ -62,7 +62,7 @@ async fn a_link_is_copied_as_a_link() {
 
 #[tokio::test]
 async fn copies_that_fail_report_the_reason() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("tree/file", "x");
     folder.file("file", "kept");
     folder.fifo("fifo");
@@ -71,15 +71,15 @@ async fn copies_that_fail_report_the_reason() {
     let into_itself = "fs/copy cannot copy a directory to itself or one of its descendants";
     let (tree, file) = (folder.uri("tree"), folder.uri("file"));
     for (from, to, recursive, expected) in [
-        ("tree", "new", false, refused(needs_recursive, &tree)),
-        ("tree", "tree", true, refused(into_itself, &tree)),
-        ("tree", "tree/a/b", true, refused(into_itself, &folder.uri("tree/a/b"))),
-        ("tree", "alias/below", true, refused(into_itself, &folder.uri("alias/below"))),
+        ("tree", "new", false, refusal(needs_recursive, &tree)),
+        ("tree", "tree", true, refusal(into_itself, &tree)),
+        ("tree", "tree/a/b", true, refusal(into_itself, &folder.uri("tree/a/b"))),
+        ("tree", "alias/below", true, refusal(into_itself, &folder.uri("alias/below"))),
         ("none", "new", true, os_error(2, &folder.uri("none"))),
         ("file", "none/new", false, os_error(2, &folder.uri("none/new"))),
         ("file", "tree", false, os_error(21, &tree)),
         ("tree", "file", true, os_error(17, &file)),
-        ("file", "file", false, refused("fs/copy cannot copy a file onto itself", &file)),
+        ("file", "file", false, refusal("fs/copy cannot copy a file onto itself", &file)),
         ("file", "fifo", false, not_a_file(&folder.path("fifo"))),
     ] {
         assert_eq!(client.call_error("fs/copy", copy(&folder, from, to, recursive)).await, expected, "{from} → {to}");
@@ -92,20 +92,20 @@ async fn copies_that_fail_report_the_reason() {
 
 #[tokio::test]
 async fn a_file_is_not_copied_onto_itself_by_any_name() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "precious");
     std::fs::hard_link(folder.path("file"), folder.path("hard")).unwrap();
     folder.link("file", "soft");
     for to in ["file", "hard", "soft"] {
         let error = client.call_error("fs/copy", copy(&folder, "file", to, false)).await;
-        assert_eq!(error, refused("fs/copy cannot copy a file onto itself", &folder.uri(to)));
+        assert_eq!(error, refusal("fs/copy cannot copy a file onto itself", &folder.uri(to)));
     }
     assert_eq!(folder.read("hard"), b"precious");
 }
 
 #[tokio::test]
 async fn a_copy_does_not_keep_setuid_bits_of_another_owner() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "program");
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(folder.path("file"), Some(65534), Some(65534)).unwrap();
@@ -122,7 +122,7 @@ async fn a_copy_does_not_keep_setuid_bits_of_another_owner() {
 
 #[tokio::test]
 async fn links_that_an_earlier_copy_left_are_not_followed() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("outside/file", "precious");
     for name in ["hostile", "to"] {
         folder.directory(name);

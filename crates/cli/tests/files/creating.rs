@@ -2,12 +2,12 @@
 
 use testkit::json;
 
-use crate::folder::ready;
+use crate::folder::set_up;
 use crate::{INTERNAL, os_error};
 
 #[tokio::test]
 async fn a_directory_is_created_with_its_parents() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for (follow, name) in [(true, "a/b/c"), (false, "d/e/f")] {
         let path = folder.uri(name);
         // The second request finds the directory, which is no error.
@@ -24,7 +24,7 @@ async fn a_directory_is_created_with_its_parents() {
 
 #[tokio::test]
 async fn directories_that_cannot_be_created_report_the_reason() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (file, directory) = (folder.file("file", ""), folder.directory("directory"));
     let (missing, below) = (folder.uri("none/below"), folder.uri("file/below"));
     for follow in [true, false] {
@@ -50,7 +50,7 @@ async fn directories_that_cannot_be_created_report_the_reason() {
 
 #[tokio::test]
 async fn many_requests_may_create_the_same_directory_at_once() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for round in 0..20 {
         let path = folder.uri(format!("{round}/a/b/c/d"));
         let mut ids = Vec::new();

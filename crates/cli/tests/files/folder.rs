@@ -80,7 +80,7 @@ impl Folder {
 }
 
 /// A new folder, a new server, and a client of the server with a new session.
-pub(crate) async fn ready() -> (Folder, TestServer, Client) {
+pub(crate) async fn set_up() -> (Folder, TestServer, Client) {
     let server = TestServer::start().await;
     let client = server.client().await;
     (Folder::new(), server, client)

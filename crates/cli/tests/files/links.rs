@@ -4,12 +4,12 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use testkit::{base64, json};
 
-use crate::folder::{ready, uri_of};
+use crate::folder::{set_up, uri_of};
 use crate::os_error;
 
 #[tokio::test]
 async fn a_path_is_resolved_through_its_links() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("real/file", "");
     folder.link("real", "link");
     folder.link("link/file", "further");
@@ -27,7 +27,7 @@ async fn a_path_is_resolved_through_its_links() {
 async fn a_path_that_looks_like_a_windows_drive_can_be_used() {
     // A directory `C:` in the folder can be used. The machine has no directory `/C:`, so a path below it is not found.
     let uri = uri_of("/C:/x");
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("C:/x", "drive");
     assert_eq!(crate::folder::read_file(&mut client, &folder.uri("C:/x")).await, b"drive");
     assert_eq!(client.call_error("fs/readFile", json!({"path": uri})).await, os_error(2, &uri));
@@ -35,7 +35,7 @@ async fn a_path_that_looks_like_a_windows_drive_can_be_used() {
 
 #[tokio::test]
 async fn a_link_returns_the_target_it_was_created_with() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for (name, target) in [("relative", "../x"), ("absolute", "/no/such"), ("itself", "itself"), ("odd", "a b\n%20")]
     {
         let path = folder.uri(name);
@@ -57,7 +57,7 @@ async fn a_link_returns_the_target_it_was_created_with() {
 
 #[tokio::test]
 async fn links_that_cannot_be_read_or_created_report_the_reason() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (file, none) = (folder.file("file", "kept"), folder.uri("none"));
     assert_eq!(client.call_error("fs/readLink", json!({"path": file})).await, os_error(22, &file));
     assert_eq!(client.call_error("fs/readLink", json!({"path": none})).await, os_error(2, &none));

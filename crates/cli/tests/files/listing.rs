@@ -2,11 +2,11 @@
 
 use testkit::{Value, json};
 
-use crate::folder::ready;
+use crate::folder::set_up;
 use crate::{INTERNAL, os_error};
 
 /// The entries of an answer, sorted by name.
-fn sorted(mut answer: Value) -> Vec<Value> {
+fn sorted_entries(mut answer: Value) -> Vec<Value> {
     let mut entries = std::mem::take(answer["entries"].as_array_mut().unwrap());
     entries.sort_by_key(|entry| entry["fileName"].to_string());
     entries
@@ -14,7 +14,7 @@ fn sorted(mut answer: Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn entries_are_listed_with_the_type_of_their_target() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     assert_eq!(client.call("fs/readDirectory", json!({"path": folder.uri("")})).await, json!({"entries": []}));
     folder.file("file", "");
     folder.directory("directory");
@@ -33,12 +33,12 @@ async fn entries_are_listed_with_the_type_of_their_target() {
         entry("link", false, true),
         entry("socket", false, false),
     ];
-    assert_eq!(sorted(listed), expected);
+    assert_eq!(sorted_entries(listed), expected);
 }
 
 #[tokio::test]
 async fn broken_links_are_listed_if_requested() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "");
     folder.directory("directory");
     folder.link("file", "link");
@@ -55,17 +55,17 @@ async fn broken_links_are_listed_if_requested() {
         link("link", true),
         link("through a file", false),
     ];
-    assert_eq!(sorted(client.call("fs/readDirectory", params).await), expected);
+    assert_eq!(sorted_entries(client.call("fs/readDirectory", params).await), expected);
     let plain = |name: &str, is_file: bool| json!({"fileName": name, "isDirectory": !is_file, "isFile": is_file});
     let expected = [plain("directory", false), plain("file", true), plain("link", true)];
     for params in [json!({"path": folder.uri("")}), json!({"path": folder.uri(""), "danglingLinks": false})] {
-        assert_eq!(sorted(client.call("fs/readDirectory", params).await), expected);
+        assert_eq!(sorted_entries(client.call("fs/readDirectory", params).await), expected);
     }
 }
 
 #[tokio::test]
 async fn listing_something_other_than_a_directory_is_an_error() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for (uri, errno) in [(folder.file("file", ""), 20), (folder.uri("none"), 2), (folder.fifo("fifo"), 20)] {
         assert_eq!(client.call_error("fs/readDirectory", json!({"path": uri})).await, os_error(errno, &uri));
     }
@@ -73,7 +73,7 @@ async fn listing_something_other_than_a_directory_is_an_error() {
 
 #[tokio::test]
 async fn a_hundred_thousand_names_are_too_many_and_fifty_thousand_are_not() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.directory("many");
     let make = |range: std::ops::Range<usize>| {
         for number in range {

@@ -50,11 +50,11 @@ fn os_error(errno: i64, path: &str) -> Value {
 }
 
 /// The expected error of a check of the server, without an error of the operating system.
-fn refused(message: &str, path: &str) -> Value {
+fn refusal(message: &str, path: &str) -> Value {
     json!({"code": INVALID_REQUEST, "data": {"kind": "invalidInput", "path": path}, "message": message})
 }
 
 /// The expected error for a path that is not a regular file.
 fn not_a_file(path: &std::path::Path) -> Value {
-    refused(&format!("path `{}` is not a file", path.display()), &folder::uri_of(path))
+    refusal(&format!("path `{}` is not a file", path.display()), &folder::uri_of(path))
 }

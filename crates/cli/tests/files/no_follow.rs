@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use testkit::{Client, Value, base64, json, unbase64};
 
-use crate::folder::{Folder, ready};
-use crate::{os_error, refused};
+use crate::folder::{Folder, set_up};
+use crate::{os_error, refusal};
 
 /// Requests about one path that have the member `followSymlinks`.
 fn requests(path: &str) -> [(&'static str, Value); 6] {
@@ -22,18 +22,18 @@ fn requests(path: &str) -> [(&'static str, Value); 6] {
 }
 
 /// The state of the directory `outside`, which no request may change: its names, and contents and mode of its file.
-fn outside(folder: &Folder) -> (Vec<String>, Vec<u8>, u32) {
+fn state_of_outside(folder: &Folder) -> (Vec<String>, Vec<u8>, u32) {
     let mode = std::fs::metadata(folder.path("outside/file")).unwrap().mode();
     (folder.names("outside"), folder.read("outside/file"), mode)
 }
 
 #[tokio::test]
 async fn a_link_anywhere_in_a_path_is_refused() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("outside/file", "secret");
     folder.link("outside", "link");
     folder.link("outside/file", "leaf");
-    let before = outside(&folder);
+    let before = state_of_outside(&folder);
     for name in ["link/file", "link/new", "link/new/deeper"] {
         let path = folder.uri(name);
         for (method, params) in requests(&path) {
@@ -45,31 +45,31 @@ async fn a_link_anywhere_in_a_path_is_refused() {
         let expected = match method {
             "fs/readFile" | "fs/writeFile" => os_error(40, &leaf),
             "fs/createDirectory" => os_error(17, &leaf),
-            _ => refused("path contains a symbolic link", &leaf),
+            _ => refusal("path contains a symbolic link", &leaf),
         };
         assert_eq!(client.call_error(method, params).await, expected, "{method}");
     }
-    assert_eq!(outside(&folder), before);
+    assert_eq!(state_of_outside(&folder), before);
     assert!(folder.path("leaf").is_symlink() && folder.path("link").is_symlink());
 }
 
 #[tokio::test]
 async fn a_fifo_is_refused_at_once() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let fifo = folder.fifo("fifo");
     let [read, write, ..] = requests(&fifo);
     let error = client.call_error(read.0, read.1).await;
-    assert_eq!(error, refused("path is not a regular file", &fifo));
+    assert_eq!(error, refusal("path is not a regular file", &fifo));
     assert_eq!(client.call_error(write.0, write.1).await, os_error(6, &fifo));
     let socket = folder.socket("socket");
     for (method, params) in &requests(&socket)[..2] {
         let error = client.call_error(method, params.clone()).await;
-        assert_eq!(error, refused("path is not a regular file", &socket), "{method}");
+        assert_eq!(error, refusal("path is not a regular file", &socket), "{method}");
     }
 }
 
 /// Swaps a directory and a link again and again while `work` runs.
-async fn while_swapping(folder: &Folder, one: &str, other: &str, work: impl Future<Output = ()>) {
+async fn run_while_swapping(folder: &Folder, one: &str, other: &str, work: impl Future<Output = ()>) {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let (one, other, stopped) = (folder.path(one), folder.path(other), std::sync::Arc::clone(&stop));
     let swapper = std::thread::spawn(move || {
@@ -100,14 +100,14 @@ async fn send_all(client: &mut Client, requests: Vec<(&'static str, Value)>) -> 
 
 #[tokio::test]
 async fn nothing_outside_is_touched_while_a_directory_is_swapped_for_a_link() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("outside/file", "secret");
     folder.file("way/file", "inside");
     folder.link("outside", "link");
-    let before = outside(&folder);
+    let before = state_of_outside(&folder);
     let inode = std::fs::metadata(folder.path("outside/file")).unwrap().ino();
     let mut succeeded = 0;
-    while_swapping(&folder, "way", "link", async {
+    run_while_swapping(&folder, "way", "link", async {
         for round in 0..200 {
             let mut all: Vec<_> = requests(&folder.uri("way/file")).into();
             all.extend(requests(&folder.uri(format!("way/new{round}"))));
@@ -121,13 +121,13 @@ async fn nothing_outside_is_touched_while_a_directory_is_swapped_for_a_link() {
     })
     .await;
     assert!(succeeded > 100, "too few requests succeeded: {succeeded}");
-    assert_eq!(outside(&folder), before);
+    assert_eq!(state_of_outside(&folder), before);
     assert_eq!(std::fs::metadata(folder.path("outside/file")).unwrap().ino(), inode);
 }
 
 #[tokio::test]
 async fn removing_a_tree_removes_nothing_outside_while_a_directory_is_swapped_for_a_link() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for number in 0..50 {
         folder.file(format!("outside/{number}"), "kept");
     }

@@ -5,12 +5,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use testkit::{base64, json};
 
-use crate::folder::{read_file, ready};
+use crate::folder::{read_file, set_up};
 use crate::{INVALID_REQUEST, not_a_file, os_error};
 
 #[tokio::test]
 async fn a_file_is_read_whole() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7) as u8).collect();
     for (name, size) in [("empty", 0), ("one", 1), ("small", 100), ("cached", 65_536), ("large", 3_000_000)] {
         let uri = folder.file(name, &bytes[..size]);
@@ -28,14 +28,14 @@ async fn a_file_is_read_whole() {
 
 #[tokio::test]
 async fn files_without_a_size_such_as_those_in_proc_are_read_whole() {
-    let (_folder, server, mut client) = ready().await;
+    let (_folder, server, mut client) = set_up().await;
     let status = read_file(&mut client, &format!("file:///proc/{}/status", server.pid())).await;
     assert!(String::from_utf8(status).unwrap().contains(&format!("Pid:\t{}\n", server.pid())));
 }
 
 #[tokio::test]
 async fn files_that_cannot_be_read_report_the_reason() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "x");
     for (name, errno) in [("none", 2), ("no/such/folder", 2), ("file/below", 20)] {
         for follow in [true, false] {
@@ -51,8 +51,8 @@ async fn files_that_cannot_be_read_report_the_reason() {
 }
 
 #[tokio::test]
-async fn invalid_params_are_named() {
-    let (_folder, _server, mut client) = ready().await;
+async fn invalid_params_are_refused_with_a_reason() {
+    let (_folder, _server, mut client) = set_up().await;
     for (params, message) in [
         (json!({}), "missing field `path`"),
         (json!({"path": 7}), "invalid type: number, expected a string"),
@@ -67,9 +67,9 @@ async fn invalid_params_are_named() {
 
 #[tokio::test]
 async fn no_method_works_before_the_handshake() {
-    let (folder, server, _client) = ready().await;
+    let (folder, server, _client) = set_up().await;
     let uri = folder.uri("file");
-    let mut new_client = server.raw().await;
+    let mut new_client = server.connect_without_handshake().await;
     let write = json!({"path": uri, "dataBase64": ""});
     let error = new_client.call_error("fs/writeFile", write.clone()).await;
     let message = "client must call initialize before using filesystem methods";
@@ -83,7 +83,7 @@ async fn no_method_works_before_the_handshake() {
 
 #[tokio::test]
 async fn metadata_is_the_same_as_that_of_the_operating_system() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "hello");
     folder.directory("directory");
     folder.link("file", "link");
@@ -122,7 +122,7 @@ async fn metadata_is_the_same_as_that_of_the_operating_system() {
 
 #[tokio::test]
 async fn names_that_are_not_utf_8_are_read_by_their_bytes() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let name = std::ffi::OsStr::from_bytes(b"\xff name\xfe");
     let uri = folder.file(name, "odd");
     assert!(uri.ends_with("/%FF%20name%FE"), "{uri}");
@@ -134,6 +134,6 @@ async fn names_that_are_not_utf_8_are_read_by_their_bytes() {
     let options = json!({"maxDepth": 1, "maxDirectories": 1, "maxEntries": 10, "followDirectorySymlinks": false});
     let walked = client.call("fs/walk", json!({"path": parent, "options": options})).await;
     assert_eq!(walked, json!({"entries": [{"path": uri, "kind": "file"}], "errors": [], "truncated": false}));
-    let copied = client.call("fs/canonicalize", json!({"path": uri})).await;
-    assert_eq!(copied, json!({"path": uri}));
+    let canonical = client.call("fs/canonicalize", json!({"path": uri})).await;
+    assert_eq!(canonical, json!({"path": uri}));
 }

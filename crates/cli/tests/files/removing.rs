@@ -2,12 +2,12 @@
 
 use testkit::json;
 
-use crate::folder::ready;
+use crate::folder::set_up;
 use crate::{INTERNAL, os_error};
 
 #[tokio::test]
 async fn trees_files_and_links_are_removed_but_not_the_targets_of_links() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("kept/file", "kept");
     folder.file("tree/a/b/file", "");
     folder.fifo("tree/fifo");
@@ -24,7 +24,7 @@ async fn trees_files_and_links_are_removed_but_not_the_targets_of_links() {
 
 #[tokio::test]
 async fn a_missing_path_is_an_error_without_force_and_a_full_directory_without_recursive() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (none, full, empty) = (folder.uri("none"), folder.directory("full"), folder.directory("empty"));
     folder.file("full/file", "");
     assert_eq!(client.call("fs/remove", json!({"path": none})).await, json!({}));
@@ -45,7 +45,7 @@ async fn a_missing_path_is_an_error_without_force_and_a_full_directory_without_r
 
 #[tokio::test]
 async fn recursive_removal_without_following_links_is_refused() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "");
     // `recursive` is true by default, so this request is refused.
     let error = client.call_error("fs/remove", json!({"path": uri, "followSymlinks": false})).await;
@@ -57,7 +57,7 @@ async fn recursive_removal_without_following_links_is_refused() {
 
 #[tokio::test]
 async fn the_root_is_never_removed() {
-    let (_folder, _server, mut client) = ready().await;
+    let (_folder, _server, mut client) = set_up().await;
     for path in ["file:///", "file:///tmp/..", "file:///%2E%2E/"] {
         // The requests are not recursive, so they would do no harm if the check of the server failed.
         for follow in [true, false] {

@@ -163,9 +163,9 @@ async fn operations_without_permission_are_refused() {
     let found = client.call("fs/getMetadata", json!({"path": secret, "followSymlinks": false})).await;
     assert_eq!((&found["isFile"], &found["size"]), (&json!(true), &json!(6)));
     if rustix::process::geteuid().is_root() {
-        let program = folder.uri("ours");
-        let error = client.call_error("fs/setMetadata", json!({"path": program, "mode": 0o777})).await;
-        assert_eq!(error, os_error(1, &program), "a file of another user is not changed");
+        let ours = folder.uri("ours");
+        let error = client.call_error("fs/setMetadata", json!({"path": ours, "mode": 0o777})).await;
+        assert_eq!(error, os_error(1, &ours), "a directory of another user is not changed");
     }
     let options = json!({"maxDepth": 9, "maxDirectories": 99, "maxEntries": 99, "followDirectorySymlinks": false});
     let walked = client.call("fs/walk", json!({"path": folder.uri(""), "options": options})).await;

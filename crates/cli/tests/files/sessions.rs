@@ -7,7 +7,7 @@ use testkit::{TestServer, eventually, json};
 use crate::folder::{Folder, chunk, open, read_block};
 
 /// How many descriptors of the server belong to files in a directory, including deleted files.
-fn open_below(server: &TestServer, directory: &Path) -> usize {
+fn open_files_below(server: &TestServer, directory: &Path) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     targets.filter(|target| target.starts_with(directory)).count()
@@ -70,9 +70,9 @@ async fn the_end_of_a_session_closes_files_and_removes_uploads() {
         client.call("fs/create", json!({"handleId": handle, "path": folder.uri(&handle)})).await;
         client.call("fs/writeBlock", chunk(&handle, 0, vec![1; 100_000])).await;
     }
-    assert!(open_below(&server, &folder.path("")) >= 11);
+    assert!(open_files_below(&server, &folder.path("")) >= 11);
     drop(client);
-    eventually("all files are closed", || (open_below(&server, &folder.path("")) == 0).then_some(())).await;
+    eventually("all files are closed", || (open_files_below(&server, &folder.path("")) == 0).then_some(())).await;
     assert_eq!(folder.names(""), ["file"]);
 }
 
@@ -94,7 +94,7 @@ async fn handles_move_with_a_session_that_is_taken_over() {
     let server = TestServer::start().await;
     let mut old = server.client().await;
     open(&mut old, "h", &folder.file("file", "hello")).await;
-    let mut new = server.raw().await;
+    let mut new = server.connect_without_handshake().await;
     let params = json!({"clientName": "new", "resumeSessionId": old.session, "takeover": true});
     new.call("initialize", params).await;
     new.notify("initialized", json!({})).await;

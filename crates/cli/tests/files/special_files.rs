@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use testkit::{Client, Value, base64, json};
 
-use crate::folder::{Folder, ready, uri_of};
-use crate::{not_a_file, refused};
+use crate::folder::{Folder, set_up, uri_of};
+use crate::{not_a_file, refusal};
 
 /// Paths of special files of each kind, and of links to some of them.
-fn specials(folder: &Folder) -> Vec<PathBuf> {
+fn special_paths(folder: &Folder) -> Vec<PathBuf> {
     folder.fifo("fifo");
     folder.socket("socket");
     folder.link("fifo", "to a fifo");
@@ -33,8 +33,8 @@ fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn every_method_refuses_special_files_with_the_same_text() {
-    let (folder, _server, mut client) = ready().await;
-    for path in specials(&folder) {
+    let (folder, _server, mut client) = set_up().await;
+    for path in special_paths(&folder) {
         for (method, params) in requests(&folder, &path) {
             let error = client.call_error(method, params).await;
             assert_eq!(error, not_a_file(&path), "{method} {}", path.display());
@@ -42,7 +42,7 @@ async fn every_method_refuses_special_files_with_the_same_text() {
         if !path.is_symlink() {
             let uri = uri_of(&path);
             let copy = json!({"sourcePath": uri, "destinationPath": folder.uri("copy"), "recursive": true});
-            let expected = refused("fs/copy only supports regular files, directories, and symlinks", &uri);
+            let expected = refusal("fs/copy only supports regular files, directories, and symlinks", &uri);
             assert_eq!(client.call_error("fs/copy", copy).await, expected, "{}", path.display());
         }
     }
@@ -51,8 +51,8 @@ async fn every_method_refuses_special_files_with_the_same_text() {
 
 #[tokio::test]
 async fn no_request_blocks_on_a_fifo() {
-    let (folder, _server, mut client) = ready().await;
-    let paths = specials(&folder);
+    let (folder, _server, mut client) = set_up().await;
+    let paths = special_paths(&folder);
     let mut ids = Vec::new();
     for _ in 0..50 {
         for path in &paths {
@@ -71,7 +71,7 @@ async fn no_request_blocks_on_a_fifo() {
 
 #[tokio::test]
 async fn a_write_never_reaches_the_reader_of_a_fifo() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.fifo("fifo");
     client.start("reader", &["cat", folder.path("fifo").to_str().unwrap()]).await;
     let write = json!({"path": uri, "dataBase64": base64("x")});

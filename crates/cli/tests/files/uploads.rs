@@ -4,8 +4,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use testkit::{Client, Value, json};
 
-use crate::folder::{chunk, ready};
-use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refused};
+use crate::folder::{chunk, set_up};
+use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refusal};
 
 const MIB: u64 = 1 << 20;
 
@@ -20,7 +20,7 @@ async fn commit(client: &mut Client, params: Value) {
 
 #[tokio::test]
 async fn an_upload_is_visible_only_after_its_commit() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
     assert_eq!(client.call("fs/writeBlock", chunk("u", 3, "world")).await, json!({}));
@@ -42,7 +42,7 @@ async fn an_upload_is_visible_only_after_its_commit() {
 
 #[tokio::test]
 async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let bytes: Vec<u8> = (0..2_000_003u32).map(|n| (n / 11) as u8).collect();
     for round in 0..20usize {
         let name = format!("file {round}");
@@ -67,7 +67,7 @@ async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order(
 
 #[tokio::test]
 async fn size_mode_and_time_are_set_by_the_commit() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.uri("file");
     for (size, expected) in [(0, vec![]), (3, b"abc".to_vec()), (8, b"abcdef\0\0".to_vec())] {
         create(&mut client, "u", &uri).await;
@@ -89,7 +89,7 @@ async fn size_mode_and_time_are_set_by_the_commit() {
 
 #[tokio::test]
 async fn blocks_far_after_the_end_leave_holes() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let far = 20_000_000_000;
     create(&mut client, "u", &folder.uri("file")).await;
     client.call("fs/writeBlock", chunk("u", far, "end")).await;
@@ -101,7 +101,7 @@ async fn blocks_far_after_the_end_leave_holes() {
 
 #[tokio::test]
 async fn the_size_and_the_offset_of_a_block_are_checked() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.uri("file");
     create(&mut client, "u", &uri).await;
     client.call("fs/writeBlock", chunk("u", 0, vec![7; MIB as usize])).await;
@@ -121,11 +121,11 @@ async fn the_size_and_the_offset_of_a_block_are_checked() {
     for offset in [u64::MAX, i64::MAX as u64] {
         create(&mut client, "u", &uri).await;
         let error = client.call_error("fs/writeBlock", chunk("u", offset, "x")).await;
-        assert_eq!(error, refused("file write offset overflowed", &uri), "{offset}");
+        assert_eq!(error, refusal("file write offset overflowed", &uri), "{offset}");
         let message = format!(
             "the upload has failed: 1 bytes at offset {offset} were not written: file write offset overflowed"
         );
-        assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, refused(&message, &uri));
+        assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, refusal(&message, &uri));
     }
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], vec![7; MIB as usize]));
 }
@@ -196,15 +196,16 @@ async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServe
     client
 }
 
-/// Checks that a block and the commit of `u` are refused, and that `other` can be committed.
-async fn assert_only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, refused: &str) {
+/// Checks that a block and the commit of `u` are refused, and that `other` can be committed. `cause` is shown if the
+/// check fails.
+async fn assert_only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, cause: &str) {
     let later = client.call_error("fs/writeBlock", chunk("u", 6, "end")).await;
     let commit = client.call_error("fs/commit", json!({"handleId": "u", "size": 9})).await;
     for error in [later, commit] {
         let message = error["message"].as_str().unwrap();
-        assert!(message.starts_with("the upload has failed: "), "{error} after {refused}");
+        assert!(message.starts_with("the upload has failed: "), "{error} after {cause}");
     }
-    assert_eq!(folder.read("u"), b"old", "{refused}");
+    assert_eq!(folder.read("u"), b"old", "{cause}");
     commit_other(client, folder).await;
 }
 
@@ -217,7 +218,7 @@ async fn commit_other(client: &mut Client, folder: &crate::folder::Folder) {
 async fn a_block_that_cannot_be_decoded_ends_its_upload() {
     let server = testkit::TestServer::start().await;
     let long_id = "x".repeat(2000);
-    for refused in [
+    for refused_message in [
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"no base64"}}"#.to_owned(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3}}"#.to_owned(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":-3,"chunk":"YWJj"}}"#.to_owned(),
@@ -231,14 +232,14 @@ async fn a_block_that_cannot_be_decoded_ends_its_upload() {
     ] {
         let folder = crate::folder::Folder::new();
         let mut client = two_uploads(&folder, &server).await;
-        client.send_text(&refused).await;
-        assert_only_u_has_failed(&mut client, &folder, &refused).await;
+        client.send_text(&refused_message).await;
+        assert_only_u_has_failed(&mut client, &folder, &refused_message).await;
     }
 }
 
 #[tokio::test]
 async fn a_block_of_the_wrong_length_ends_its_upload() {
-    let (folder, server, _) = ready().await;
+    let (folder, server, _) = set_up().await;
     let mut client = two_uploads(&folder, &server).await;
     client.call_error("fs/writeBlock", chunk("u", 3, "")).await;
     assert_only_u_has_failed(&mut client, &folder, "an empty block").await;
@@ -248,7 +249,7 @@ async fn a_block_of_the_wrong_length_ends_its_upload() {
 async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
     let server = testkit::TestServer::with_args(&["--max-message-bytes", "64KiB"]).await;
     let huge = chunk("u", 3, vec![7; 100_000]);
-    for refused in [
+    for refused_message in [
         json!({"id": 90, "method": "fs/writeBlock", "params": huge}).to_string(),
         json!({"params": huge, "method": "fs/writeBlock", "id": 90}).to_string(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}"#.to_owned(),
@@ -258,12 +259,12 @@ async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
     ] {
         let folder = crate::folder::Folder::new();
         let mut client = two_uploads(&folder, &server).await;
-        client.send_text(&refused).await;
+        client.send_text(&refused_message).await;
         for handle in ["u", "other"] {
             let error = client.call_error("fs/commit", json!({"handleId": handle, "size": 6})).await;
             let message = error["message"].as_str().unwrap();
             let expected = "the upload has failed: a message that may have been a block of it was refused: ";
-            assert!(message.starts_with(expected), "{error} after {}", &refused[..80]);
+            assert!(message.starts_with(expected), "{error} after {}", &refused_message[..80]);
             assert_eq!(folder.read(handle), b"old");
         }
     }
@@ -271,18 +272,18 @@ async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
 
 #[tokio::test]
 async fn a_refused_message_that_was_no_block_ends_no_upload() {
-    let (folder, server, _) = ready().await;
+    let (folder, server, _) = set_up().await;
     let mut client = two_uploads(&folder, &server).await;
-    for refused in [
+    for refused_message in [
         r#"{"id":90,"method":"fs/readFile","params":{"path":"file:///a","path":"file:///a"}}"#,
         r#"{"id":90,"method":"fs/readFile","params":{"path":"file:///a""#,
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"another","offset":3}}"#,
         r#"{"id":90,"result":{}}"#,
     ] {
-        client.send_text(refused).await;
+        client.send_text(refused_message).await;
     }
     // A block from an observer, which is a connection that cannot use the handles of the session, ends no upload either.
-    let mut observer = server.raw().await;
+    let mut observer = server.connect_without_handshake().await;
     observer.call("initialize", json!({"clientName": "o", "resumeSessionId": client.session, "observe": true})).await;
     observer.notify("initialized", json!({})).await;
     observer.call_error("fs/writeBlock", chunk("u", 3, "")).await;
@@ -293,7 +294,7 @@ async fn a_refused_message_that_was_no_block_ends_no_upload() {
 
 #[tokio::test]
 async fn an_upload_cannot_be_read_and_an_open_file_cannot_be_written() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "kept");
     create(&mut client, "upload", &folder.uri("new")).await;
     crate::folder::open(&mut client, "file", &uri).await;
@@ -317,7 +318,7 @@ async fn an_upload_cannot_be_read_and_an_open_file_cannot_be_written() {
 
 #[tokio::test]
 async fn uploads_that_cannot_be_created_report_the_reason() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (file, directory, fifo) = (folder.file("file", "kept"), folder.directory("directory"), folder.fifo("fifo"));
     for (path, replace, expected) in [
         (folder.uri("none/new"), true, os_error(2, &folder.uri("none/new"))),
@@ -337,7 +338,7 @@ async fn uploads_that_cannot_be_created_report_the_reason() {
 
 #[tokio::test]
 async fn a_file_that_was_created_meanwhile_is_not_replaced() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.uri("file");
     let params = json!({"handleId": "u", "path": uri, "replace": false});
     assert_eq!(client.call("fs/create", params).await, json!({"handleId": "u"}));
@@ -352,7 +353,7 @@ async fn a_file_that_was_created_meanwhile_is_not_replaced() {
 
 #[tokio::test]
 async fn an_upload_to_a_link_replaces_its_target() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("real/file", "old");
     let link = folder.link("real/file", "link");
     create(&mut client, "u", &link).await;
@@ -364,7 +365,7 @@ async fn an_upload_to_a_link_replaces_its_target() {
 
 #[tokio::test]
 async fn a_closed_upload_leaves_nothing_behind() {
-    let (folder, server, mut client) = ready().await;
+    let (folder, server, mut client) = set_up().await;
     let before = testkit::open_fds(server.pid());
     create(&mut client, "u", &folder.uri("file")).await;
     client.call("fs/writeBlock", chunk("u", 0, "x")).await;
@@ -375,6 +376,6 @@ async fn a_closed_upload_leaves_nothing_behind() {
     let bad_time = json!({"handleId": "u", "mtime": {"secs": 0, "nanos": 1_000_000_000}});
     create(&mut client, "u", &folder.uri("file")).await;
     let error = client.call_error("fs/commit", bad_time).await;
-    assert_eq!(error, refused("nanoseconds must be below 1000000000", &folder.uri("file")));
+    assert_eq!(error, refusal("nanoseconds must be below 1000000000", &folder.uri("file")));
     assert!(folder.names("").is_empty());
 }

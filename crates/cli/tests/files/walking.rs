@@ -2,8 +2,8 @@
 
 use testkit::{Client, Value, json};
 
-use crate::folder::{Folder, ready};
-use crate::{os_error, refused};
+use crate::folder::{Folder, set_up};
+use crate::{os_error, refusal};
 
 /// The largest allowed values of `maxDepth`, `maxDirectories` and `maxEntries`.
 const LIMITS: [usize; 3] = [64, 10_000, 50_000];
@@ -28,7 +28,7 @@ async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<Stri
 
 #[tokio::test]
 async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     for name in ["top/b/two", "top/a/deep/one", "top/c", "top/b/.hidden/three"] {
         folder.file(name, "");
     }
@@ -56,7 +56,7 @@ async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
 
 #[tokio::test]
 async fn each_linked_directory_is_entered_at_most_once() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("top/d/file", "");
     folder.file("outside/far", "");
     folder.link("..", "top/d/up");
@@ -77,7 +77,7 @@ async fn each_linked_directory_is_entered_at_most_once() {
 
 #[tokio::test]
 async fn a_pruned_hidden_directory_is_found_through_a_link() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("top/.hidden/file", "");
     folder.link(".hidden", "top/visible");
     let mut pruned = options(LIMITS, true);
@@ -88,7 +88,7 @@ async fn a_pruned_hidden_directory_is_found_through_a_link() {
 
 #[tokio::test]
 async fn invalid_roots_and_limits_are_refused() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (file, none) = (folder.file("file", ""), folder.uri("none"));
     let empty = json!({"entries": [], "errors": [], "truncated": false});
     let params = json!({"path": file, "options": options(LIMITS, false)});
@@ -107,7 +107,7 @@ async fn invalid_roots_and_limits_are_refused() {
     ] {
         // The limits are checked before the root is looked up.
         let error = client.call_error("fs/walk", json!({"path": none, "options": options(limits, false)})).await;
-        assert_eq!(error, refused(message, &none), "{limits:?}");
+        assert_eq!(error, refusal(message, &none), "{limits:?}");
     }
     let error = client.call_error("fs/walk", json!({"path": none, "options": {"maxDepth": 1}})).await;
     assert_eq!(error["code"], -32602);
@@ -115,7 +115,7 @@ async fn invalid_roots_and_limits_are_refused() {
 
 #[tokio::test]
 async fn an_answer_that_would_be_too_large_is_truncated() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let long = "x".repeat(200);
     for number in 0..16_000 {
         let path = folder.path(format!("{number:05}{long}"));
@@ -124,7 +124,7 @@ async fn an_answer_that_would_be_too_large_is_truncated() {
     let params = json!({"path": folder.uri(""), "options": options([0, 1, 50_000], true)});
     let walked = client.call("fs/walk", params).await;
     // The server counts 64 bytes in addition to the path of each entry, and returns at most 4 MiB.
-    let each = folder.uri(format!("{:05}{long}", 0)).len() + 64;
-    assert_eq!(walked["entries"].as_array().unwrap().len(), (4 << 20) / each);
+    let bytes_per_entry = folder.uri(format!("{:05}{long}", 0)).len() + 64;
+    assert_eq!(walked["entries"].as_array().unwrap().len(), (4 << 20) / bytes_per_entry);
     assert_eq!(walked["truncated"], true);
 }

@@ -4,12 +4,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use testkit::{base64, json};
 
-use crate::folder::{ready, write_file};
-use crate::{INVALID_REQUEST, os_error, refused};
+use crate::folder::{set_up, write_file};
+use crate::{INVALID_REQUEST, os_error, refusal};
 
 #[tokio::test]
 async fn a_file_is_created_or_overwritten_in_place() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.uri("file");
     for contents in ["first and long", "second", "", "third"] {
         write_file(&mut client, &uri, contents).await;
@@ -30,7 +30,7 @@ async fn a_file_is_created_or_overwritten_in_place() {
 
 #[tokio::test]
 async fn writes_that_fail_report_the_reason_and_create_nothing() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     folder.file("file", "kept");
     let directory = folder.directory("directory");
     for follow in [true, false] {
@@ -50,7 +50,7 @@ async fn writes_that_fail_report_the_reason_and_create_nothing() {
 
 #[tokio::test]
 async fn invalid_base64_is_refused_and_the_file_is_unchanged() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "kept");
     for bad in ["aGk", "aGk=\n", "-_-_", "a", "ä", "aGk=aGk="] {
         let error = client.call_error("fs/writeFile", json!({"path": uri, "dataBase64": bad})).await;
@@ -67,7 +67,7 @@ async fn invalid_base64_is_refused_and_the_file_is_unchanged() {
 
 #[tokio::test]
 async fn mode_and_time_can_be_set() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "x");
     let mtime = json!({"secs": -1, "nanos": 999_999_999});
     let set = client.call("fs/setMetadata", json!({"path": uri, "mode": 0o604, "mtime": mtime})).await;
@@ -85,17 +85,17 @@ async fn mode_and_time_can_be_set() {
     assert_eq!(std::fs::symlink_metadata(folder.path("link")).unwrap().mtime(), -1);
     let params = json!({"path": link, "mode": 0o777, "followSymlinks": false});
     let error = client.call_error("fs/setMetadata", params).await;
-    assert_eq!(error, refused("path contains a symbolic link", &link));
+    assert_eq!(error, refusal("path contains a symbolic link", &link));
     let params = json!({"path": uri, "mtime": {"secs": 0, "nanos": 1_000_000_000}});
     let error = client.call_error("fs/setMetadata", params).await;
-    assert_eq!(error, refused("nanoseconds must be below 1000000000", &uri));
+    assert_eq!(error, refusal("nanoseconds must be below 1000000000", &uri));
     let none = folder.uri("none");
     assert_eq!(client.call_error("fs/setMetadata", json!({"path": none, "mode": 0})).await, os_error(2, &none));
 }
 
 #[tokio::test]
 async fn a_rename_replaces_the_destination_unless_replace_is_false() {
-    let (folder, _server, mut client) = ready().await;
+    let (folder, _server, mut client) = set_up().await;
     let (one, other) = (folder.file("one", "1"), folder.file("other", "2"));
     let keep = json!({"sourcePath": one, "destinationPath": other, "replace": false});
     assert_eq!(client.call_error("fs/rename", keep).await, os_error(17, &other));
@@ -140,7 +140,10 @@ async fn writes_that_wait_for_the_disk_are_limited() {
         let path = folder.path(number.to_string());
         if let Some(error) = answer.get("error") {
             let message = error["message"].as_str().unwrap();
-            assert!(message.contains("wait for the disk, at most 1048576 may (--max-message-bytes)"), "{message}");
+            assert!(
+                message.contains("wait for the disk, at most 1048576 bytes may wait (--max-message-bytes)"),
+                "{message}"
+            );
             assert!(!path.exists());
             refusals += 1;
         } else {

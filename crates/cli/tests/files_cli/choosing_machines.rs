@@ -1,5 +1,5 @@
-//! On which machine a path is: a flag or the name before the colon decides. An invalid choice is an error before any file is
-//! changed.
+//! The machine of a path: a flag or the name before the colon chooses it. An invalid choice is an error before any
+//! file is changed.
 
 use std::fs;
 use std::path::Path;

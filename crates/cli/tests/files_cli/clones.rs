@@ -87,7 +87,10 @@ async fn a_copy_onto_itself_is_noticed_although_the_machine_has_two_names() {
     fs::create_dir(clones.path("only")).unwrap();
     fs::write(clones.path("only/file"), "text").unwrap();
     let (stderr, code) = clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await;
-    assert_eq!((stderr.as_str(), code), ("exec-server: left out one:/srv/app/.: it is the copy itself\n", Some(1)));
+    assert_eq!(
+        (stderr.as_str(), code),
+        ("exec-server: left out one:/srv/app/.: it is the target of this copy\n", Some(1))
+    );
     let names: Vec<_> = fs::read_dir(clones.path("only")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["file"], "no other file is left in the directory");
 }

@@ -138,7 +138,7 @@ fn mode(fixture: &CopyFixture, name: &str) -> u32 {
 }
 
 /// The binary with a umask and with pipes as streams.
-fn under_umask(umask: &str, args: &[&str]) -> Command {
+fn command_with_umask(umask: &str, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(testkit::binary()).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -148,14 +148,10 @@ fn under_umask(umask: &str, args: &[&str]) -> Command {
 #[tokio::test]
 async fn new_files_get_the_mode_that_the_umask_allows() {
     let fixture = CopyFixture::new().await;
-    let server = TestServer::launch(under_umask("027", &[]), &[]).await;
+    let server = TestServer::launch(command_with_umask("027", &[]), &[]).await;
     let copy = async |args: &[&str]| {
-        let command = under_umask("077", &[&["cp", "--connect", server.url()], args].concat()).spawn().unwrap();
-        assert_eq!(
-            text_and_code(&wait_for_output(command).await),
-            (String::new(), String::new(), Some(0)),
-            "{args:?}"
-        );
+        let child = command_with_umask("077", &[&["cp", "--connect", server.url()], args].concat()).spawn().unwrap();
+        assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(0)), "{args:?}");
     };
     fs::create_dir(fixture.path("tree")).unwrap();
     for (name, bits) in [("tree/script", 0o775), ("tree/text", 0o664), ("tree/secret", 0o600)] {

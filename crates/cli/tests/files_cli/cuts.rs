@@ -13,7 +13,7 @@ const FILE_BYTES: u64 = 1 << 30;
 const CUTS: u64 = 10;
 
 /// Writes a file of [`FILE_BYTES`] in which no block is equal to another.
-fn write_large(path: &Path) {
+fn write_large_file(path: &Path) {
     let block = noise(1 << 20, 9);
     let mut file = fs::File::create(path).unwrap();
     for number in 0..FILE_BYTES >> 20 {
@@ -39,26 +39,26 @@ fn hash(path: &Path) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn ten_cuts_transfer_little_more_than_no_cut() {
+async fn a_copy_with_ten_cuts_transfers_little_more_than_the_file() {
     let fixture = CopyFixture::new().await;
-    write_large(&fixture.path("a"));
+    write_large_file(&fixture.path("a"));
     let expected = hash(&fixture.path("a"));
     let proxy = CuttingProxy::start(fixture.server.address()).await;
     for (source, target) in [(fixture.local("a"), fixture.remote("b")), (fixture.remote("a"), fixture.local("c"))] {
-        let before = proxy.passed();
+        let before = proxy.bytes_passed();
         let child = command_at(&proxy.url(), &["cp", &source, &target]).spawn().unwrap();
         let copied = tokio::spawn(wait_for_output(child));
         for cut in 1..=CUTS {
             let cut_at = before + FILE_BYTES * 4 / 3 * cut / (CUTS + 1);
             eventually("enough bytes have passed for the next cut", || {
-                (proxy.passed() >= cut_at || copied.is_finished()).then_some(())
+                (proxy.bytes_passed() >= cut_at || copied.is_finished()).then_some(())
             })
             .await;
             assert!(!copied.is_finished(), "the copy ended before cut {cut}");
             proxy.cut();
         }
         assert_eq!(text_and_code(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
-        let passed = proxy.passed() - before;
+        let passed = proxy.bytes_passed() - before;
         assert!(passed < FILE_BYTES * 3 / 2, "{passed} bytes were transferred for a file of {FILE_BYTES} bytes");
     }
     assert!(hash(&fixture.path("b")) == expected && hash(&fixture.path("c")) == expected);
@@ -77,13 +77,13 @@ async fn a_tree_survives_many_cuts() {
     for (source, target) in
         [(fixture.local("tree"), fixture.remote("b")), (fixture.remote("tree"), fixture.local("c"))]
     {
-        let before = proxy.passed();
+        let before = proxy.bytes_passed();
         let child = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
         let copied = tokio::spawn(wait_for_output(child));
         for cut in 1..=CUTS {
             let cut_at = before + 500_000 * cut;
             eventually("enough bytes have passed for the next cut", || {
-                (proxy.passed() >= cut_at || copied.is_finished()).then_some(())
+                (proxy.bytes_passed() >= cut_at || copied.is_finished()).then_some(())
             })
             .await;
             proxy.cut();

@@ -78,7 +78,7 @@ async fn a_file_that_does_not_fit_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_one_line_of_error() {
+async fn an_unreachable_server_is_reported_in_one_line() {
     let mut command = bare_command();
     command.args(["ls", "--connect", "ws://127.0.0.1:1", ":/"]);
     let (out, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);

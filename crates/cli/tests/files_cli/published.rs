@@ -1,26 +1,29 @@
-//! The file commands with a server that has the published protocol and none of our extensions. Before a copy begins, `cp`
-//! reports which properties of files it cannot keep.
+//! The file commands with a server that has the published protocol (that of `codex exec-server`) and none of our
+//! extensions. Before a copy begins, `cp` reports which properties of files it cannot keep.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use testkit::{PublishedServer, TestServer};
+use testkit::{PublishedProtocolServer, TestServer};
 
 use crate::support::{command_at, text_and_code, wait_for_output};
 
 /// A server without our extensions, and a folder with files that both the server and the commands use.
 struct PublishedFiles {
-    server: PublishedServer,
+    server: PublishedProtocolServer,
     folder: TempDir,
 }
 
 impl PublishedFiles {
-    /// `missing` are methods that the server does not have either.
-    async fn without(missing: &[&'static str]) -> Self {
+    /// Starts a server that has neither our extensions nor the methods `missing`.
+    async fn start(missing: &[&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { server: PublishedServer::without(TestServer::start().await, folder.path(), missing), folder }
+        Self {
+            server: PublishedProtocolServer::without_methods(TestServer::start().await, folder.path(), missing),
+            folder,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -42,7 +45,7 @@ impl PublishedFiles {
 
 #[tokio::test]
 async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_copied() {
-    let published = PublishedFiles::without(&[]).await;
+    let published = PublishedFiles::start(&[]).await;
     fs::write(published.path("secret"), "secret").unwrap();
     fs::set_permissions(published.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     let (local, remote) = (published.local("secret"), published.remote("copy"));
@@ -68,7 +71,7 @@ async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_c
 
 #[tokio::test]
 async fn a_tree_is_copied_without_its_links() {
-    let published = PublishedFiles::without(&[]).await;
+    let published = PublishedFiles::start(&[]).await;
     fs::create_dir_all(published.path("tree/inner")).unwrap();
     fs::write(published.path("tree/inner/file"), "text").unwrap();
     symlink("inner/file", published.path("tree/link")).unwrap();
@@ -92,7 +95,7 @@ async fn a_tree_is_copied_without_its_links() {
 
 #[tokio::test]
 async fn absolute_paths_need_no_environment_info_and_relative_ones_report_that_it_is_missing() {
-    let published = PublishedFiles::without(&["environment/info"]).await;
+    let published = PublishedFiles::start(&["environment/info"]).await;
     fs::create_dir(published.path("folder")).unwrap();
     fs::write(published.path("folder/file"), "text").unwrap();
     let success = |text: &str| (text.to_owned(), String::new(), Some(0));

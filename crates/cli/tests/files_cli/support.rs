@@ -20,7 +20,7 @@ pub(crate) struct CopyFixture {
 impl CopyFixture {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = TestServer::with(&[], |command| command.current_dir(folder.path())).await;
+        let server = TestServer::start_with(&[], |command| command.current_dir(folder.path())).await;
         Self { server, folder }
     }
 

@@ -109,7 +109,8 @@ async fn a_directory_is_copied_only_recursively_and_not_into_itself() {
     // The source is local and the target is on the server, but both are the same directory.
     let (_, stderr, code) =
         fixture.run(&["cp", "-r", &fixture.local("tree"), &fixture.remote("tree/below/new")]).await;
-    let expected = format!("exec-server: left out {}: it is the copy itself\n", fixture.local("tree/below/new"));
+    let expected =
+        format!("exec-server: left out {}: it is the target of this copy\n", fixture.local("tree/below/new"));
     assert_eq!((stderr, code), (expected, Some(1)));
     assert!(fixture.path("tree/below/new/below").is_dir() && !fixture.path("tree/below/new/below/new").exists());
     assert!(!fixture.path("x").exists());

@@ -3,7 +3,7 @@
 use testkit::{HttpPeer, base64, http_ok, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{fetch, refused, server, server_with};
+use crate::support::{fetch, fetch_error, server, server_with};
 
 #[tokio::test]
 async fn method_path_headers_and_body_are_sent_and_returned() {
@@ -127,13 +127,13 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
         (&url, json!({"headers": [{"name": "a", "value": "x\ny"}]}), "http/request header value is invalid for a: "),
         (&url, json!({"bodyBase64": "!"}), ""),
     ] {
-        let (code, message) = refused(&mut client, url, changes).await;
+        let (code, message) = fetch_error(&mut client, url, changes).await;
         assert_eq!(code, -32602, "{message}");
         assert!(message.starts_with(start), "{message}");
     }
     let error = client.call_error("http/request", json!({"method": "GET", "url": url})).await;
     assert_eq!(error["code"], -32602, "requestId is required: {error}");
-    assert_eq!(peer.accepted(), 0);
+    assert_eq!(peer.connections_accepted(), 0);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_body_larger_than_allowed_is_an_error() {
     for path in ["/", "/chunked"] {
         let (status, ..) = fetch(&mut client, peer.url(path), json!({"maxBodyBytes": 10})).await;
         assert_eq!(status, 200);
-        let (code, message) = refused(&mut client, peer.url(path), json!({"maxBodyBytes": 9})).await;
+        let (code, message) = fetch_error(&mut client, peer.url(path), json!({"maxBodyBytes": 9})).await;
         let expected = "failed to read http/request response body: it is larger than 9 bytes";
         assert_eq!((code, message.as_str()), (-32603, expected));
     }
@@ -166,7 +166,7 @@ async fn a_body_that_does_not_fit_a_message_is_an_error_and_the_connection_stays
         HttpPeer::closing(|_| http_ok(&"x".repeat(2 << 20))).await,
     );
     let mut client = server.client().await;
-    let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
+    let (code, message) = fetch_error(&mut client, peer.url("/"), json!({})).await;
     assert_eq!(code, -32603);
     assert!(message.contains("larger than"), "{message}");
     client.call("environment/status", json!({})).await;
@@ -180,9 +180,9 @@ async fn the_memory_for_collected_answers_is_limited() {
     })
     .await;
     let mut client = server.client().await;
-    let limit_message = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); ask for it with streamResponse";
+    let limit_message = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); send the request with streamResponse";
     for _ in 0..3 {
-        let (code, message) = refused(&mut client, peer.url("/large"), json!({})).await;
+        let (code, message) = fetch_error(&mut client, peer.url("/large"), json!({})).await;
         assert_eq!((code, message.as_str()), (-32603, limit_message));
         // The refused answer and the answers that were sent no longer count.
         assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
@@ -190,7 +190,7 @@ async fn the_memory_for_collected_answers_is_limited() {
 }
 
 #[tokio::test]
-async fn one_session_may_use_a_quarter_of_the_limit() {
+async fn one_session_may_use_a_quarter_of_the_memory_for_collected_answers() {
     let server = server_with(&["--max-buffered-http", "32MiB"], &[]).await;
     let peer = HttpPeer::start(|request, mut stream| async move {
         let is_held = request.starts_with("GET /held");
@@ -247,16 +247,19 @@ async fn the_number_of_requests_at_once_is_limited() {
     for id in ["a", "b"] {
         client.send("http/request", crate::support::request(peer.url("/"), json!({"requestId": id}))).await;
     }
-    let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "c"})).await;
+    let (code, message) = fetch_error(&mut client, peer.url("/"), json!({"requestId": "c"})).await;
     let expected = "connection has reached its limit of 2 HTTP requests under way (--max-http-requests)";
     assert_eq!((code, message.as_str()), (-32600, expected));
-    let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "a"})).await;
+    let (code, message) = fetch_error(&mut client, peer.url("/"), json!({"requestId": "a"})).await;
     assert_eq!((code, message.as_str()), (-32600, expected), "the limit is checked before the id");
     let mut other = server.client().await;
     for _ in 0..2 {
         other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
     }
-    let (code, _) = refused(&mut other, peer.url("/"), json!({})).await;
+    let (code, _) = fetch_error(&mut other, peer.url("/"), json!({})).await;
     assert_eq!(code, -32600, "requests with the same id count too");
-    testkit::eventually("requests of other connections do not count", || (peer.accepted() == 4).then_some(())).await;
+    testkit::eventually("requests of other connections do not count", || {
+        (peer.connections_accepted() == 4).then_some(())
+    })
+    .await;
 }

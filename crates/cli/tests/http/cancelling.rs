@@ -6,10 +6,10 @@ use testkit::{HttpPeer, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-use crate::support::{Pieces, open, request, server};
+use crate::support::{BodyReceiver, open_stream, request, server};
 
 /// A peer that sends this part of a response and nothing more. Notifies when the server has closed the connection.
-async fn silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
+async fn peer_silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
     let closed = Arc::new(Notify::new());
     let notifier = Arc::clone(&closed);
     let peer = HttpPeer::start(move |_, mut stream| {
@@ -27,7 +27,7 @@ async fn silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
 #[tokio::test]
 async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
     for is_streamed in [false, true] {
-        let (server, (peer, closed)) = (server().await, silent_after("").await);
+        let (server, (peer, closed)) = (server().await, peer_silent_after("").await);
         let mut client = server.client().await;
         let params = request(peer.url("/"), json!({"streamResponse": is_streamed}));
         let id = client.send("http/request", params).await;
@@ -44,21 +44,21 @@ async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
 #[tokio::test]
 async fn a_body_can_be_cancelled_and_its_id_is_free() {
     let (server, (peer, closed)) =
-        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+        (server().await, peer_silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
-    let mut pieces = Pieces::of("r");
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
+    let mut pieces = BodyReceiver::new("r");
     assert_eq!(pieces.next(&mut client).await, Ok(b"some".to_vec()));
     client.call("http/cancel", json!({"requestId": "r"})).await;
     assert_eq!(pieces.next(&mut client).await, Err(Some("cancelled".to_owned())));
     closed.notified().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
 }
 
 #[tokio::test]
 async fn a_buffered_body_can_be_cancelled() {
     let (server, (peer, closed)) =
-        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+        (server().await, peer_silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
     let id = client.send("http/request", request(peer.url("/"), json!({}))).await;
     testkit::eventually("the request has arrived", || (peer.requests().len() == 1).then_some(())).await;
@@ -70,12 +70,12 @@ async fn a_buffered_body_can_be_cancelled() {
 #[tokio::test]
 async fn a_paused_body_can_be_cancelled_and_so_can_a_finished_one() {
     let (server, (peer, closed)) =
-        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+        (server().await, peer_silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
     client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
     client.call("http/cancel", json!({"requestId": "r"})).await;
-    let (_, error) = Pieces::of("r").rest(&mut client).await;
+    let (_, error) = BodyReceiver::new("r").rest(&mut client).await;
     assert_eq!(error.as_deref(), Some("cancelled"));
     closed.notified().await;
     for method in ["http/cancel", "http/flow"] {

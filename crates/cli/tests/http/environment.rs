@@ -1,15 +1,10 @@
 //! Values that a request takes from the environment of the server: header values, proxies, certificate authorities.
 
-use std::sync::Arc;
-
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::{HttpPeer, Value, http_ok, json, read_http_request};
+use testkit::{HttpPeer, Value, http_ok, json, read_http_request, tls_acceptor};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::support::{fetch, refused, server_with};
+use crate::support::{fetch, fetch_error, server_with};
 
 /// Variables whose value may not be sent in a header.
 const FORBIDDEN: [&str; 14] = [
@@ -52,7 +47,7 @@ async fn without_a_usable_variable_no_connection_is_made() {
     let peer = HttpPeer::closing(|_| http_ok("")).await;
     let mut client = server.client().await;
     for name in FORBIDDEN.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
-        let (code, message) = refused(&mut client, peer.url("/"), header("X-Key", "", &name)).await;
+        let (code, message) = fetch_error(&mut client, peer.url("/"), header("X-Key", "", &name)).await;
         let expected = format!("http/request header X-Key cannot use executor environment variable {name}");
         assert_eq!((code, message), (-32602, expected));
     }
@@ -60,10 +55,10 @@ async fn without_a_usable_variable_no_connection_is_made() {
         ("EMPTY", "http/request header X-Key requires a non-empty executor environment variable EMPTY"),
         ("NO_SUCH", "http/request header X-Key requires executor environment variable NO_SUCH"),
     ] {
-        let (code, message) = refused(&mut client, peer.url("/"), header("X-Key", "", name)).await;
+        let (code, message) = fetch_error(&mut client, peer.url("/"), header("X-Key", "", name)).await;
         assert_eq!((code, message.as_str()), (-32602, expected));
     }
-    assert_eq!(peer.accepted(), 0);
+    assert_eq!(peer.connections_accepted(), 0);
 }
 
 #[tokio::test]
@@ -82,23 +77,12 @@ async fn requests_use_the_proxy_of_the_environment_and_hosts_are_sent_in_ascii()
     assert!(seen[0].starts_with("GET http://xn--bcher-kva.example/path HTTP/1.1\r\n"), "{seen:?}");
     let (_, _, body) = fetch(&mut client, direct.url("/"), json!({})).await;
     assert_eq!(body, "direct");
-    assert_eq!(proxy.accepted(), 1);
+    assert_eq!(proxy.connections_accepted(), 1);
 }
 
 #[tokio::test]
 async fn https_trusts_only_the_certificate_authority_of_the_environment() {
-    let authority_key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, authority_key).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate =
-        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (authority, acceptor) = tls_acceptor("localhost", &[]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let serving = tokio::spawn(async move {
@@ -113,7 +97,7 @@ async fn https_trusts_only_the_certificate_authority_of_the_environment() {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("authority.pem");
-    std::fs::write(&file, authority.pem()).unwrap();
+    std::fs::write(&file, authority).unwrap();
     for variable in ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"] {
         let server = server_with(&[], &[(variable, file.to_str().unwrap())]).await;
         let (_, _, body) = fetch(&mut server.client().await, &url, json!({})).await;

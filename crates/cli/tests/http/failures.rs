@@ -3,10 +3,10 @@
 use testkit::{HttpPeer, http_ok, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{Pieces, fetch, open, refused, server};
+use crate::support::{BodyReceiver, fetch, fetch_error, open_stream, server};
 
 /// A peer that sends this text and nothing more, and keeps the connection open.
-async fn stalled(text: &'static str) -> HttpPeer {
+async fn stalled_peer(text: &'static str) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
         let _ignored = stream.write_all(text.as_bytes()).await;
         std::future::pending::<()>().await;
@@ -19,7 +19,7 @@ const TIMED_OUT: &str = "the time given for the request is over";
 
 #[tokio::test]
 async fn a_request_waits_until_its_timeout() {
-    let (server, peer) = (server().await, stalled("").await);
+    let (server, peer) = (server().await, stalled_peer("").await);
     let mut client = server.client().await;
     let error =
         client.call_error("http/request", crate::support::request(peer.url("/"), json!({"timeoutMs": 10}))).await;
@@ -38,19 +38,19 @@ async fn a_request_waits_until_its_timeout() {
 
 #[tokio::test]
 async fn the_timeout_includes_the_body() {
-    let (server, peer) = (server().await, stalled("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await);
+    let (server, peer) = (server().await, stalled_peer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await);
     let mut client = server.client().await;
     let text = format!("failed to read http/request response body: {TIMED_OUT}");
-    let (code, message) = refused(&mut client, peer.url("/"), json!({"timeoutMs": 500})).await;
+    let (code, message) = fetch_error(&mut client, peer.url("/"), json!({"timeoutMs": 500})).await;
     assert_eq!((code, &message), (-32603, &text));
-    open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 500})).await;
-    assert_eq!(Pieces::of("r").rest(&mut client).await, (b"half".to_vec(), Some(text)));
+    open_stream(&mut client, "r", peer.url("/"), json!({"timeoutMs": 500})).await;
+    assert_eq!(BodyReceiver::new("r").rest(&mut client).await, (b"half".to_vec(), Some(text)));
 }
 
 #[tokio::test]
 async fn a_stalled_peer_delays_no_other_request() {
-    let (server, peer, quick) =
-        (server().await, stalled("HTTP/1.1 200 OK\r\nX-Half").await, HttpPeer::closing(|_| http_ok("quick")).await);
+    let (server, peer) = (server().await, stalled_peer("HTTP/1.1 200 OK\r\nX-Half").await);
+    let quick = HttpPeer::closing(|_| http_ok("quick")).await;
     let mut client = server.client().await;
     client.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
     assert_eq!(fetch(&mut client, quick.url("/"), json!({})).await.2, "quick");
@@ -78,7 +78,7 @@ async fn invalid_responses_are_errors_that_say_why() {
         ),
     ] {
         let peer = HttpPeer::closing(move |_| answer.clone()).await;
-        let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
+        let (code, message) = fetch_error(&mut client, peer.url("/"), json!({})).await;
         assert_eq!(code, -32603, "{message}");
         assert!(message.starts_with(start), "{message}");
     }
@@ -111,7 +111,7 @@ async fn endless_response_headers_take_little_memory() {
         .await,
     );
     let before = resident_bytes(server.pid());
-    let (code, _) = refused(&mut server.client().await, peer.url("/"), json!({})).await;
+    let (code, _) = fetch_error(&mut server.client().await, peer.url("/"), json!({})).await;
     assert_eq!(code, -32603);
     assert!(resident_bytes(server.pid()).saturating_sub(before) < 32 << 20);
 }

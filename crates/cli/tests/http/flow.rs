@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::{HttpPeer, eventually, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{Pieces, open, server};
+use crate::support::{BodyReceiver, open_stream, server};
 
 /// Size of the body in bytes.
 const BODY: usize = 200 << 20;
@@ -52,7 +52,7 @@ async fn wait_until_stalled(sent: &AtomicUsize) -> usize {
 async fn a_paused_body_is_not_read_from_the_peer() {
     let (server, (peer, sent)) = (server().await, counting_peer().await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
     client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
     let paused_at = wait_until_stalled(&sent).await;
     assert!(paused_at < 32 << 20, "the server has read {paused_at} bytes");
@@ -60,7 +60,7 @@ async fn a_paused_body_is_not_read_from_the_peer() {
     client.call("environment/status", json!({})).await;
     assert_eq!(wait_until_stalled(&sent).await, paused_at);
     client.call("http/flow", json!({"requestId": "r", "paused": false})).await;
-    let (mut pieces, mut received) = (Pieces::of("r"), 0);
+    let (mut pieces, mut received) = (BodyReceiver::new("r"), 0);
     while let Ok(piece) = pieces.next(&mut client).await {
         received += piece.len();
     }
@@ -68,18 +68,18 @@ async fn a_paused_body_is_not_read_from_the_peer() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_stops_only_its_own_body() {
+async fn a_client_that_does_not_read_stalls_only_its_own_body() {
     let (server, (peer, sent)) = (server().await, counting_peer().await);
-    let (mut silent, mut other) = (server.client().await, server.client().await);
+    let (mut unreading, mut other) = (server.client().await, server.client().await);
     let before = resident_bytes(server.pid());
-    open(&mut silent, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut unreading, "r", peer.url("/"), json!({})).await;
     let sent = wait_until_stalled(&sent).await;
     assert!(sent < 48 << 20, "the peer has sent {sent} bytes");
     let grown = resident_bytes(server.pid()).saturating_sub(before);
     assert!(grown < 64 << 20, "the server uses {grown} more bytes for a client that does not read");
     other.call("environment/status", json!({})).await;
-    let (mut pieces, mut received) = (Pieces::of("r"), 0);
-    while let Ok(piece) = pieces.next(&mut silent).await {
+    let (mut pieces, mut received) = (BodyReceiver::new("r"), 0);
+    while let Ok(piece) = pieces.next(&mut unreading).await {
         received += piece.len();
     }
     assert_eq!(received, BODY);
@@ -89,9 +89,9 @@ async fn a_client_that_does_not_read_stops_only_its_own_body() {
 async fn a_pause_does_not_extend_the_timeout() {
     let (server, (peer, _)) = (server().await, counting_peer().await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 1000})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({"timeoutMs": 1000})).await;
     client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
-    let (_, error) = Pieces::of("r").rest(&mut client).await;
+    let (_, error) = BodyReceiver::new("r").rest(&mut client).await;
     let expected = "failed to read http/request response body: the time given for the request is over";
     assert_eq!(error.as_deref(), Some(expected));
 }

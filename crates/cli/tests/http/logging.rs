@@ -5,13 +5,13 @@ use std::fs::File;
 
 use testkit::{HttpPeer, TestServer, base64, http_ok, json};
 
-use crate::support::{Pieces, fetch, open, refused, request};
+use crate::support::{BodyReceiver, fetch, fetch_error, open_stream, request};
 
 #[tokio::test]
 async fn neither_paths_nor_headers_nor_bodies_are_logged() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let server = TestServer::with(&[], |command| {
+    let server = TestServer::start_with(&[], |command| {
         command.env("RUST_LOG", "trace").env("HUSH_VARIABLE", "hushtoken").stderr(File::create(&log).unwrap())
     })
     .await;
@@ -32,11 +32,11 @@ async fn neither_paths_nor_headers_nor_bodies_are_logged() {
     }
     let url = peer.url("/hushpath").replace("http://", "http://hushuser:hushpass@");
     fetch(&mut client, url, changes.clone()).await;
-    refused(&mut client, peer.url("/hushbroken"), changes.clone()).await;
-    refused(&mut client, "http://127.0.0.1:1/hushpath", changes.clone()).await;
-    refused(&mut client, peer.url("/"), json!({"headers": [{"name": "X", "value": "hush\n"}]})).await;
-    open(&mut client, "hushid", peer.url("/hushpath"), changes).await;
-    assert_eq!(Pieces::of("hushid").rest(&mut client).await.0, b"hushanswer");
+    fetch_error(&mut client, peer.url("/hushbroken"), changes.clone()).await;
+    fetch_error(&mut client, "http://127.0.0.1:1/hushpath", changes.clone()).await;
+    fetch_error(&mut client, peer.url("/"), json!({"headers": [{"name": "X", "value": "hush\n"}]})).await;
+    open_stream(&mut client, "hushid", peer.url("/hushpath"), changes).await;
+    assert_eq!(BodyReceiver::new("hushid").rest(&mut client).await.0, b"hushanswer");
     client.call_error("http/request", request("hushnonsense", json!({}))).await;
     drop(client);
     let text = std::fs::read_to_string(&log).unwrap();

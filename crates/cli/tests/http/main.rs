@@ -6,6 +6,7 @@ mod cancelling;
 mod environment;
 mod failures;
 mod flow;
+mod http2;
 mod logging;
 mod redirects;
 mod streaming;

@@ -2,7 +2,7 @@
 
 use testkit::{HttpPeer, base64, http_ok, json};
 
-use crate::support::{fetch, refused, server, server_with};
+use crate::support::{fetch, fetch_error, server, server_with};
 
 /// A response that redirects to `location`.
 fn redirect_to(status: u16, location: &str) -> String {
@@ -101,7 +101,7 @@ async fn redirect_loops_and_other_schemes_are_errors() {
     );
     let mut client = server.client().await;
     for path in ["/circle", "/strange"] {
-        let (code, message) = refused(&mut client, peer.url(path), json!({})).await;
+        let (code, message) = fetch_error(&mut client, peer.url(path), json!({})).await;
         assert_eq!(code, -32603);
         assert!(message.starts_with("http/request failed: "), "{message}");
     }

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::support::{Pieces, open, refused, request, server};
+use crate::support::{BodyReceiver, fetch_error, open_stream, request, server};
 
 /// Writes a part of a response. An error is ignored, because the connection may be closed.
 async fn send(stream: &mut TcpStream, text: &str) {
@@ -56,25 +56,25 @@ async fn the_answer_comes_first_then_the_pieces_then_the_end() {
 async fn an_id_is_in_use_until_its_stream_has_ended() {
     let (server, (peer, second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (code, message) = refused(&mut client, peer.url("/"), json!({"streamResponse": true})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
+    let (code, message) = fetch_error(&mut client, peer.url("/"), json!({"streamResponse": true})).await;
     let expected = "http/request streamResponse requestId `r` is already active";
     assert_eq!((code, message.as_str()), (-32602, expected));
     // Meanwhile other requests are answered, and other connections have ids of their own.
     client.call("environment/status", json!({})).await;
-    open(&mut server.client().await, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut server.client().await, "r", peer.url("/"), json!({})).await;
     second_piece.add_permits(2);
-    assert_eq!(Pieces::of("r").rest(&mut client).await, (b"onetwo".to_vec(), None));
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    assert_eq!(BodyReceiver::new("r").rest(&mut client).await, (b"onetwo".to_vec(), None));
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
 }
 
 #[tokio::test]
 async fn an_id_is_free_after_a_request_that_failed() {
     let (server, (peer, _second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
-    let (code, _) = refused(&mut client, "http://127.0.0.1:1/", json!({"streamResponse": true})).await;
+    let (code, _) = fetch_error(&mut client, "http://127.0.0.1:1/", json!({"streamResponse": true})).await;
     assert_eq!(code, -32603);
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
 }
 
 #[tokio::test]
@@ -83,8 +83,8 @@ async fn large_pieces_are_split_and_together_are_the_body() {
     let text = String::from_utf8(body.clone()).unwrap();
     let (server, peer) = (server().await, HttpPeer::closing(move |_| http_ok(&text)).await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (received, error) = Pieces::of("r").rest(&mut client).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
+    let (received, error) = BodyReceiver::new("r").rest(&mut client).await;
     assert!(received == body && error.is_none(), "{} bytes, {error:?}", received.len());
 }
 
@@ -93,12 +93,12 @@ async fn a_body_that_breaks_off_ends_with_an_error() {
     let (server, peer) =
         (server().await, HttpPeer::closing(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (body, error) = Pieces::of("r").rest(&mut client).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
+    let (body, error) = BodyReceiver::new("r").rest(&mut client).await;
     assert_eq!(body, b"short");
     assert!(error.unwrap().starts_with("failed to read http/request response body: "));
-    open(&mut client, "r", peer.url("/"), json!({"maxBodyBytes": 50})).await;
-    let (body, error) = Pieces::of("r").rest(&mut client).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({"maxBodyBytes": 50})).await;
+    let (body, error) = BodyReceiver::new("r").rest(&mut client).await;
     let expected = "failed to read http/request response body: it is larger than 50 bytes";
     assert_eq!((body.len(), error.as_deref()), (0, Some(expected)));
 }
@@ -119,7 +119,7 @@ async fn streams_end_with_their_connection() {
     .await;
     let server = server().await;
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
     drop(client);
     ended.notified().await;
 }
@@ -143,8 +143,8 @@ async fn stream_and_measure(server: &TestServer, megabytes: usize) {
     let peer = peer_with_large_body(megabytes).await;
     let mut client = server.client().await;
     let before = resident_bytes(server.pid());
-    open(&mut client, "r", peer.url("/"), json!({})).await;
-    let (mut pieces, mut received, mut peak) = (Pieces::of("r"), 0_usize, 0);
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
+    let (mut pieces, mut received, mut peak) = (BodyReceiver::new("r"), 0_usize, 0);
     loop {
         match pieces.next(&mut client).await {
             Ok(piece) => received += piece.len(),
@@ -187,7 +187,7 @@ async fn after_a_client_has_closed_its_connection_its_body_uses_no_memory() {
     .await;
     let server = server().await;
     let mut client = server.client().await;
-    open(&mut client, "r", peer.url("/"), json!({})).await;
+    open_stream(&mut client, "r", peer.url("/"), json!({})).await;
     stalled.notified().await;
     let before = peak_resident_bytes(server.pid());
     client.send_bytes(&CLOSE_FRAME).await.unwrap();

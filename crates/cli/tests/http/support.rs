@@ -3,7 +3,7 @@
 use testkit::{Client, TestServer, Value, json, unbase64};
 
 /// Variables of the machine that would change where requests go or which certificates are trusted.
-const PROXY_VARIABLES: [&str; 10] = [
+const NETWORK_VARIABLES: [&str; 10] = [
     "HTTP_PROXY",
     "http_proxy",
     "HTTPS_PROXY",
@@ -21,10 +21,10 @@ pub(crate) async fn server() -> TestServer {
     server_with(&[], &[]).await
 }
 
-/// A server with further arguments and environment variables. It has no others of [`PROXY_VARIABLES`].
+/// A server with further arguments and environment variables. All other [`NETWORK_VARIABLES`] are removed.
 pub(crate) async fn server_with(args: &[&str], variables: &[(&str, &str)]) -> TestServer {
-    TestServer::with(args, |command| {
-        for name in PROXY_VARIABLES {
+    TestServer::start_with(args, |command| {
+        for name in NETWORK_VARIABLES {
             command.env_remove(name);
         }
         command.envs(variables.iter().copied())
@@ -49,13 +49,13 @@ pub(crate) async fn fetch(client: &mut Client, url: impl Into<String>, changes: 
 }
 
 /// Makes a request that must fail. Returns code and message of the error.
-pub(crate) async fn refused(client: &mut Client, url: impl Into<String>, changes: Value) -> (i64, String) {
+pub(crate) async fn fetch_error(client: &mut Client, url: impl Into<String>, changes: Value) -> (i64, String) {
     let error = client.call_error("http/request", request(url, changes)).await;
     (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
 }
 
 /// Begins a request with a streamed body, and returns the answer, which comes before the body.
-pub(crate) async fn open(client: &mut Client, id: &str, url: String, mut changes: Value) -> Value {
+pub(crate) async fn open_stream(client: &mut Client, id: &str, url: String, mut changes: Value) -> Value {
     changes["streamResponse"] = true.into();
     changes["requestId"] = id.into();
     let answer = client.call("http/request", request(url, changes)).await;
@@ -64,14 +64,14 @@ pub(crate) async fn open(client: &mut Client, id: &str, url: String, mut changes
 }
 
 /// Receives the body of one request, which comes in pieces.
-pub(crate) struct Pieces {
+pub(crate) struct BodyReceiver {
     id: String,
     /// Sequence number of the last piece.
     seq: u64,
 }
 
-impl Pieces {
-    pub(crate) fn of(id: &str) -> Self {
+impl BodyReceiver {
+    pub(crate) fn new(id: &str) -> Self {
         Self { id: id.to_owned(), seq: 0 }
     }
 

@@ -31,7 +31,7 @@ async fn read_until(child: &mut Child, so_far: &mut Vec<u8>, text: &str) {
 #[tokio::test]
 async fn a_follower_of_a_quiet_process_does_not_notice_other_commands() {
     let kept = KeptSession::start().await;
-    kept.process(sh(
+    kept.start_process(sh(
         "p",
         "exec 2>&-; trap 'echo caught' USR1; trap 'exit 3' USR2; echo ready; while :; do sleep 0.05; done",
     ))
@@ -63,7 +63,7 @@ async fn a_follower_of_much_output_misses_nothing_while_other_commands_observe()
         "i=0; while [ $i -lt 30 ]; do seq $i 20000; i=$((i + 1)); until [ -e {}$i ]; do sleep 0.01; done; done; exit 6",
         gate.display()
     );
-    kept.process(sh("p", &script)).await;
+    kept.start_process(sh("p", &script)).await;
     let mut follower = follow(&kept);
     let (mut output, mut expected) = (Vec::new(), String::new());
     for round in 0..30 {
@@ -91,7 +91,7 @@ async fn a_follower_of_much_output_misses_nothing_while_other_commands_observe()
 #[tokio::test]
 async fn a_follower_that_leaves_changes_nothing() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "echo ready; exec sleep 1000")).await;
+    kept.start_process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = follow(&kept);
     read_until(&mut follower, &mut Vec::new(), "ready\n").await;
     let id = follower.id().unwrap();
@@ -109,12 +109,13 @@ async fn a_command_that_is_taken_over_reports_it_and_leaves_the_process_running(
 
 #[tokio::test]
 async fn a_command_that_is_taken_over_on_a_unix_socket_reports_it() {
-    assert_takeover_is_reported(KeptSession::on_a_unix_socket().await).await;
+    assert_takeover_is_reported(KeptSession::start_on_unix_socket().await).await;
 }
 
 /// Attaches two commands to one process, and checks the error of the first.
 async fn assert_takeover_is_reported(kept: KeptSession) {
-    kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
+    let script = "echo ready; read line; echo got $line; exit 3";
+    kept.start_process(StartParams { pipe_stdin: true, ..sh("p", script) }).await;
     let attach = || kept.command(&["attach", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = attach();
     read_until(&mut first, &mut Vec::new(), "ready\n").await;
@@ -136,7 +137,8 @@ async fn assert_takeover_is_reported(kept: KeptSession) {
 #[tokio::test]
 async fn a_follower_continues_when_another_command_attaches() {
     let kept = KeptSession::start().await;
-    kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
+    let script = "echo ready; read line; echo got $line; exit 3";
+    kept.start_process(StartParams { pipe_stdin: true, ..sh("p", script) }).await;
     let mut follower = follow(&kept);
     let mut output = Vec::new();
     read_until(&mut follower, &mut output, "ready\n").await;
@@ -165,7 +167,7 @@ async fn a_process_does_not_wait_for_a_follower_that_does_not_read() {
         go.display(),
         done.display()
     );
-    kept.process(sh("p", &script)).await;
+    kept.start_process(sh("p", &script)).await;
     let mut follower = follow(&kept);
     read_until(&mut follower, &mut Vec::new(), "ready\n").await;
     std::fs::write(&go, "").unwrap();
@@ -190,7 +192,7 @@ async fn a_second_command_in_a_session_does_not_take_the_session_over() {
         .unwrap();
     assert_eq!((end.status.code(), String::from_utf8(end.stderr).unwrap()), (Some(5), String::new()));
     // Now no command is attached, and a follower only observes, so another command can attach.
-    kept.process(sh("p", "exec sleep 1000")).await;
+    kept.start_process(sh("p", "exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).spawn().unwrap();
     let third = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
     assert_eq!((third.code, third.stdout.as_str(), third.stderr.as_str()), (0, "hello\n", ""));
@@ -201,7 +203,7 @@ async fn a_second_command_in_a_session_does_not_take_the_session_over() {
 async fn observers_and_detached_starts_do_not_disturb_the_attached_command() {
     let kept = KeptSession::start().await;
     let script = "trap 'echo caught' USR1; echo ready; while read line; do echo \"got $line\"; done; exit 4";
-    kept.process(StartParams { pipe_stdin: true, ..sh("p", script) }).await;
+    kept.start_process(StartParams { pipe_stdin: true, ..sh("p", script) }).await;
     let mut command = kept.command(&["attach", "p"]);
     let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = attached.stdin.take().unwrap();

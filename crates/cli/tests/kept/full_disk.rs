@@ -14,7 +14,7 @@ use crate::support::{COMMAND_TIMEOUT, KeptSession, sh};
 const REPETITIONS: usize = 10;
 
 /// Runs a command whose stdout is on a full disk. Returns its exit code and stderr.
-async fn with_full_stdout(kept: &KeptSession, args: &[&str]) -> (i32, String) {
+async fn run_with_full_stdout(kept: &KeptSession, args: &[&str]) -> (i32, String) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = kept.command(args).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
     let output = tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output())
@@ -27,18 +27,18 @@ async fn with_full_stdout(kept: &KeptSession, args: &[&str]) -> (i32, String) {
 #[tokio::test]
 async fn output_that_cannot_be_written_is_an_error() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "echo hello")).await;
+    kept.start_process(sh("p", "echo hello")).await;
     eventually_async("the process has closed", async || {
         (kept.only_process().await.state == ProcessState::Closed).then_some(())
     })
     .await;
     let message = "exec-server: cannot write the output: No space left on device\n";
     for _ in 0..REPETITIONS {
-        assert_eq!(with_full_stdout(&kept, &["attach", "p"]).await, (125, message.to_owned()));
-        assert_eq!(with_full_stdout(&kept, &["logs", "-f", "p"]).await, (125, message.to_owned()));
+        assert_eq!(run_with_full_stdout(&kept, &["attach", "p"]).await, (125, message.to_owned()));
+        assert_eq!(run_with_full_stdout(&kept, &["logs", "-f", "p"]).await, (125, message.to_owned()));
     }
     for args in [&["logs", "p"][..], &["logs", "--json", "p"], &["ps"], &["ps", "--json"]] {
-        assert_eq!(with_full_stdout(&kept, args).await, (1, message.to_owned()), "{args:?}");
+        assert_eq!(run_with_full_stdout(&kept, args).await, (1, message.to_owned()), "{args:?}");
     }
 }
 
@@ -46,7 +46,7 @@ async fn output_that_cannot_be_written_is_an_error() {
 async fn an_id_that_cannot_be_written_is_part_of_the_error() {
     let kept = KeptSession::start().await;
     let expected = "exec-server: the command runs as `1`, but its id cannot be written: No space left on device\n";
-    let output = with_full_stdout(&kept, &["run", "-d", "--", "sleep", "1000"]).await;
+    let output = run_with_full_stdout(&kept, &["run", "-d", "--", "sleep", "1000"]).await;
     assert_eq!(output, (125, expected.to_owned()));
     let process = kept.only_process().await;
     assert!(process.process_id.as_str() == "1" && is_alive(process.pid.unwrap()));
@@ -55,7 +55,7 @@ async fn an_id_that_cannot_be_written_is_part_of_the_error() {
 #[tokio::test]
 async fn following_ends_when_stdout_is_closed_even_without_output() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "echo ready; exec sleep 1000")).await;
+    kept.start_process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = [0; 6];
     follower.stdout.take().unwrap().read_exact(&mut line).await.unwrap();

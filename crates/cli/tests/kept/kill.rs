@@ -8,7 +8,7 @@ use crate::support::{CommandOutput, KeptSession, sh};
 #[tokio::test]
 async fn a_process_and_its_descendants_are_ended() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "sleep 1000 & exec sleep 1000")).await;
+    kept.start_process(sh("p", "sleep 1000 & exec sleep 1000")).await;
     let pid = kept.only_process().await.pid.unwrap();
     let output = kept.run(&["kill", "p", "q"]).await;
     assert_eq!((output.code, output.stdout.as_str()), (1, "p: was running, ended\n"));
@@ -21,7 +21,7 @@ async fn a_process_and_its_descendants_are_ended() {
 #[tokio::test]
 async fn a_signal_is_sent_without_ending_the_process() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done")).await;
+    kept.start_process(sh("p", "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done")).await;
     eventually_async("the process can catch the signal", async || {
         (kept.run(&["logs", "p"]).await.stdout == "ready\n").then_some(())
     })

@@ -2,10 +2,10 @@
 //! end.
 
 use client::{ProcessState, StartParams};
-use testkit::scripted::{ScriptedReply, page};
+use testkit::scripted::{ScriptedReply, read_result};
 use testkit::{ScriptedServer, eventually_async, json};
 
-use crate::support::{CommandOutput, KeptSession, command, folder_of, run, sh};
+use crate::support::{CommandOutput, KeptSession, command, records_folder_name, run, sh};
 
 /// Waits until the only process has closed.
 async fn wait_until_closed(kept: &KeptSession) {
@@ -18,7 +18,7 @@ async fn wait_until_closed(kept: &KeptSession) {
 #[tokio::test]
 async fn stdout_and_stderr_stay_apart_and_following_ends_with_the_exit_code() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "echo out; echo err >&2; exit 9")).await;
+    kept.start_process(sh("p", "echo out; echo err >&2; exit 9")).await;
     wait_until_closed(&kept).await;
     let expected = |code| CommandOutput { code, stdout: "out\n".into(), stderr: "err\n".into() };
     assert_eq!(kept.run(&["logs", "p"]).await, expected(0));
@@ -29,7 +29,7 @@ async fn stdout_and_stderr_stay_apart_and_following_ends_with_the_exit_code() {
 #[tokio::test]
 async fn a_terminal_has_one_stream() {
     let kept = KeptSession::start().await;
-    kept.process(StartParams { tty: true, ..sh("p", "echo out; echo err >&2") }).await;
+    kept.start_process(StartParams { tty: true, ..sh("p", "echo out; echo err >&2") }).await;
     let output = kept.run(&["logs", "-f", "p"]).await;
     assert_eq!(output, CommandOutput { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
 }
@@ -37,7 +37,7 @@ async fn a_terminal_has_one_stream() {
 #[tokio::test]
 async fn events_can_be_printed_as_json() {
     let kept = KeptSession::start().await;
-    kept.process(sh("p", "echo out; sleep 0.1; printf '\\377' >&2; exit 4")).await;
+    kept.start_process(sh("p", "echo out; sleep 0.1; printf '\\377' >&2; exit 4")).await;
     wait_until_closed(&kept).await;
     let output = json!({"type": "output", "stream": "stdout", "text": "out\n"});
     let bytes = json!({"type": "output", "stream": "stderr", "base64": "/w=="});
@@ -53,7 +53,7 @@ async fn events_can_be_printed_as_json() {
 #[tokio::test]
 async fn bytes_that_are_no_longer_retained_are_counted() {
     let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
-    kept.process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
+    kept.start_process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
     wait_until_closed(&kept).await;
     for (args, code) in [(&["logs", "p"][..], 0), (&["logs", "-f", "p"], 5)] {
         let output = kept.run(args).await;
@@ -78,7 +78,7 @@ async fn an_unknown_process_is_an_error() {
 }
 
 /// Runs `logs` with these arguments for the process `p` of a scripted server.
-async fn logs_of(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
+async fn run_logs(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": {"sessionObserve": true}});
     server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
@@ -87,7 +87,7 @@ async fn logs_of(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
     });
     server.on("process/list", move |_| ScriptedReply::Result(json!({"processes": [summary]})));
     let listener = server.listen(folder.path());
-    let sessions = folder.path().join("exec-server/sessions").join(folder_of(listener.url()));
+    let sessions = folder.path().join("exec-server/sessions").join(records_folder_name(listener.url()));
     std::fs::create_dir_all(&sessions).unwrap();
     std::fs::write(sessions.join("default"), "session-1\n").unwrap();
     run(command(folder.path()).args(["logs", "--connect", listener.url()]).args(args).arg("p")).await
@@ -97,8 +97,8 @@ async fn logs_of(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
 async fn a_server_that_repeats_a_page_does_not_cause_an_endless_loop() {
     for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
         let server = ScriptedServer::new();
-        server.on("process/read", |_| ScriptedReply::Result(page([(1, b"once\n".to_vec())], 2)));
-        let output = logs_of(&server, args).await;
+        server.on("process/read", |_| ScriptedReply::Result(read_result([(1, b"once\n".to_vec())], 2)));
+        let output = run_logs(&server, args).await;
         let stderr = "exec-server: the server repeats output of the process `p` that it has sent before\n";
         assert_eq!(output, CommandOutput { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
     }
@@ -112,7 +112,7 @@ async fn a_server_that_ignores_the_wait_of_reads_is_not_polled_without_a_pause()
     let (sender, receiver) = std::sync::mpsc::channel();
     server.on("process/read", move |_| {
         reads += 1;
-        let mut answer = page([], 1);
+        let mut answer = read_result([], 1);
         if begun.elapsed() > std::time::Duration::from_secs(1) {
             (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(4));
             (answer["exitSeq"], answer["nextSeq"]) = (json!(1), json!(3));
@@ -120,7 +120,7 @@ async fn a_server_that_ignores_the_wait_of_reads_is_not_polled_without_a_pause()
         }
         ScriptedReply::Result(answer)
     });
-    assert_eq!(logs_of(&server, &["-f"]).await.code, 4);
+    assert_eq!(run_logs(&server, &["-f"]).await.code, 4);
     let reads = receiver.recv().unwrap();
     assert!(reads < 20, "{reads} reads in a second");
 }

@@ -12,8 +12,8 @@ async fn processes_are_listed_as_a_table() {
     let no_processes = "exec-server: there are no processes in the session `default`\n";
     assert_eq!(output, CommandOutput { code: 0, stdout: String::new(), stderr: no_processes.into() });
 
-    kept.process(sh("long", "exec sleep 1000")).await;
-    kept.process(sh("short", "echo 12345; exit 3")).await;
+    kept.start_process(sh("long", "exec sleep 1000")).await;
+    kept.start_process(sh("short", "echo 12345; exit 3")).await;
     let table = eventually_async("the second process has closed", async || {
         let output = kept.run(&["ps"]).await;
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
@@ -31,7 +31,7 @@ async fn processes_are_listed_as_a_table() {
 async fn processes_are_listed_as_json() {
     let kept = KeptSession::start().await;
     assert_eq!(kept.run(&["ps", "--json"]).await.stdout, "[]\n");
-    kept.process(sh("p", "exec sleep 1000")).await;
+    kept.start_process(sh("p", "exec sleep 1000")).await;
     let process = kept.only_process().await;
     assert_eq!((process.process_id.as_str(), process.state), ("p", ProcessState::Running));
     assert_eq!(process.argv, ["sh", "-c", "exec sleep 1000"]);

@@ -1,11 +1,12 @@
-//! Records of kept sessions: files with the id of a session, by the URL of its server and the name that the user gave it.
+//! Records of kept sessions. A record is a file with the id of a session. Its path is made from the URL of the server
+//! and the name that the user gave the session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use testkit::{TestServer, eventually_async, is_alive};
 
-use crate::support::{KeptSession, command, folder_of, run};
+use crate::support::{KeptSession, command, records_folder_name, run};
 
 #[tokio::test]
 async fn commands_to_another_server_at_the_same_address_remove_no_record() {
@@ -55,7 +56,7 @@ async fn all_sessions_that_ever_had_a_name_stay_recorded() {
             run(command(state.path()).args(["run", "-d", "-s", &name, "--connect", &url, "--", "true"])).await;
         let former = output.stderr.trim().rsplit_once(" --session ").map(|(_, former)| former.to_owned());
         assert_eq!((output.code, former), (0, expected), "{}", output.stderr);
-        let sessions = state.path().join("exec-server/sessions").join(folder_of(&url));
+        let sessions = state.path().join("exec-server/sessions").join(records_folder_name(&url));
         let known: BTreeSet<String> = std::fs::read_dir(sessions)
             .unwrap()
             .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
@@ -75,15 +76,15 @@ async fn only_a_command_with_keep_shortens_the_lifetime_of_its_session() {
         assert_eq!(kept.run(&all).await.code, 0);
     };
     let record = || std::fs::read_to_string(kept.record("other")).unwrap();
-    let keep = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
+    let recorded_lifetime = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
     start(&["--keep", "1ms"]).await;
-    assert_eq!(keep(), Some(Duration::from_millis(1)));
+    assert_eq!(recorded_lifetime(), Some(Duration::from_millis(1)));
     // The old session has ended. So this command makes a new session with the default lifetime.
     start(&[]).await;
-    assert_eq!(keep(), Some(Duration::from_secs(24 * 3600)));
+    assert_eq!(recorded_lifetime(), Some(Duration::from_secs(24 * 3600)));
     start(&["--keep", "100h"]).await;
     start(&[]).await;
-    assert_eq!(keep(), Some(Duration::from_secs(100 * 3600)));
+    assert_eq!(recorded_lifetime(), Some(Duration::from_secs(100 * 3600)));
     let output = kept.run(&["ps", "-s", "other", "--json"]).await;
     let processes: Vec<client::ProcessSummary> = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(processes.len(), 3, "{}", output.stderr);

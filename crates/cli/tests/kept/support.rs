@@ -31,18 +31,18 @@ impl KeptSession {
     }
 
     pub(crate) async fn with_args(args: &[&str]) -> Self {
-        Self::of(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
+        Self::new(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
     }
 
     /// A server on a Unix socket, as the server that commands start in the background. Its messages are lines of JSON, without
     /// WebSocket.
-    pub(crate) async fn on_a_unix_socket() -> Self {
+    pub(crate) async fn start_on_unix_socket() -> Self {
         let state = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", state.path().join("socket").display());
-        Self::of(TestServer::with_args(&["--listen", &url]).await, state).await
+        Self::new(TestServer::with_args(&["--listen", &url]).await, state).await
     }
 
-    async fn of(server: TestServer, state: TempDir) -> Self {
+    async fn new(server: TestServer, state: TempDir) -> Self {
         let session = make_session(server.url(), state.path()).await;
         Self { server, state, session }
     }
@@ -58,7 +58,7 @@ impl KeptSession {
     }
 
     /// Starts a process of the session and leaves it running, as `run -d` does.
-    pub(crate) async fn process(&self, params: StartParams) {
+    pub(crate) async fn start_process(&self, params: StartParams) {
         let client = self.client().await;
         client.start(StartParams { paused: true, ..params }).await.unwrap().detach();
         client.close().await;
@@ -73,7 +73,7 @@ impl KeptSession {
 
     /// The file that records a session of this name.
     pub(crate) fn record(&self, name: &str) -> PathBuf {
-        self.state.path().join("exec-server/sessions").join(folder_of(self.server.url())).join(name)
+        self.state.path().join("exec-server/sessions").join(records_folder_name(self.server.url())).join(name)
     }
 
     /// Runs a command to its end.
@@ -123,7 +123,7 @@ pub(crate) async fn make_session(url: &str, state: &Path) -> SessionId {
     let client = connect(url, options).await;
     let session = client.session_id().unwrap().clone();
     client.close().await;
-    let folder = state.join("exec-server/sessions").join(folder_of(url));
+    let folder = state.join("exec-server/sessions").join(records_folder_name(url));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("default"), format!("{session}\n")).unwrap();
     session
@@ -134,7 +134,7 @@ async fn connect(url: &str, options: ExecServerClientConnectOptions) -> ExecServ
 }
 
 /// Name of the directory with the records for a server.
-pub(crate) fn folder_of(url: &str) -> String {
+pub(crate) fn records_folder_name(url: &str) -> String {
     url.replace("_", "_5f").replace(':', "_3a").replace('/', "_2f")
 }
 

@@ -146,15 +146,15 @@ async fn clients_that_do_not_read_delay_no_other_client() {
         let request = json!({"id": id, "method": "fs/readDirectory", "params": params}).to_string();
         Framing::WebSocketClient.frame(&mut requests, request.len(), |out| out.extend_from_slice(request.as_bytes()));
     }
-    // The three silent clients cause 600 operations, and the server runs at most 200 at a time. An operation that is
-    // done, but whose answer is not sent yet, must not count for this limit: otherwise the last client would have to
-    // wait.
+    // The three clients that do not read cause 600 operations, and the server runs at most 200 at a time. An
+    // operation that is done, but whose answer is not sent yet, must not count for this limit: otherwise the last
+    // client would have to wait.
     let server = TestServer::with_args(&["--max-file-operations", "200"]).await;
-    let mut silent = Vec::new();
+    let mut unreading = Vec::new();
     for _ in 0..3 {
         let mut client = server.client().await;
         client.send_bytes(&requests).await.unwrap();
-        silent.push(client);
+        unreading.push(client);
     }
     let (mut before, mut quiet_checks) = (None, 0);
     eventually("all answers are finished and wait", || {
@@ -171,7 +171,7 @@ async fn clients_that_do_not_read_delay_no_other_client() {
 }
 
 /// A folder with one file of this many zeros, and params to read the file.
-fn zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
+fn folder_with_zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::File::create(folder.path().join("zeros")).unwrap().set_len(bytes as u64).unwrap();
     let params = json!({"path": format!("file://{}/zeros", folder.path().display())});
@@ -192,7 +192,7 @@ async fn wait_until_idle(server: &TestServer) {
 #[tokio::test]
 async fn large_files_are_not_read_for_a_client_that_does_not_read() {
     const SIZE: usize = 24 << 20;
-    let (_place, params) = zeros(SIZE);
+    let (_folder, params) = folder_with_zeros(SIZE);
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let before = testkit::peak_resident_bytes(server.pid());
@@ -213,16 +213,16 @@ async fn large_files_are_not_read_for_a_client_that_does_not_read() {
 
 #[tokio::test]
 async fn large_answers_of_all_connections_together_are_limited() {
-    let (folder, params) = zeros(12 << 20);
+    let (folder, params) = folder_with_zeros(12 << 20);
     std::fs::write(folder.path().join("small"), vec![0; 1 << 20]).unwrap();
     let small = json!({"path": format!("file://{}/small", folder.path().display())});
     let server = TestServer::with_args(&["--max-large-answers", "64MiB"]).await;
-    let mut silent = Vec::new();
+    let mut unreading = Vec::new();
     for _ in 0..4 {
         let mut client = server.client().await;
         client.send("fs/readFile", params.clone()).await;
         client.send("fs/readFile", params.clone()).await;
-        silent.push(client);
+        unreading.push(client);
     }
     wait_until_idle(&server).await;
     let mut client = server.client().await;
@@ -232,7 +232,7 @@ async fn large_answers_of_all_connections_together_are_limited() {
         let answer = client.request("fs/readFile", small.clone()).await;
         assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), (1_usize << 20).div_ceil(3) * 4);
     }
-    drop(silent.pop());
+    drop(unreading.pop());
     let answer = client.answer(large).await;
     assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), 16 << 20);
 }

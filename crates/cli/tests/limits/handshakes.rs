@@ -9,7 +9,7 @@ use transport::ConnectOptions;
 
 const TOKEN: &str = "token-0123456789";
 
-/// Shorter than the deadline of a handshake, so that no silent connection ends by itself.
+/// A timeout that is shorter than the deadline of a handshake, so that no silent connection ends by itself before it.
 const WELL_BEFORE_THE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A server that accepts only clients with a token.
@@ -96,7 +96,7 @@ async fn clients_that_wait_for_a_connection_delay_neither_http_pages_nor_refusal
     assert_eq!(reason.code, 1013);
     assert_eq!(
         reason.reason,
-        "the server has its limit of connections (--max-connections), and too many wait (--max-handshakes)"
+        "all connections are taken (--max-connections), and too many clients wait (--max-handshakes)"
     );
 
     drop(served);

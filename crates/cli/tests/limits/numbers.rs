@@ -11,7 +11,7 @@ const INVALID_REQUEST: i64 = -32600;
 async fn connections_beyond_the_limit_wait_until_one_ends() {
     let server = TestServer::with_args(&["--max-connections", "2"]).await;
     let (first, mut second) = (server.client().await, server.client().await);
-    let mut third = server.raw().await;
+    let mut third = server.connect_without_handshake().await;
     let initialize = third.send("initialize", json!({"clientName": "third"})).await;
     // Two processes run to their end meanwhile. In this time the server would have answered the third connection if it served
     // it.
@@ -42,7 +42,7 @@ async fn a_full_listener_leaves_connections_to_other_listeners() {
 async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
     let server = TestServer::with_args(&["--max-sessions", "2", "--session-ttl", "0s"]).await;
     let (first, _second) = (server.client().await, server.client().await);
-    let mut third = server.raw().await;
+    let mut third = server.connect_without_handshake().await;
     let error = third.call_error("initialize", json!({"clientName": "third"})).await;
     let message = "server has reached its limit of 2 sessions (--max-sessions)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
@@ -54,13 +54,13 @@ async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
 }
 
 #[tokio::test]
-async fn detached_sessions_with_a_process_count() {
+async fn a_detached_session_with_a_process_counts_for_the_limit() {
     let server = TestServer::with_args(&["--max-sessions", "1"]).await;
     let mut first = server.client().await;
     first.start("p", &["sleep", "1000"]).await;
     let session = first.session.clone();
     drop(first);
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
     second.handshake(Some(&session)).await;
@@ -68,7 +68,7 @@ async fn detached_sessions_with_a_process_count() {
 
 /// A new connection with a session that the server keeps for an hour after the connection has ended.
 async fn client_with_kept_session(server: &TestServer) -> Client {
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let result = client.call("initialize", json!({"clientName": "testkit", "keepForMs": 3_600_000})).await;
     client.session = result["sessionId"].as_str().unwrap().to_owned();
     client.notify("initialized", json!({})).await;
@@ -78,7 +78,7 @@ async fn client_with_kept_session(server: &TestServer) -> Client {
 /// Whether a session can still be resumed.
 async fn is_known(server: &TestServer, session: &str) -> bool {
     let params = json!({"clientName": "testkit", "resumeSessionId": session});
-    server.raw().await.request("initialize", params).await.get("result").is_some()
+    server.connect_without_handshake().await.request("initialize", params).await.get("result").is_some()
 }
 
 /// Waits until the server has this many connections.
@@ -118,7 +118,7 @@ async fn detached_sessions_with_closed_processes_are_evicted_after_the_default_l
     first.run("p", &["true"]).await;
     drop(first);
     wait_for_connections(&server, 0).await;
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
     eventually_async("the first session has had its default lifetime", async || {
@@ -210,7 +210,7 @@ async fn ids_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn writes_to_a_full_queue_wait_and_if_too_many_wait_are_refused() {
+async fn writes_to_a_full_queue_wait_and_are_refused_if_too_many_wait() {
     let server = TestServer::with_args(&["--max-queued-stdin", "1KiB"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "read line; exec wc -c"]);
@@ -229,7 +229,7 @@ async fn writes_to_a_full_queue_wait_and_if_too_many_wait_are_refused() {
     let error = client.call_error("process/write", json!({"processId": "p", "chunk": kibibyte})).await;
     assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("at most 4 times 1024 may (--max-queued-stdin)"), "{message}");
+    assert!(message.contains("at most 4 times 1024 bytes may wait (--max-queued-stdin)"), "{message}");
     assert_eq!(client.run("other", &["true"]).await.exit_code, 0);
     client.call("process/terminate", json!({"processId": "p"})).await;
     for id in waiting {

@@ -7,9 +7,10 @@ use transport::Framing;
 
 use crate::metric;
 
+/// Name of the metric with the number of open WebSocket connections.
 const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\"}";
 
-/// How many `fs/readFile` requests the server has completed.
+/// Name of the metric that counts the `fs/readFile` requests that have succeeded.
 const COMPLETED_READS: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
 
 /// Pause of a slow client after each 64 KiB, which gives about 1.6 MB a second. At this speed a full buffer of the kernel takes

@@ -32,7 +32,7 @@ async fn a_session_and_its_processes_end_after_the_ttl() {
     assert_eq!(client.processes().await[0]["state"], "running");
     drop(client);
     eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
-    let mut late = server.raw().await;
+    let mut late = server.connect_without_handshake().await;
     let error = late.call_error("initialize", json!({"clientName": "late", "resumeSessionId": session})).await;
     assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
 }
@@ -93,7 +93,7 @@ async fn a_peer_in_the_middle_of_a_long_message_is_not_disconnected() {
 }
 
 #[tokio::test]
-async fn a_resume_replaces_a_silent_connection_after_takeover_after_but_not_a_live_one() {
+async fn a_resume_replaces_a_silent_connection_when_takeover_after_has_passed_but_not_a_live_one() {
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let mut old = Client::connect(&proxy.url()).await;
@@ -101,7 +101,7 @@ async fn a_resume_replaces_a_silent_connection_after_takeover_after_but_not_a_li
     let session = old.session.clone();
     old.start("p", &["sleep", "1000"]).await;
 
-    let mut new = server.raw().await;
+    let mut new = server.connect_without_handshake().await;
     let resume = json!({"clientName": "new", "resumeSessionId": session});
     let (refused, _) = tokio::join!(
         new.call_error("initialize", resume),

@@ -7,7 +7,7 @@ use crate::support::{Bridge, BridgeEnd};
 
 /// Reads a line with the pid that the MCP server prints.
 async fn read_pid(bridge: &mut Bridge) -> u32 {
-    bridge.line().await.trim().parse().unwrap()
+    bridge.read_line().await.trim().parse().unwrap()
 }
 
 async fn wait_until_gone(pid: u32) {
@@ -20,9 +20,9 @@ async fn bytes_pass_unchanged_and_the_exit_code_is_passed_on() {
     let script = r#"$| = 1; print scalar <STDIN> for 1..2; print STDERR "complaint\n"; exit 42"#;
     let mut bridge = Bridge::start(server.url(), &["perl", "-e", script]);
     bridge.send("{\"a\":\t1}\r\n").await;
-    assert_eq!(bridge.line().await, "{\"a\":\t1}\r\n");
+    assert_eq!(bridge.read_line().await, "{\"a\":\t1}\r\n");
     bridge.send("grün\u{0}\n").await;
-    assert_eq!(bridge.line().await, "grün\u{0}\n");
+    assert_eq!(bridge.read_line().await, "grün\u{0}\n");
     let expected = BridgeEnd { code: Some(42), stdout: String::new(), stderr: "complaint\n".into() };
     assert_eq!(bridge.end().await, expected);
 }
@@ -42,7 +42,7 @@ async fn the_end_of_stdin_of_the_bridge_closes_stdin_of_the_mcp_server() {
     let server = TestServer::start().await;
     let mut bridge = Bridge::start(server.url(), &["sh", "-c", "cat; echo bye; exit 7"]);
     bridge.send("one\ntwo without an end").await;
-    bridge.close();
+    bridge.close_stdin();
     let expected = BridgeEnd { code: Some(7), stdout: "one\ntwo without an endbye\n".into(), stderr: String::new() };
     assert_eq!(bridge.end().await, expected);
 }
@@ -52,7 +52,7 @@ async fn an_mcp_server_that_ignores_the_end_of_its_stdin_is_killed() {
     let server = TestServer::start().await;
     let mut bridge = Bridge::start(server.url(), &["sh", "-c", "echo $$; exec sleep 1000"]);
     let pid = read_pid(&mut bridge).await;
-    bridge.close();
+    bridge.close_stdin();
     assert_eq!(bridge.end().await.code, Some(137));
     wait_until_gone(pid).await;
 }

@@ -20,7 +20,7 @@ async fn call(bridge: &mut Bridge, id: u64, method: &str, params: Value) -> Valu
 }
 
 async fn answer(bridge: &mut Bridge, id: u64) -> Value {
-    let mut answer = bridge.json().await;
+    let mut answer = bridge.read_json().await;
     assert_eq!(answer["id"], id, "{answer}");
     answer["result"].take()
 }
@@ -31,7 +31,7 @@ fn add(amount: u64) -> Value {
 }
 
 /// The value of the counter after a call, and the pid of the MCP server.
-fn counted(result: &Value) -> (u64, String) {
+fn counter_and_pid(result: &Value) -> (u64, String) {
     let (count, pid) = result["content"][0]["text"].as_str().unwrap().split_once(" in ").unwrap();
     (count.parse().unwrap(), pid.to_owned())
 }
@@ -49,23 +49,23 @@ async fn each_call_is_carried_out_once_even_if_the_connection_is_cut() {
     bridge.send_json(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
     let tools = call(&mut bridge, 2, "tools/list", json!({})).await;
     assert_eq!(tools["tools"][0]["name"], "add");
-    let (count, pid) = counted(&call(&mut bridge, 3, "tools/call", add(5)).await);
+    let (count, pid) = counter_and_pid(&call(&mut bridge, 3, "tools/call", add(5)).await);
     assert_eq!(count, 5);
     for round in 1..=10 {
         // One call is in flight when the connection is cut, and another call is made while there is no connection.
         let first = 10 * round;
         bridge.send_json(&json!({"jsonrpc": "2.0", "id": first, "method": "tools/call", "params": add(1)})).await;
         proxy.cut();
-        assert_eq!(counted(&answer(&mut bridge, first).await), (5 + 2 * round - 1, pid.clone()));
+        assert_eq!(counter_and_pid(&answer(&mut bridge, first).await), (5 + 2 * round - 1, pid.clone()));
         proxy.cut();
         let second = call(&mut bridge, first + 1, "tools/call", add(1)).await;
         assert_eq!(
-            counted(&second),
+            counter_and_pid(&second),
             (5 + 2 * round, pid.clone()),
             "each call is carried out once, by the same MCP server"
         );
     }
-    bridge.close();
+    bridge.close_stdin();
     let end = bridge.end().await;
     assert_eq!((end.code, end.stdout.as_str(), end.stderr.as_str()), (Some(0), "", "serving\nserved\n"));
 }

@@ -42,7 +42,7 @@ impl Bridge {
     }
 
     /// The next line on stdout, with its line break. Empty if stdout has ended.
-    pub(crate) async fn line(&mut self) -> String {
+    pub(crate) async fn read_line(&mut self) -> String {
         let mut line = String::new();
         tokio::time::timeout(OPERATION_LIMIT, self.stdout.read_line(&mut line))
             .await
@@ -56,13 +56,13 @@ impl Bridge {
     }
 
     /// The next line on stdout, decoded.
-    pub(crate) async fn json(&mut self) -> Value {
-        let line = self.line().await;
+    pub(crate) async fn read_json(&mut self) -> Value {
+        let line = self.read_line().await;
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
     }
 
     /// Closes the stdin of the bridge.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.stdin = None;
     }
 

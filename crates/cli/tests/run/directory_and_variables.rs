@@ -28,7 +28,8 @@ async fn on_this_machine_a_command_has_the_directory_and_variables_of_its_caller
 
 #[tokio::test]
 async fn on_a_server_a_command_has_the_directory_and_variables_of_the_server() {
-    let server = TestServer::with(&[], |command| command.current_dir("/usr").env("CALLER", "the server's")).await;
+    let server =
+        TestServer::start_with(&[], |command| command.current_dir("/usr").env("CALLER", "the server's")).await;
     let run = async |flags: &[&str]| {
         let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(flags).chain(&SHOW).copied().collect();
         stdout_of(&args, "/etc", &[("CALLER", "caller's"), ("GIVEN", "passed on")]).await
@@ -44,7 +45,9 @@ async fn the_help_explains_where_a_command_runs_without_a_cwd() {
         let help = stdout_of(&[name, "--help"], "/", &[]).await;
         let text = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            text.contains("[default: yours on this machine and below --local-root, else the server's]"),
+            text.contains(
+                "[default: the server's, or yours if the environment is this machine or you are below --local-root]"
+            ),
             "{help}"
         );
     }

@@ -12,7 +12,7 @@ use crate::support::{command, text_and_code, wait_for_output};
 const REPETITIONS: usize = 25;
 
 /// A device on which every write fails, as on a full disk.
-fn full() -> Stdio {
+fn full_device() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
@@ -25,16 +25,16 @@ async fn run(command: &mut Command) -> (String, Option<i32>) {
 async fn output_that_cannot_be_written_is_an_error() {
     let expected = ("exec-server: cannot write the output: No space left on device\n".to_owned(), Some(125));
     for _ in 0..REPETITIONS {
-        assert_eq!(run(command(&["run", "--", "echo", "hi"]).stdout(full())).await, expected);
+        assert_eq!(run(command(&["run", "--", "echo", "hi"]).stdout(full_device())).await, expected);
     }
     for _ in 0..REPETITIONS {
-        assert_eq!(run(command(&["run", "--json", "--", "true"]).stdout(full())).await, expected);
+        assert_eq!(run(command(&["run", "--json", "--", "true"]).stdout(full_device())).await, expected);
     }
 }
 
 #[tokio::test]
 async fn a_list_that_cannot_be_written_is_an_error() {
-    let (stderr, code) = run(command(&["--help-limits"]).stdout(full())).await;
+    let (stderr, code) = run(command(&["--help-limits"]).stdout(full_device())).await;
     assert_eq!((stderr.as_str(), code), FAILED_LIST);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -54,7 +54,7 @@ async fn an_error_that_cannot_be_written_still_has_its_exit_code() {
         (&["cat", "/no/such/file"], 1),
     ];
     for (args, code) in failing {
-        let status = command(args).env("RUST_LOG", "debug").stderr(full()).status().await.unwrap();
+        let status = command(args).env("RUST_LOG", "debug").stderr(full_device()).status().await.unwrap();
         assert_eq!(status.code(), Some(code), "{args:?}");
     }
 }

@@ -38,7 +38,7 @@ async fn input_is_divided_for_a_server_with_a_small_message_limit() {
 }
 
 /// A server that starts every command and answers this method with an error.
-fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripted::ScriptedListener) {
+fn server_refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripted::ScriptedListener) {
     let server = ScriptedServer::new();
     let capabilities = json!({"processCloseStdin": true, "processWriteQuery": true});
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
@@ -53,7 +53,7 @@ fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripte
 async fn input_that_the_server_refuses_is_an_error() {
     for method in ["process/write", "process/closeStdin"] {
         let folder = tempfile::tempdir().unwrap();
-        let (server, listener) = refusing(method, &folder);
+        let (server, listener) = server_refusing(method, &folder);
         let output = output_with_input(&["run", "--connect", listener.url(), "--", "job"], b"input").await;
         let message = "exec-server: the server did not take the input of the command: no memory\n";
         assert_eq!(text_and_code(&output), (String::new(), message.to_owned(), Some(125)), "{method}");

@@ -1,5 +1,6 @@
-//! The commands `run` and `shell` with a server that has the published protocol and none of our extensions. Where an extension
-//! is missing, they use something similar, or fail before anything has run.
+//! The commands `run` and `shell` with a server that has the published protocol (that of `codex exec-server`) and
+//! none of our extensions. Where an extension is missing, the commands use something similar, or fail before anything
+//! has run.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom};
@@ -7,22 +8,22 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testkit::{PublishedServer, Signal, Terminal, TestServer, eventually, is_alive, send_signal};
+use testkit::{PublishedProtocolServer, Signal, Terminal, TestServer, eventually, is_alive, send_signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::support::{command, output, output_with_input, read_pid, text_and_code, wait_for_output};
 
 /// A server without our extensions, and a folder for the files of a test.
 struct Published {
-    server: PublishedServer,
+    server: PublishedProtocolServer,
     folder: TempDir,
 }
 
 impl Published {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = TestServer::with(&[], |command| command.env("HOME", folder.path())).await;
-        Self { server: PublishedServer::start(server, folder.path()), folder }
+        let server = TestServer::start_with(&[], |command| command.env("HOME", folder.path())).await;
+        Self { server: PublishedProtocolServer::start(server, folder.path()), folder }
     }
 
     /// The arguments `NAME --connect URL ARGS`.
@@ -93,13 +94,14 @@ async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_message(
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("late"));
     drop(stdin);
     let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
-    let expected = "exec-server: the input has ended, and this server cannot tell the command; it was ended\n";
+    let expected =
+        "exec-server: the input has ended, and this server cannot tell the command; the command was ended\n";
     assert_eq!((stderr.as_str(), code), (expected, Some(125)));
     eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn the_end_of_input_is_typed_at_a_terminal() {
+async fn at_the_end_of_input_the_end_of_file_key_is_typed_at_a_terminal() {
     let published = Published::start().await;
     let args = published.args("run", &["-t", "--", "sh", "-c", "cat > /dev/null; exit 6"]);
     for input in [&b"one\n"[..], b"one"] {
@@ -119,10 +121,10 @@ async fn input_is_noticed_whatever_the_size_of_its_file_is() {
         assert!(stderr.starts_with("exec-server: this server cannot end the stdin of a command"), "{stderr}");
     }
     // Nothing can be read from these files, so there is no input.
-    let mut read_to_end = std::fs::File::open(&sparse).unwrap();
-    read_to_end.seek(SeekFrom::End(0)).unwrap();
+    let mut file_at_its_end = std::fs::File::open(&sparse).unwrap();
+    file_at_its_end.seek(SeekFrom::End(0)).unwrap();
     let unreadable = OpenOptions::new().write(true).open("/dev/null").unwrap();
-    for stdin in [read_to_end, unreadable] {
+    for stdin in [file_at_its_end, unreadable] {
         let child = command(&published.args("run", &["--", "sh", "-c", "cat; exit 3"])).stdin(stdin).spawn().unwrap();
         assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(3)));
     }
@@ -224,9 +226,9 @@ async fn a_shell_reads_its_profile() {
         std::fs::write(published.folder.path().join(name), "echo prof''iled\n").unwrap();
     }
     let mut terminal = Terminal::start(&published.args("shell", &[]), |command| command);
-    terminal.shows("profiled").await;
-    terminal.keys("exit 5\r");
-    assert_eq!(terminal.ended().await.code(), Some(5));
+    terminal.wait_for_text("profiled").await;
+    terminal.type_keys("exit 5\r");
+    assert_eq!(terminal.wait_for_end().await.code(), Some(5));
 }
 
 #[tokio::test]
@@ -244,12 +246,12 @@ async fn a_kept_session_is_refused_before_anything_runs() {
 async fn a_server_without_environment_info_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let missing = ["environment/info", "environment/status"];
-    let server = PublishedServer::without(TestServer::start().await, folder.path(), &missing);
+    let server = PublishedProtocolServer::without_methods(TestServer::start().await, folder.path(), &missing);
     let (stdout, stderr, code) = text_and_code(&output(&["run", "--connect", server.url(), "--", "pwd"]).await);
     assert_eq!((stdout.as_str(), stderr.as_str(), code), ("/\n", "", Some(0)));
     let mut terminal = Terminal::start(&["shell", "--connect", server.url()], |command| command);
-    terminal.keys("echo wor''ks; exit 5\r");
-    terminal.shows("works").await;
-    let ended = tokio::time::timeout(Duration::from_secs(30), terminal.ended()).await.unwrap();
+    terminal.type_keys("echo wor''ks; exit 5\r");
+    terminal.wait_for_text("works").await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), terminal.wait_for_end()).await.unwrap();
     assert_eq!(ended.code(), Some(5));
 }

@@ -72,7 +72,7 @@ async fn a_signal_that_run_ignores_from_its_start_is_not_passed_on() {
         let mut starter = Command::new("bash");
         starter.args(["-c", &ignoring, &script]);
         starter.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        testkit::without_configuration(&mut starter);
+        testkit::hide_configuration(&mut starter);
         let (child, pid) = spawn_until_ready(starter).await;
         let signal = match name {
             "HUP" => Signal::HUP,

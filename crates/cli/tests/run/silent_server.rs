@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use testkit::scripted::{ClientMessage, ScriptedConnection, ScriptedListener, ScriptedReply, exited};
+use testkit::scripted::{ClientMessage, ScriptedConnection, ScriptedListener, ScriptedReply, exited_params};
 use testkit::{ScriptedServer, Signal, json, send_signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
@@ -29,7 +29,7 @@ impl SilentServer {
         let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
         server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
         server.on("process/start", |request: &ClientMessage| {
-            succeed_and_then(request, |connection, id| connection.output(id, 1, "ready\n"))
+            succeed_and_then(request, |connection, id| connection.push_output(id, 1, "ready\n"))
         });
         server.on("process/terminate", |_| ScriptedReply::Silence);
         server.on("process/signal", |_| ScriptedReply::Silence);
@@ -43,7 +43,7 @@ impl SilentServer {
     }
 
     /// Starts `run`, and waits until its command has printed `ready`.
-    async fn running(&self, args: &[&str]) -> Child {
+    async fn start_run(&self, args: &[&str]) -> Child {
         let mut child = command(&self.args(args)).spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
         child
@@ -66,7 +66,7 @@ async fn a_second_signal_ends_run_at_once() {
         [(json!({}), "process/terminate"), (json!({"processSignals": true}), "process/signal")]
     {
         let silent = SilentServer::start(capabilities);
-        let child = silent.running(&[]).await;
+        let child = silent.start_run(&[]).await;
         let pid = child.id().unwrap();
         send_signal(pid, Signal::TERM);
         silent.server.wait_for(method, 1).await;
@@ -81,24 +81,24 @@ async fn a_second_signal_ends_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_end_the_command_is_not_waited_for() {
+async fn a_server_that_does_not_end_the_command_is_waited_for_only_10_seconds() {
     let run = async |capabilities, args: &[&str], signal: Option<Signal>| {
         let silent = SilentServer::start(capabilities);
-        let child = silent.running(args).await;
+        let child = silent.start_run(args).await;
         if let Some(signal) = signal {
             send_signal(child.id().unwrap(), signal);
         }
         let ended = tokio::time::timeout(RUN_LIMIT, wait_for_output(child)).await.expect("`run` does not end");
         text_and_code(&ended)
     };
-    let (signalled, replaced, timed_out) = tokio::join!(
+    let (signalled, terminated, timed_out) = tokio::join!(
         run(json!({"processSignals": true}), &[], Some(Signal::INT)),
         run(json!({}), &[], Some(Signal::HUP)),
         run(json!({}), &["--timeout", "50ms"], None),
     );
     let message = "exec-server: the server did not end the command within 10s; it may still be running\n";
     assert_eq!(signalled, (String::new(), message.to_owned(), Some(130)));
-    assert_eq!(replaced, (String::new(), message.to_owned(), Some(129)));
+    assert_eq!(terminated, (String::new(), message.to_owned(), Some(129)));
     assert_eq!(timed_out, (String::new(), message.to_owned(), Some(124)));
 }
 
@@ -108,7 +108,7 @@ async fn an_exit_code_out_of_range_is_not_a_success() {
         let silent = SilentServer::start(json!({}));
         silent.server.on("process/start", move |request: &ClientMessage| {
             succeed_and_then(request, move |connection, id| {
-                connection.push("process/exited", exited(id, 1, number, Some(false)));
+                connection.push("process/exited", exited_params(id, 1, number, Some(false)));
                 connection.push("process/closed", json!({"processId": id, "seq": 2}));
             })
         });
@@ -124,8 +124,8 @@ async fn the_first_of_two_reported_exits_is_used() {
     let silent = SilentServer::start(json!({}));
     silent.server.on("process/start", |request: &ClientMessage| {
         succeed_and_then(request, |connection, id| {
-            connection.push("process/exited", exited(id, 1, 3, Some(false)));
-            connection.push("process/exited", exited(id, 2, 0, Some(false)));
+            connection.push("process/exited", exited_params(id, 1, 3, Some(false)));
+            connection.push("process/exited", exited_params(id, 2, 0, Some(false)));
             connection.push("process/closed", json!({"processId": id, "seq": 3}));
         })
     });

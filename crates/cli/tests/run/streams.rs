@@ -72,7 +72,7 @@ async fn a_slow_reader_makes_the_process_wait() {
 }
 
 #[tokio::test]
-async fn output_of_descendants_is_waited_for_for_a_limited_time() {
+async fn run_waits_a_limited_time_for_output_of_descendants() {
     let late = output(&["run", "--", "bash", "-c", "exec > >(sleep 0.2; cat); echo late"]).await;
     assert_eq!(text_and_code(&late), ("late\n".into(), String::new(), Some(0)));
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use testkit::{binary, eventually, without_configuration};
+use testkit::{binary, eventually, hide_configuration};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
@@ -15,7 +15,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    without_configuration(&mut command);
+    hide_configuration(&mut command);
     command
 }
 

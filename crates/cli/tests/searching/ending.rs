@@ -103,7 +103,7 @@ async fn a_closed_connection_ends_its_search_and_frees_its_threads() {
         fixture.client.send("fs/search", params).await;
         wait_until_idle(pid).await;
         let session = fixture.client.session.clone();
-        fixture.client = fixture.server.raw().await;
+        fixture.client = fixture.server.connect_without_handshake().await;
         eventually_async("the session can be resumed", async || {
             let params = json!({"clientName": "test", "resumeSessionId": session});
             fixture.client.request("initialize", params).await.get("result").map(|_| ())

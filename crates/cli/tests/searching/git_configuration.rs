@@ -14,14 +14,14 @@ const UNUSABLE_FILE: &str = "not an ordinary file of at most 1 MiB, or a list of
 
 /// A server whose user has this home directory, and a repository with the files `file` and `excluded`.
 async fn fixture(home: &TempDir) -> SearchFixture {
-    let server = TestServer::with(&[], |command| {
+    let server = TestServer::start_with(&[], |command| {
         for name in ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
             command.env_remove(name);
         }
         command.env("HOME", home.path())
     })
     .await;
-    SearchFixture::of(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
+    SearchFixture::with_server(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
 }
 
 fn fifo(path: &Path) {

@@ -39,11 +39,11 @@ impl SearchFixture {
     }
 
     pub(crate) async fn with_args(args: &[&str], files: &[(&str, &[u8])]) -> Self {
-        Self::of(TestServer::with_args(args).await, files).await
+        Self::with_server(TestServer::with_args(args).await, files).await
     }
 
     /// A client of `server` and a new tree with these files.
-    pub(crate) async fn of(server: TestServer, files: &[(&str, &[u8])]) -> Self {
+    pub(crate) async fn with_server(server: TestServer, files: &[(&str, &[u8])]) -> Self {
         let client = server.client().await;
         let tree = tempfile::tempdir_in(std::fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap();
         for (path, content) in files {

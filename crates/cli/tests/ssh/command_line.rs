@@ -18,7 +18,7 @@ async fn run(sshd: &Sshd, args: &[&str]) -> Output {
 #[tokio::test]
 async fn a_command_runs_in_the_directory_below_the_remote_root() {
     let sshd = Sshd::start().await;
-    let (local_root, remote_root) = (tempfile::tempdir().unwrap(), sshd.temporary());
+    let (local_root, remote_root) = (tempfile::tempdir().unwrap(), sshd.temporary_directory());
     std::fs::create_dir(remote_root.join("below")).unwrap();
     let below = local_root.path().join("below");
     let roots = ["--local-root", local_root.path().to_str().unwrap(), "--remote-root", remote_root.to_str().unwrap()];

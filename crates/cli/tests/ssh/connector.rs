@@ -1,4 +1,4 @@
-//! The client library with a server that is started over ssh.
+//! Tests the client library with a server that it starts over ssh.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ async fn a_command_runs_on_the_other_machine() {
 #[tokio::test]
 async fn paths_are_mapped_in_requests_and_in_answers() {
     let sshd = Sshd::start().await;
-    let remote_root = sshd.temporary();
+    let remote_root = sshd.temporary_directory();
     std::fs::create_dir(remote_root.join("below")).unwrap();
     let local_root = std::path::Path::new("/only/here");
     let client = connect_with(&sshd, PathMap::new(local_root, &remote_root).unwrap()).await.unwrap();

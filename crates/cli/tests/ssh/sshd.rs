@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 /// The name of the sshd as a host in the configuration file of ssh.
 pub(crate) const HOST: &str = "elsewhere";
 
-/// How often another free port is tried. Another program may take a port before sshd listens on it.
+/// Number of free ports that are tried. Another program may take a port before sshd listens on it.
 const ATTEMPTS: usize = 10;
 
 /// A running sshd. Dropping it kills sshd.
@@ -46,7 +46,7 @@ impl Sshd {
     }
 
     /// The value of TMPDIR for commands that come in through this sshd.
-    pub(crate) fn temporary(&self) -> PathBuf {
+    pub(crate) fn temporary_directory(&self) -> PathBuf {
         self.folder.path().join("temporary")
     }
 
@@ -114,7 +114,7 @@ SetEnv TMPDIR={}
 }
 
 /// The absolute path of sshd. It refuses to start under a relative path, and is not on the `PATH` of every user.
-fn program() -> PathBuf {
+fn sshd_program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join("sshd")).find(|sshd| sshd.is_file()).expect("install openssh-server")
@@ -125,7 +125,7 @@ async fn spawn(folder: &Path) -> Option<Child> {
     // If root runs the tests, sshd needs this directory for privilege separation. Other users cannot create the directory and
     // do not need it.
     let _not_root = std::fs::create_dir_all("/run/sshd");
-    let mut command = Command::new(program());
+    let mut command = Command::new(sshd_program());
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -61,13 +61,13 @@ async fn several_addresses_share_the_sessions_of_one_server() {
 
 #[tokio::test]
 async fn variables_have_the_same_effect_as_flags() {
-    let server = TestServer::with(&[], |command| {
+    let server = TestServer::start_with(&[], |command| {
         command.env("EXEC_SERVER_LISTEN", "ws://[::1]:0,ws://127.0.0.1:0").env("EXEC_SERVER_MAX_SESSIONS", "1")
     })
     .await;
     assert!(server.url().starts_with("ws://[::1]:"), "{}", server.url());
     let _first = server.client().await;
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
 }

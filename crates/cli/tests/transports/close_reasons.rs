@@ -1,5 +1,5 @@
-//! The last message of a connection, which has the reason why the server closes it, reaches the client, even if much output is
-//! in flight.
+//! When the server closes a connection, its last message says why. This message reaches the client even if much
+//! output is in flight.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Ids of processes that write without end.
 const LOUD: [&str; 4] = ["loud-0", "loud-1", "loud-2", "loud-3"];
 
-/// A slow client with one quiet process and the processes of [`LOUD`], all of which have written something.
+/// A slow client with one quiet process and the processes of [`LOUD`]. Each loud process has already written
+/// something.
 async fn loud_client(server: &TestServer) -> Client {
     let mut client = SlowReader::client(server, PAUSE).await;
     client.start("quiet", &["sleep", "1000"]).await;
@@ -49,7 +50,7 @@ async fn a_shutdown_under_load_delivers_all_events_and_the_close_reason() {
 async fn a_connection_that_is_taken_over_under_load_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut first = loud_client(&server).await;
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
     second.call("initialize", params).await;
     first.drain().await;
@@ -101,7 +102,7 @@ async fn a_slow_reader_gets_the_close_reason_after_all_events() {
 async fn a_stalled_client_that_is_taken_over_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut stalled = loud_client(&server).await;
-    let mut second = server.raw().await;
+    let mut second = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": stalled.session, "takeover": true});
     second.call("initialize", params).await;
     // sleep: the first client reads nothing for this long, like a stopped process or one on a busy machine

@@ -1,6 +1,6 @@
 //! HTTP requests to the port of the WebSocket: pages such as `/healthz`, and the upgrade.
 
-use testkit::{Client, TestServer, UPGRADE, eventually_async, http_exchange, http_get, http_request, json};
+use testkit::{Client, TestServer, UPGRADE_HEADERS, eventually_async, http_exchange, http_get, http_request, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -20,7 +20,7 @@ async fn one_connection_serves_many_requests_and_then_the_upgrade() {
     for path in ["/healthz", "/readyz", "/nothing", "/", "/metrics"] {
         http_exchange(&mut stream, &http_request(path, &[])).await;
     }
-    let answer = http_exchange(&mut stream, &http_request("/", UPGRADE)).await;
+    let answer = http_exchange(&mut stream, &http_request("/", UPGRADE_HEADERS)).await;
     assert_eq!(answer.status, 101);
     assert!(answer.head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{}", answer.head);
 }
@@ -35,7 +35,7 @@ async fn metrics_count_requests_and_processes() {
     client.call("process/terminate", json!({"processId": "killed"})).await;
     client.start("alive", &["sleep", "1000"]).await;
     client.call_error("process/read", json!({"processId": "nobody"})).await;
-    drop(server.raw().await);
+    drop(server.connect_without_handshake().await);
 
     let answer = http_get(server.address(), "/metrics", &[]).await;
     assert_eq!(answer.status, 200);
@@ -71,7 +71,7 @@ async fn requests_of_web_pages_are_refused_on_every_path() {
     for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
         assert_eq!(http_get(server.address(), path, &[origin]).await.status, 403, "{path}");
     }
-    let upgrade = [UPGRADE, &[("Origin", "null")]].concat();
+    let upgrade = [UPGRADE_HEADERS, &[("Origin", "null")]].concat();
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
 }
 
@@ -86,7 +86,7 @@ async fn requests_for_another_host_are_refused_on_every_path() {
         assert_eq!(answer.status, 403, "{path}");
         assert!(answer.body.contains("--allow-host NAME"), "{}", answer.body);
     }
-    let upgrade = [UPGRADE, &[FOREIGN_HOST]].concat();
+    let upgrade = [UPGRADE_HEADERS, &[FOREIGN_HOST]].concat();
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
     for host in ["localhost", "127.0.0.1", "[::1]:80", server.address()] {
         assert_eq!(http_get(server.address(), "/metrics", &[("Host", host)]).await.status, 200, "{host}");
@@ -117,14 +117,14 @@ async fn unknown_paths_are_404_and_a_websocket_path_without_an_upgrade_is_426() 
     let server = TestServer::start().await;
     for path in ["/nothing", "/healthz/", "/ws", "//"] {
         assert_eq!(http_get(server.address(), path, &[]).await.status, 404, "{path}");
-        assert_eq!(http_get(server.address(), path, UPGRADE).await.status, 404, "{path}");
+        assert_eq!(http_get(server.address(), path, UPGRADE_HEADERS).await.status, 404, "{path}");
     }
     let answer = http_get(server.address(), "/", &[]).await;
     assert_eq!(answer.status, 426);
     assert!(answer.head.contains("upgrade: websocket\r\n"), "{}", answer.head);
     assert!(answer.head.contains("sec-websocket-version: 13\r\n"), "{}", answer.head);
-    for broken in 0..UPGRADE.len() {
-        let mut headers = UPGRADE.to_vec();
+    for broken in 0..UPGRADE_HEADERS.len() {
+        let mut headers = UPGRADE_HEADERS.to_vec();
         headers[broken].1 = "nonsense";
         // The server accepts any key.
         let expected = if headers[broken].0 == "Sec-WebSocket-Key" { 101 } else { 426 };
@@ -138,7 +138,7 @@ async fn unknown_paths_are_404_and_a_websocket_path_without_an_upgrade_is_426() 
 async fn a_ping_is_answered_with_a_pong_and_a_close_with_a_close() {
     let server = TestServer::start().await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
+    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE_HEADERS)).await.status, 101);
     stream.write_all(b"\x89\x85\0\0\0\0hello").await.unwrap();
     let mut pong = [0; 7];
     stream.read_exact(&mut pong).await.unwrap();
@@ -155,7 +155,7 @@ async fn frames_that_come_with_the_upgrade_are_not_lost() {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     let message = br#"{"id":1,"method":"nothing"}"#;
     let frame = [&[0x82, 0x80 | message.len() as u8, 0, 0, 0, 0], &message[..]].concat();
-    let raw = [http_request("/", UPGRADE).as_bytes(), &frame].concat();
+    let raw = [http_request("/", UPGRADE_HEADERS).as_bytes(), &frame].concat();
     stream.write_all(&raw).await.unwrap();
     let mut received = Vec::new();
     while !String::from_utf8_lossy(&received).contains("exec-server stub does not implement `nothing` yet") {

@@ -57,7 +57,7 @@ async fn open(client: &mut Client) -> String {
 }
 
 /// Params of `initialize` for all ways to use a session that exists.
-fn requests_for(session: &str) -> [Value; 4] {
+fn resume_requests(session: &str) -> [Value; 4] {
     let request = json!({"clientName": "test", "resumeSessionId": session});
     [
         ("takeover", json!(true)),
@@ -78,12 +78,12 @@ fn refusal(session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn another_token_gets_no_session_whether_it_is_attached_or_not() {
+async fn another_token_cannot_use_a_session_whether_the_session_is_attached_or_not() {
     let shared = SharedServer::start().await;
     let mut alice = shared.connect(ALICE).await;
     let session = open(&mut alice).await;
     alice.start("p", &["cat"]).await;
-    for request in requests_for(&session) {
+    for request in resume_requests(&session) {
         let mut bob = shared.connect(BOB).await;
         assert_eq!(bob.call_error("initialize", request.clone()).await, refusal(&session), "{request}");
         // The connection stays usable, and Bob can have a session of his own.
@@ -96,7 +96,7 @@ async fn another_token_gets_no_session_whether_it_is_attached_or_not() {
     );
 
     drop(alice);
-    for request in requests_for(&session) {
+    for request in resume_requests(&session) {
         let mut bob = shared.connect(BOB).await;
         assert_eq!(bob.call_error("initialize", request.clone()).await, refusal(&session), "{request}");
     }
@@ -112,11 +112,11 @@ async fn a_user_of_the_unix_socket_and_a_token_are_different_principals() {
     let session_of_token = open(&mut with_token).await;
     let mut with_socket = shared.connect_unix().await;
     let session_of_socket = open(&mut with_socket).await;
-    for request in requests_for(&session_of_token) {
+    for request in resume_requests(&session_of_token) {
         let error = shared.connect_unix().await.call_error("initialize", request).await;
         assert_eq!(error, refusal(&session_of_token));
     }
-    for request in requests_for(&session_of_socket) {
+    for request in resume_requests(&session_of_socket) {
         let error = shared.connect(ALICE).await.call_error("initialize", request).await;
         assert_eq!(error, refusal(&session_of_socket));
     }

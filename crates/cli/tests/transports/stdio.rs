@@ -13,7 +13,7 @@ fn start(args: &[&str]) -> (Child, Client) {
     command.args(["--listen", "stdio"]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = command.spawn().unwrap();
     let (read, write) = (server.stdout.take().unwrap(), server.stdin.take().unwrap());
-    (server, Client::over(lines(read, write, PeerLabel::new("stdio"), MessageLimits::default())))
+    (server, Client::from_stream(lines(read, write, PeerLabel::new("stdio"), MessageLimits::default())))
 }
 
 #[tokio::test]

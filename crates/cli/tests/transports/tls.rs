@@ -60,7 +60,7 @@ async fn processes_run_and_http_is_served_over_tls() {
     assert_eq!(http_exchange(&mut stream, &http_request("/healthz", &[])).await.body, "ok");
     let stream =
         upgrade_client(stream, "localhost", PeerLabel::new(address), ConnectOptions::default()).await.unwrap();
-    let mut client = Client::over(stream);
+    let mut client = Client::from_stream(stream);
     client.handshake(None).await;
     let outcome = client.run("p", &["head", "-c", "5000000", "/dev/zero"]).await;
     assert_eq!(outcome.stdout.len(), 5_000_000);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::{Client, Signal, TestServer, UPGRADE, eventually, eventually_async, http_get, run_to_end};
+use testkit::{Client, Signal, TestServer, UPGRADE_HEADERS, eventually, eventually_async, http_get, run_to_end};
 use transport::ConnectOptions;
 
 const FIRST: &str = "first-token-0123456789";
@@ -23,7 +23,7 @@ fn token_file(directory: &Path, tokens: &str) -> String {
 /// The HTTP status of a WebSocket upgrade with this token.
 async fn upgrade_status(address: &str, token: Option<&str>) -> u16 {
     let value = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
-    let mut headers = UPGRADE.to_vec();
+    let mut headers = UPGRADE_HEADERS.to_vec();
     if token.is_some() {
         headers.push(("Authorization", &value));
     }
@@ -60,7 +60,7 @@ async fn only_a_client_with_a_token_is_served() {
     for right in [FIRST, SECOND] {
         assert_eq!(upgrade_status(&address, Some(right)).await, 101, "{right}");
     }
-    let basic = [UPGRADE, &[("Authorization", "Basic Zmlyc3Q6dG9rZW4=")]].concat();
+    let basic = [UPGRADE_HEADERS, &[("Authorization", "Basic Zmlyc3Q6dG9rZW4=")]].concat();
     let refused = http_get(&address, "/", &basic).await;
     assert_eq!(refused.status, 401);
     assert!(refused.head.contains("www-authenticate: bearer\r\n"), "{}", refused.head);
@@ -118,7 +118,7 @@ async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signa
     let file = token_file(directory.path(), FIRST);
     let log = directory.path().join("log");
     let stderr = std::fs::File::create(&log).unwrap();
-    let mut server = TestServer::with(&["--token-file", &file], |command| command.stderr(stderr)).await;
+    let mut server = TestServer::start_with(&["--token-file", &file], |command| command.stderr(stderr)).await;
     std::fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal(Signal::HUP);
@@ -141,7 +141,7 @@ async fn a_failed_authentication_is_logged_and_counted() {
     let file = token_file(directory.path(), FIRST);
     let log = directory.path().join("log");
     let stderr = std::fs::File::create(&log).unwrap();
-    let server = TestServer::with(&["--token-file", &file], |command| {
+    let server = TestServer::start_with(&["--token-file", &file], |command| {
         command.env_remove("RUST_LOG").env("NO_COLOR", "1").stderr(stderr)
     })
     .await;

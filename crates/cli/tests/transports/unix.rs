@@ -1,11 +1,12 @@
-//! The Unix socket: its file, which users may connect, and the two protocols on it, JSON lines and HTTP with WebSocket.
+//! Tests the Unix socket: its file, the users that may connect, and the two protocols that it serves, JSON lines and
+//! HTTP with WebSocket.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use testkit::{
-    Client, Signal, TestServer, UPGRADE, Value, eventually_async, http_exchange, http_get, http_request, json,
-    run_to_end,
+    Client, Signal, TestServer, UPGRADE_HEADERS, Value, eventually_async, http_exchange, http_get, http_request,
+    json, run_to_end,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -114,12 +115,12 @@ async fn http_and_websocket_are_served_on_a_unix_socket_too() {
     let mut stream = UnixStream::connect(folder.path()).await.unwrap();
     assert_eq!(http_exchange(&mut stream, &http_request("/healthz", &[])).await.body, "ok");
     assert!(http_exchange(&mut stream, &http_request("/metrics", &[])).await.body.contains("exec_server_"));
-    let origin = [UPGRADE, &[("Origin", "http://x")]].concat();
+    let origin = [UPGRADE_HEADERS, &[("Origin", "http://x")]].concat();
     assert_eq!(http_exchange(&mut stream, &http_request("/", &origin)).await.status, 403);
 
     let stream =
         upgrade_client(stream, "localhost", PeerLabel::new("unix"), ConnectOptions::default()).await.unwrap();
-    let mut client = Client::over(stream);
+    let mut client = Client::from_stream(stream);
     client.handshake(None).await;
     assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
 }
@@ -128,7 +129,7 @@ async fn http_and_websocket_are_served_on_a_unix_socket_too() {
 async fn blank_lines_and_carriage_returns_are_ignored() {
     let folder = SocketFolder::new();
     let server = folder.server().await;
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     client.send_bytes(b"\r\n\n  \t\n{\"id\":1,\"method\":\"nothing\"}\r\n").await.unwrap();
     assert_eq!(client.next().await["error"]["code"], -32601);
 }
@@ -142,7 +143,7 @@ async fn a_unix_socket_needs_no_token() {
     let server = TestServer::with_args(&listen).await;
     assert_eq!(server.client().await.run("p", &["true"]).await.exit_code, 0);
     let mut stream = UnixStream::connect(folder.path()).await.unwrap();
-    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
+    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE_HEADERS)).await.status, 101);
 }
 
 /// A user id that is neither the one of the server nor the one of a real user.
@@ -160,7 +161,7 @@ async fn other_users_are_refused_and_counted_and_do_not_fill_the_log() {
     let log = folder.directory.path().join("log");
     let stderr = std::fs::File::create(&log).unwrap();
     let args = ["--listen", &folder.url(), "--listen", "ws://127.0.0.1:0"];
-    let server = TestServer::with(&args, |command| command.stderr(stderr)).await;
+    let server = TestServer::start_with(&args, |command| command.stderr(stderr)).await;
     // An administrator could change the permissions in this way after the server has set them.
     let set_mode = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();

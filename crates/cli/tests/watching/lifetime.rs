@@ -76,7 +76,7 @@ async fn sessions_with_many_watches_leave_watches_to_other_sessions() {
     fs::write(&file, "").unwrap();
     for (client, received) in &mut sessions {
         for received in received {
-            received.until(client, "created", &file).await;
+            received.changes_until(client, "created", &file).await;
         }
     }
 }
@@ -112,7 +112,7 @@ async fn after_unwatch_no_change_is_reported() {
     fs::write(tree.path().join("unseen"), "").unwrap();
     let mut received = watch(&mut client, "w", tree.path()).await;
     fs::write(tree.path().join("seen"), "").unwrap();
-    let changes = received.until(&mut client, "created", &tree.path().join("seen")).await;
+    let changes = received.changes_until(&mut client, "created", &tree.path().join("seen")).await;
     assert_eq!(changes.len(), 1, "{changes:?}");
 }
 

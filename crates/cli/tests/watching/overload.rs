@@ -32,7 +32,7 @@ async fn a_client_that_does_not_read_takes_little_memory_and_delays_no_other_cli
         touch_all(busy.path());
         let file = quiet.path().join(round.to_string());
         fs::write(&file, "").unwrap();
-        other_messages.until(&mut other, "created", &file).await;
+        other_messages.changes_until(&mut other, "created", &file).await;
     }
     let grown = resident_bytes(server.pid()).saturating_sub(before);
     assert!(grown < 48 << 20, "the server uses {grown} more bytes for a client that does not read");

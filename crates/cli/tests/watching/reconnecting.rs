@@ -7,22 +7,22 @@ use testkit::{Client, CuttingProxy, TestServer, json};
 use crate::support::{WatchMessages, resume_watch, tree, wait_until_disconnected, watch};
 
 #[tokio::test]
-async fn changes_without_a_connection_are_reported_to_the_next() {
+async fn changes_without_a_connection_are_reported_to_the_next_connection() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let [first, second, third] = ["1", "2", "3"].map(|name| tree.path().join(name));
     let mut received = watch(&mut client, "w", tree.path()).await;
     fs::write(&first, "").unwrap();
-    received.until(&mut client, "created", &first).await;
+    received.changes_until(&mut client, "created", &first).await;
     let session = client.session.clone();
     drop(client);
     wait_until_disconnected(&server).await;
     fs::write(&second, "").unwrap();
     let mut client = server.resume(&session).await;
     resume_watch(&mut client, &received, tree.path()).await;
-    received.until(&mut client, "created", &second).await;
+    received.changes_until(&mut client, "created", &second).await;
     fs::write(&third, "").unwrap();
-    received.until(&mut client, "created", &third).await;
+    received.changes_until(&mut client, "created", &third).await;
 }
 
 #[tokio::test]
@@ -34,11 +34,11 @@ async fn a_client_that_does_not_resume_its_watch_gets_the_changes_all_the_same()
     drop(client);
     wait_until_disconnected(&server).await;
     fs::write(tree.path().join("file"), "").unwrap();
-    let mut client = server.raw().await;
+    let mut client = server.connect_without_handshake().await;
     let id = client.send("initialize", json!({"clientName": "test", "resumeSessionId": session})).await;
     assert_eq!(client.next().await["id"], id, "no change is reported before the answer to the handshake");
     client.notify("initialized", json!({})).await;
-    received.until(&mut client, "created", &tree.path().join("file")).await;
+    received.changes_until(&mut client, "created", &tree.path().join("file")).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn messages_are_sent_again_from_the_number_that_the_client_names() {
 }
 
 #[tokio::test]
-async fn more_changes_than_are_kept_are_an_overflow_and_later_changes_follow() {
+async fn more_changes_than_are_kept_become_an_overflow_and_later_changes_follow() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut received = watch(&mut client, "w", tree.path()).await;
@@ -94,7 +94,7 @@ async fn more_changes_than_are_kept_are_an_overflow_and_later_changes_follow() {
 }
 
 #[tokio::test]
-async fn cuts_lose_no_change_and_repeat_none() {
+async fn cut_connections_lose_no_change_and_repeat_none() {
     let (server, tree) = (TestServer::start().await, tree());
     let proxy = CuttingProxy::start(server.address()).await;
     let mut client = Client::connect(&proxy.url()).await;
@@ -112,7 +112,7 @@ async fn cuts_lose_no_change_and_repeat_none() {
             client.handshake(Some(&session)).await;
             resume_watch(&mut client, &received, tree.path()).await;
         }
-        let changes = received.until(&mut client, "created", &file).await;
+        let changes = received.changes_until(&mut client, "created", &file).await;
         assert_eq!(changes.len(), 1, "{changes:?}");
     }
 }

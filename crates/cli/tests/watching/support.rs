@@ -46,7 +46,7 @@ impl WatchMessages {
     }
 
     /// Receives messages until one has a change of this kind and path. Returns all their changes.
-    pub(crate) async fn until(&mut self, client: &mut Client, kind: &str, path: &Path) -> Vec<Value> {
+    pub(crate) async fn changes_until(&mut self, client: &mut Client, kind: &str, path: &Path) -> Vec<Value> {
         let (mut changes, path) = (Vec::new(), uri(path));
         loop {
             let params = self.next(client).await;

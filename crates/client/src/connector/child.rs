@@ -1,5 +1,5 @@
-//! A server that runs as a child process and speaks over its stdin and stdout. Its sessions end with the child, so no session can be
-//! resumed.
+//! A server that runs as a child process and speaks over its stdin and stdout. The sessions of the server end with
+//! the child, so no session can be resumed.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -11,14 +11,15 @@ use transport::{ChildCommand, ChildGuard, MessageLimits, spawn_child};
 use super::{Companion, Connecting, ServerConnection, ServerConnector};
 use crate::error::ExecServerError;
 
-/// Starts a server as a child process and speaks with it over its stdin and stdout. The child is killed when its connection ends.
+/// Starts a server as a child process and speaks with it over its stdin and stdout. The child is terminated when its
+/// connection ends.
 #[derive(Clone, Debug, Default)]
 pub struct ChildConnector {
     /// The server program: a path, or a name that is looked up in `PATH`.
     pub program: OsString,
     /// The arguments of the program. They must make the server listen on its stdin and stdout.
     pub args: Vec<OsString>,
-    /// Variables that the child gets in addition to the variables of this process.
+    /// Variables to set for the child. They win over the variables of this process and over `env_remove`.
     pub env: Vec<(OsString, OsString)>,
     /// Variables of this process that the child does not get.
     pub env_remove: Vec<OsString>,
@@ -37,6 +38,7 @@ impl ServerConnector for ChildConnector {
                 env_remove: self.env_remove.clone(),
                 cwd: self.cwd.clone(),
             };
+            // Each line that the child writes to its stderr goes to the log of this process.
             let (stream, guard) =
                 spawn_child(&command, MessageLimits::default(), move |line| tracing::debug!(%program, line))
                     .map_err(|error| ExecServerError::Spawn(error.to_string()))?;
@@ -53,6 +55,7 @@ impl ServerConnector for ChildConnector {
     }
 }
 
+/// Dropping the guard terminates the child.
 impl Companion for ChildGuard {
     fn exit_report(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
         Box::pin(async { self.wait_for_exit().await.to_string() })

@@ -1,5 +1,5 @@
-//! A server on another machine that is started over ssh. The server ends when its connection ends, because `ssh` is a child process of the
-//! client.
+//! A server on another machine that is started over ssh. The client runs `ssh` as a child process and terminates it
+//! when the connection ends. The server then ends too, because its stdin is closed.
 
 use std::ffi::OsString;
 
@@ -16,7 +16,8 @@ pub struct SshConnector {
 }
 
 impl SshConnector {
-    /// `host` is a destination as `ssh` takes it. `program` is the server program on that machine, where the login shell looks it up.
+    /// `host` is a destination as `ssh` takes it. `program` is the server program on that machine: a path, or a name
+    /// that the login shell on that machine looks up.
     pub fn new(host: &str, program: &str, paths: PathMap) -> Self {
         Self::with_ssh(host, program, paths, Vec::new())
     }
@@ -24,8 +25,9 @@ impl SshConnector {
     /// As [`new`](Self::new), with options for `ssh` itself, for example `-F FILE`.
     pub fn with_ssh(host: &str, program: &str, paths: PathMap, options: Vec<OsString>) -> Self {
         let mut args = options;
-        // `ssh` has no terminal here, so no user could answer its questions. The interval makes `ssh` notice that the other machine no
-        // longer answers.
+        // `-T`: a terminal on the other machine would change the bytes of messages. `BatchMode`: `ssh` fails instead
+        // of asking the user a question. `ServerAliveInterval`: `ssh` notices that the other machine no longer
+        // answers.
         args.extend(["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"].map(OsString::from));
         args.extend(["--".into(), host.into(), format!("{} --listen stdio", quoted(program)).into()]);
         let child = ChildConnector { program: "ssh".into(), args, ..ChildConnector::default() };
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_one_word_for_the_remote_shell() {
+    fn quoting_makes_the_program_one_word_and_lets_the_remote_shell_expand_a_leading_tilde() {
         assert_eq!(quoted("exec-server"), "'exec-server'");
         assert_eq!(quoted("~/my bin/it's"), r"~/'my bin/it'\''s'");
     }

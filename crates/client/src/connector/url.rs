@@ -12,7 +12,8 @@ pub struct UrlConnector {
 }
 
 impl UrlConnector {
-    /// `url` begins with `ws://`, `wss://` or `unix://`. A wrong URL is an error of [`ServerConnector::connect`].
+    /// `url` begins with `ws://`, `wss://` or `unix://`. The URL is not checked here: if it is wrong,
+    /// [`ServerConnector::connect`] fails.
     pub fn new(url: impl Into<String>, options: ConnectOptions) -> Self {
         Self { url: url.into(), options }
     }
@@ -32,16 +33,17 @@ impl ServerConnector for UrlConnector {
     }
 }
 
-/// The URL without its user, password, query and fragment, each of which may hold a secret.
+/// The URL without its user, password, query and fragment, each of which may hold a secret. A `unix://` URL has none
+/// of these parts and stays as it is. Of a text without `://`, nothing is left.
 fn without_secrets(url: &str) -> String {
     if url.starts_with("unix://") {
         return url.to_owned();
     }
-    let end = url.find(['?', '#']).unwrap_or(url.len());
-    let (scheme, rest) = url[..end].split_once("://").unwrap_or_default();
-    // A password that is not percent-encoded may contain any character, even a slash.
-    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    format!("{scheme}://{host}")
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    // A password that is not percent-encoded may contain `/`, `?`, `#` and `@`, so the host begins after the last `@`.
+    let after_password = rest.rsplit_once('@').map_or(rest, |(_, after)| after);
+    let end = after_password.find(['?', '#']).unwrap_or(after_password.len());
+    format!("{scheme}://{}", &after_password[..end])
 }
 
 #[cfg(test)]
@@ -56,6 +58,7 @@ mod tests {
             ("ws://me@secr/et@h", "ws://h"),
             ("unix:///run/a?b@c", "unix:///run/a?b@c"),
             ("secret", "://"),
+            ("ws://me:a?b#c@h/p?token=x", "ws://h/p"),
         ] {
             assert_eq!(UrlConnector::new(url, ConnectOptions::default()).address(), address);
         }

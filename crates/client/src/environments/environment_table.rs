@@ -1,4 +1,5 @@
-//! One `[[environments]]` table: which fields it may have, and which of them go together.
+//! One `[[environments]]` table of the file `environments.toml`, which configures one environment, a machine on which
+//! processes can run. This module decides which fields the table may have, and which of them go together.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use url::Url;
 
 use super::error::{EntryProblem, Problem};
 use super::file::LocatedProblem;
-use super::{DEFAULT_TIMEOUT, EnvironmentSpec, LOCAL, NONE, Way};
+use super::{DEFAULT_TIMEOUT, EnvironmentLocation, EnvironmentSpec, LOCAL, NONE};
 use crate::path_map::PathMap;
 
 /// Limit for ids. Users type them, and lists show them.
@@ -20,7 +21,10 @@ const MAX_ID_CHARS: usize = 64;
 /// The program that is started over ssh if `program` is not set.
 const SERVER_PROGRAM: &str = "exec-server";
 
-/// The fields as the file has them.
+/// How error messages name the URLs of WebSockets.
+const WEBSOCKET_URL: &str = "url = \"ws://…\" or \"wss://…\"";
+
+/// The fields as the file has them. `docs/environments.md` says what they mean.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EnvironmentTable {
@@ -40,33 +44,36 @@ pub(super) struct EnvironmentTable {
     silence_timeout_sec: Option<Spanned<f64>>,
 }
 
-/// The offset at which a problem of this table begins, and the problem.
+/// The offset of the byte of the file at which a problem of this table begins, and the problem.
 type TableProblem = (usize, EntryProblem);
 
 impl EnvironmentTable {
-    pub(super) fn id_at(&self) -> usize {
+    /// The offset of the byte of the file at which the value of `id` begins.
+    pub(super) fn id_offset(&self) -> usize {
         self.id.span().start
     }
 
-    /// Checks everything that can be checked without a connection.
+    /// Checks the fields, and makes the configuration of the environment from them. Neither opens a file nor
+    /// connects. `directory` is the directory of `environments.toml`, and `None` if that is not an absolute path.
     pub(super) fn into_spec(
         table: Spanned<Self>,
         directory: Option<&Path>,
     ) -> Result<EnvironmentSpec, LocatedProblem> {
         let start = table.span().start;
         let table = table.into_inner();
-        check_id(table.id.get_ref()).map_err(|problem| LocatedProblem { at: table.id_at(), problem })?;
+        check_id(table.id.get_ref()).map_err(|problem| LocatedProblem { at: table.id_offset(), problem })?;
         let id = table.id.get_ref().clone();
         table
             .checked_spec(start, directory)
             .map_err(|(at, problem)| LocatedProblem { at, problem: Problem::Entry { id, problem } })
     }
 
+    /// `start` is the offset of the byte of the file at which the table begins.
     fn checked_spec(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, TableProblem> {
-        let way = match (&self.url, &self.program, &self.ssh) {
-            (Some(url), None, None) => self.by_url(url, directory)?,
-            (None, Some(program), None) => self.by_program(program, directory)?,
-            (None, program, Some(host)) => self.by_ssh(host, program.as_ref())?,
+        let location = match (&self.url, &self.program, &self.ssh) {
+            (Some(url), None, None) => self.url_location(url, directory)?,
+            (None, Some(program), None) => self.program_location(program, directory)?,
+            (None, program, Some(host)) => self.ssh_location(host, program.as_ref())?,
             _ => return Err((start, EntryProblem::NotOneWay)),
         };
         Ok(EnvironmentSpec {
@@ -82,29 +89,38 @@ impl EnvironmentTable {
                 DEFAULT_SILENCE_TIMEOUT,
             )?,
             id: self.id.into_inner(),
-            way,
+            location,
         })
     }
 
-    fn by_url(&self, url: &Spanned<String>, directory: Option<&Path>) -> Result<Way, TableProblem> {
-        self.refuse_all_but("url")?;
+    fn url_location(
+        &self,
+        url: &Spanned<String>,
+        directory: Option<&Path>,
+    ) -> Result<EnvironmentLocation, TableProblem> {
+        self.refuse_fields_of_other_kinds("url")?;
         let at = url.span().start;
         let url = checked_url(url.get_ref()).map_err(|problem| (at, problem))?;
         if !url.starts_with("wss://") {
-            refuse("ca_file", start_of(&self.ca_file), "url = \"wss://…\"")?;
+            refuse_if_set("ca_file", start_of(&self.ca_file), "url = \"wss://…\"")?;
         }
         if url.starts_with("unix://") {
-            refuse("token_file", start_of(&self.token_file), "url = \"wss://…\"")?;
-            // Unix sockets have no pings.
-            refuse("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url = \"ws://…\"")?;
+            refuse_if_set("token_file", start_of(&self.token_file), WEBSOCKET_URL)?;
+            // There are no pings over a Unix socket, and none are needed: the kernel reports the end of the
+            // connection.
+            refuse_if_set("silence_timeout_sec", start_of(&self.silence_timeout_sec), WEBSOCKET_URL)?;
         }
         let ca_file = resolved("ca_file", self.ca_file.as_ref(), directory)?;
         let token_file = resolved("token_file", self.token_file.as_ref(), directory)?;
-        Ok(Way::Url { url, ca_file, token_file })
+        Ok(EnvironmentLocation::Url { url, ca_file, token_file })
     }
 
-    fn by_program(&self, program: &Spanned<String>, directory: Option<&Path>) -> Result<Way, TableProblem> {
-        self.refuse_all_but("program")?;
+    fn program_location(
+        &self,
+        program: &Spanned<String>,
+        directory: Option<&Path>,
+    ) -> Result<EnvironmentLocation, TableProblem> {
+        self.refuse_fields_of_other_kinds("program")?;
         let program = non_empty("program", program)?;
         let args = self.args.as_ref().map_or(Ok(Vec::new()), |args| {
             let fits = args.get_ref().iter().all(|arg| !arg.contains('\0'));
@@ -115,11 +131,15 @@ impl EnvironmentTable {
             checked.map_err(|problem| (env.span().start, problem))
         })?;
         let cwd = resolved("cwd", self.cwd.as_ref(), directory)?;
-        Ok(Way::Program { program, args, env, cwd })
+        Ok(EnvironmentLocation::Program { program, args, env, cwd })
     }
 
-    fn by_ssh(&self, host: &Spanned<String>, program: Option<&Spanned<String>>) -> Result<Way, TableProblem> {
-        self.refuse_all_but("ssh")?;
+    fn ssh_location(
+        &self,
+        host: &Spanned<String>,
+        program: Option<&Spanned<String>>,
+    ) -> Result<EnvironmentLocation, TableProblem> {
+        self.refuse_fields_of_other_kinds("ssh")?;
         let at = host.span().start;
         let host = host.get_ref().clone();
         if host.is_empty() || host.starts_with('-') || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
@@ -128,15 +148,19 @@ impl EnvironmentTable {
         let program = program.map_or(Ok(SERVER_PROGRAM.to_owned()), |program| non_empty("program", program))?;
         let paths = match (&self.local_root, &self.remote_root) {
             (None, None) => PathMap::default(),
-            (Some(local), Some(remote)) => PathMap::of([(root("local_root", local)?, root("remote_root", remote)?)])
-                .map_err(|_| (local.span().start, EntryProblem::RelativeRoot("local_root")))?,
-            (Some(half), None) | (None, Some(half)) => return Err((half.span().start, EntryProblem::HalfAMap)),
+            (Some(local), Some(remote)) => {
+                let roots = (absolute_path("local_root", local)?, absolute_path("remote_root", remote)?);
+                // A path map refuses only relative paths, so this does not fail.
+                PathMap::of([roots]).map_err(|_| (local.span().start, EntryProblem::RelativeRoot("local_root")))?
+            }
+            (Some(half), None) | (None, Some(half)) => return Err((half.span().start, EntryProblem::OneRootOfTwo)),
         };
-        Ok(Way::Ssh { host, program, paths })
+        Ok(EnvironmentLocation::Ssh { host, program, paths })
     }
 
-    /// Refuses the fields of the other kinds of environments, so that no user believes that such a field has an effect.
-    fn refuse_all_but(&self, way: &str) -> Result<(), TableProblem> {
+    /// Refuses the fields of the other kinds of environments, so that no user believes that such a field has an
+    /// effect. `kind` is the field that decides the kind of this environment: `url`, `program` or `ssh`.
+    fn refuse_fields_of_other_kinds(&self, kind: &str) -> Result<(), TableProblem> {
         let fields = [
             ("connect_timeout_sec", start_of(&self.connect_timeout_sec), "url"),
             ("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url"),
@@ -148,12 +172,12 @@ impl EnvironmentTable {
             ("local_root", start_of(&self.local_root), "ssh"),
             ("remote_root", start_of(&self.remote_root), "ssh"),
         ];
-        let mut others = fields.into_iter().filter(|(_, _, belongs_to)| *belongs_to != way);
-        others.try_for_each(|(field, at, belongs_to)| refuse(field, at, belongs_to))
+        let mut others = fields.into_iter().filter(|(_, _, belongs_to)| *belongs_to != kind);
+        others.try_for_each(|(field, at, belongs_to)| refuse_if_set(field, at, belongs_to))
     }
 }
 
-/// The URL without white space around it, if the client can connect to it.
+/// The URL without white space around it. Fails if the URL does not have a form that the client supports.
 pub(super) fn checked_url(text: &str) -> Result<String, EntryProblem> {
     let text = text.trim();
     let fits = match text.strip_prefix("unix://") {
@@ -170,7 +194,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
         id if !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
             Problem::StrangeId(id.to_owned())
         }
-        // `default = "None"` means no environment, so an environment with that id could not be the default.
+        // `default = "None"` means that there is no default, so an environment with that id could not be the default.
         id if id == LOCAL || id.eq_ignore_ascii_case(NONE) => Problem::ReservedId(id.to_owned()),
         _ => return Ok(()),
     };
@@ -189,10 +213,13 @@ fn check_variables(env: &BTreeMap<String, String>) -> Result<(), EntryProblem> {
     Ok(())
 }
 
-fn refuse(field: &'static str, at: Option<usize>, belongs_to: &'static str) -> Result<(), TableProblem> {
+/// Fails if the table has the field. `at` is the offset of the field's value, and `None` if the table does not have
+/// the field. `belongs_to` is the field or value without which `field` has no meaning.
+fn refuse_if_set(field: &'static str, at: Option<usize>, belongs_to: &'static str) -> Result<(), TableProblem> {
     at.map_or(Ok(()), |at| Err((at, EntryProblem::Misplaced { field, belongs_to })))
 }
 
+/// The offset of the value of a field. `None` if the table does not have the field.
 fn start_of<T>(field: &Option<Spanned<T>>) -> Option<usize> {
     field.as_ref().map(|value| value.span().start)
 }
@@ -212,7 +239,8 @@ fn non_empty(field: &'static str, text: &Spanned<String>) -> Result<String, Tabl
     Err((text.span().start, problem))
 }
 
-/// A path of this machine. A relative path is resolved against the directory of the file.
+/// The path in a field, which is a path of this machine. A relative path is resolved against `directory`, the
+/// directory of the file.
 fn resolved(
     field: &'static str,
     path: Option<&Spanned<String>>,
@@ -227,7 +255,8 @@ fn resolved(
     }
 }
 
-fn root(field: &'static str, path: &Spanned<String>) -> Result<PathBuf, TableProblem> {
+/// The path in a field, which must be absolute.
+fn absolute_path(field: &'static str, path: &Spanned<String>) -> Result<PathBuf, TableProblem> {
     let text = PathBuf::from(non_empty(field, path)?);
     if text.is_absolute() { Ok(text) } else { Err((path.span().start, EntryProblem::RelativeRoot(field))) }
 }

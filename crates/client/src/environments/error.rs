@@ -1,12 +1,13 @@
-//! Why the configuration cannot be used. Each error names the file, the line or the variable that the user has to change.
+//! The reasons why the configuration of environments cannot be used. It is in a file `environments.toml` or in
+//! variables. Each error names the file, the line or the variable that the user has to change.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the environments could not be loaded.
+/// The reason why the environments could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentsError {
-    /// The file exists and cannot be read.
+    /// A file `environments.toml` exists and cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The path of the file.
@@ -36,7 +37,7 @@ pub enum EnvironmentsError {
     #[error(
         "{} not set, and an environment behind a relay needs the registry URL, the environment id and the token; \
          set all three CODEX_EXEC_SERVER_NOISE_ variables or none",
-        are(missing)
+        names_and_verb(missing)
     )]
     NoiseIncomplete {
         /// The variables that are not set.
@@ -53,7 +54,7 @@ pub enum EnvironmentsError {
 /// What is wrong with the contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The text is not TOML, or a field is missing, unknown or of another type. The text is that of the parser.
+    /// The file is not TOML, or a field is missing, unknown or of the wrong type. Holds the message of the parser.
     #[error("{0}")]
     Toml(String),
     /// An environment has the empty text as its id.
@@ -62,10 +63,10 @@ pub enum Problem {
     /// An id has more than 64 characters.
     #[error("environment id `{0}` is longer than 64 characters")]
     LongId(String),
-    /// An id has a character other than letters, digits, `-` and `_`.
-    #[error("environment id `{0}` may have only letters, digits, `-` and `_`")]
+    /// An id has a character other than ASCII letters, digits, `-` and `_`.
+    #[error("environment id `{0}` may have only ASCII letters, digits, `-` and `_`")]
     StrangeId(String),
-    /// An id has a fixed meaning: `local` or `none`.
+    /// An id is `local`, or `none` in upper or lower case. Both words have a fixed meaning.
     #[error("environment id `{0}` is reserved; choose another")]
     ReservedId(String),
     /// Two environments have the same id.
@@ -98,10 +99,10 @@ pub enum EntryProblem {
     Misplaced {
         /// The name of the field.
         field: &'static str,
-        /// The field or value that it belongs to.
+        /// The field or value without which the field has no meaning.
         belongs_to: &'static str,
     },
-    /// The URL cannot be used. It is not part of the error, because a URL can hold a password.
+    /// The URL cannot be used. The error does not hold the URL, because a URL can contain a password.
     #[error("the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`")]
     Url,
     /// A field is empty, or has only white space.
@@ -113,26 +114,27 @@ pub enum EntryProblem {
     /// `env` has a key that cannot be the name of a variable.
     #[error("`env` names a variable `{0}`, which is empty or contains `=`")]
     VariableName(String),
-    /// A timeout is zero, negative, infinite or not a number.
+    /// A timeout is zero, negative, too large or not a number.
     #[error("`{0}` must be a positive number of seconds")]
     Timeout(&'static str),
-    /// A directory of a path map is relative.
+    /// `local_root` or `remote_root` is a relative path.
     #[error("`{0}` must be an absolute path")]
     RelativeRoot(&'static str),
-    /// A path is relative, and the directory of the file is not known.
+    /// A path is relative, and cannot be resolved because the path of the file is relative too.
     #[error(
         "`{0}` is relative, and it cannot be resolved because the path of the file is relative too; write an absolute path"
     )]
     RelativePath(&'static str),
-    /// One directory of a path map is missing.
+    /// Only one of `local_root` and `remote_root` is given.
     #[error("`local_root` and `remote_root` must be given together")]
-    HalfAMap,
-    /// `ssh` would take the host for an option or for several words.
+    OneRootOfTwo,
+    /// The host in `ssh` is empty, begins with `-`, or contains white space or a control character.
     #[error("`ssh` must name a host, without spaces and without `-` at its beginning")]
     Host,
 }
 
-fn are(missing: &[&str]) -> String {
+/// The names, followed by "is" or "are".
+fn names_and_verb(missing: &[&str]) -> String {
     let verb = if missing.len() == 1 { "is" } else { "are" };
     format!("{} {verb}", missing.join(" and "))
 }

@@ -1,5 +1,5 @@
-//! The file `environments.toml`: the directories where the client looks for it, and how it is read. The module `environment_table` reads
-//! one `[[environments]]` table.
+//! The file `environments.toml`: the directories where the client looks for it, and how it is read. The module
+//! `environment_table` checks each `[[environments]]` table.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::environment_table::EnvironmentTable;
 use super::error::{EnvironmentsError, Problem};
-use super::home_and_variables::{CODEX_HOME, CONFIG_HOME, HOME, HomeAndVariables};
+use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, HomeAndVariables, XDG_CONFIG_HOME};
 use super::{EnvironmentSpec, Environments, LOCAL, NONE};
 
 const FILE_NAME: &str = "environments.toml";
@@ -26,24 +26,25 @@ pub(super) struct LocatedProblem {
     pub(super) problem: Problem,
 }
 
+/// All fields of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
     default: Option<Spanned<String>>,
-    #[serde(default = "included")]
+    #[serde(default = "include_local_by_default")]
     include_local: bool,
     #[serde(default)]
     environments: Vec<Spanned<EnvironmentTable>>,
 }
 
-fn included() -> bool {
+fn include_local_by_default() -> bool {
     true
 }
 
-/// The first file that exists. A file that exists and cannot be read is an error: if it were skipped, processes would run on another
-/// machine than configured.
-pub(super) fn find(source: &HomeAndVariables) -> Result<Option<EnvironmentsFile>, EnvironmentsError> {
-    for path in candidates(source) {
+/// Finds the first file that exists, and reads it. A file that exists and cannot be read is an error: if it were
+/// skipped, processes would run on another machine than configured.
+pub(super) fn find(variables: &HomeAndVariables) -> Result<Option<EnvironmentsFile>, EnvironmentsError> {
+    for path in candidates(variables) {
         match std::fs::read_to_string(&path) {
             Ok(text) => return Ok(Some(EnvironmentsFile { path, text })),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
@@ -53,32 +54,35 @@ pub(super) fn find(source: &HomeAndVariables) -> Result<Option<EnvironmentsFile>
     Ok(None)
 }
 
-/// The paths at which the file is looked for, in this order.
-pub(super) fn candidates(source: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
-    let home = source.home();
+/// The paths at which the file is looked for, in the order in which they are tried.
+pub(super) fn candidates(variables: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
+    let home = variables.home();
     // The XDG specification says that a relative path is ignored.
-    let config_home = source.directory(CONFIG_HOME).filter(|path| path.is_absolute()).map(Path::to_owned);
+    let config_home = variables.directory(XDG_CONFIG_HOME).filter(|path| path.is_absolute()).map(Path::to_owned);
     let config_home = config_home.or_else(|| home.map(|home| home.join(".config")));
     let directories = [
-        source.directory(HOME).map(Path::to_owned),
-        source.directory(CODEX_HOME).map(Path::to_owned),
+        variables.directory(EXEC_SERVER_HOME).map(Path::to_owned),
+        variables.directory(CODEX_HOME).map(Path::to_owned),
         config_home.map(|path| path.join("exec-server")),
         home.map(|home| home.join(".codex")),
     ];
     directories.into_iter().flatten().map(|directory| directory.join(FILE_NAME))
 }
 
-/// The environments of a file, and whether the file says which one is the default.
+/// The environments of a file, and whether the file has the field `default`. `path` is the path of the file, which is
+/// not opened.
 pub(super) fn parse(text: &str, path: &Path) -> Result<(Environments, bool), EnvironmentsError> {
     let directory = path.parent().filter(|directory| directory.is_absolute());
-    read(text, directory).map_err(|located| EnvironmentsError::File {
+    parse_document(text, directory).map_err(|located| EnvironmentsError::File {
         path: path.to_owned(),
         line: line_of(text, located.at),
         problem: located.problem,
     })
 }
 
-fn read(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), LocatedProblem> {
+/// As [`parse`], but the error has an offset instead of the path and the line. `directory` is the directory of the
+/// file, and `None` if that is not an absolute path.
+fn parse_document(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), LocatedProblem> {
     let document: Document = toml::from_str(text).map_err(|error| LocatedProblem {
         at: error.span().map_or(0, |span| span.start),
         problem: Problem::Toml(error.message().to_owned()),
@@ -88,7 +92,7 @@ fn read(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), Lo
         environments.entries.insert(LOCAL.to_owned(), EnvironmentSpec::local());
     }
     for table in document.environments {
-        let at = table.get_ref().id_at();
+        let at = table.get_ref().id_offset();
         let spec = EnvironmentTable::into_spec(table, directory)?;
         if environments.entries.contains_key(&spec.id) {
             return Err(LocatedProblem { at, problem: Problem::DuplicateId(spec.id) });
@@ -96,11 +100,13 @@ fn read(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), Lo
         environments.entries.insert(spec.id.clone(), spec);
     }
     let names_default = document.default.is_some();
-    environments.default = default_of(&environments, document.default)?;
+    environments.default = checked_default(&environments, document.default)?;
     Ok((environments, names_default))
 }
 
-fn default_of(
+/// The id of the default environment, if there is one. `default` is the field of the file. Without the field, this
+/// machine is the default, if it is among the environments.
+fn checked_default(
     environments: &Environments,
     default: Option<Spanned<String>>,
 ) -> Result<Option<String>, LocatedProblem> {
@@ -119,6 +125,7 @@ fn default_of(
     }
 }
 
+/// The number of the line that has the byte at the offset `at`. The first line is 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }

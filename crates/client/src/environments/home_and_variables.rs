@@ -1,5 +1,5 @@
-//! The home directory and the variables that the configuration depends on. They are read once and passed on as a value, so that tests can
-//! use other values.
+//! The home directory and the variables that decide which environments (machines on which processes can run) are
+//! configured. They are read once and passed on as a value, so that tests can use other values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use super::error::{EntryProblem, EnvironmentsError};
 
-pub(super) const HOME: &str = "EXEC_SERVER_HOME";
+pub(super) const EXEC_SERVER_HOME: &str = "EXEC_SERVER_HOME";
 pub(super) const CODEX_HOME: &str = "CODEX_HOME";
-pub(super) const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-pub(super) const URL: &str = "EXEC_SERVER_URL";
-pub(super) const CODEX_URL: &str = "CODEX_EXEC_SERVER_URL";
+pub(super) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+pub(super) const EXEC_SERVER_URL: &str = "EXEC_SERVER_URL";
+pub(super) const CODEX_EXEC_SERVER_URL: &str = "CODEX_EXEC_SERVER_URL";
 
-/// The variables that an environment behind a relay needs. All of them must be set.
+/// The variables that name an environment behind a relay. Such an environment needs all of them.
 pub(super) const NOISE_REQUIRED: [&str; 3] = [
     "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL",
     "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID",
@@ -29,10 +29,12 @@ pub struct HomeAndVariables {
 }
 
 impl HomeAndVariables {
-    /// The home directory and the variables of this process. Other variables are not read.
+    /// Takes the home directory of this process, and the variables that the configuration depends on. No other
+    /// variable is read.
     pub fn of_this_process() -> Self {
-        let deciding = [HOME, CODEX_HOME, CONFIG_HOME, URL, CODEX_URL].into_iter().chain(NOISE_REQUIRED);
-        let variables = deciding.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
+        let names = [EXEC_SERVER_HOME, CODEX_HOME, XDG_CONFIG_HOME, EXEC_SERVER_URL, CODEX_EXEC_SERVER_URL];
+        let names = names.into_iter().chain(NOISE_REQUIRED);
+        let variables = names.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
         Self { home: std::env::home_dir(), variables }
     }
 
@@ -48,6 +50,7 @@ impl HomeAndVariables {
         self
     }
 
+    /// The home directory. `None` if it is not known or empty.
     pub(super) fn home(&self) -> Option<&Path> {
         self.home.as_deref().filter(|home| !home.as_os_str().is_empty())
     }
@@ -57,12 +60,14 @@ impl HomeAndVariables {
         self.value(name).is_some()
     }
 
+    /// The value of the variable as a path. `None` if the variable is blank or not set.
     pub(super) fn directory(&self, name: &str) -> Option<&Path> {
         self.value(name).map(Path::new)
     }
 
-    /// Name and value of the first of these variables that is set, without white space around the value.
-    pub(super) fn first_text<const N: usize>(
+    /// Name and value of the first of these variables that is set, without white space around the value. All of them
+    /// hold URLs. Fails if the value is not UTF-8.
+    pub(super) fn first_url<const N: usize>(
         &self,
         names: [&'static str; N],
     ) -> Result<Option<(&'static str, &str)>, EnvironmentsError> {
@@ -74,12 +79,13 @@ impl HomeAndVariables {
         }
     }
 
+    /// The value of the variable, unless it is blank.
     fn value(&self, name: &str) -> Option<&OsString> {
         self.variables.get(name).filter(|value| !value.to_string_lossy().trim().is_empty())
     }
 }
 
-/// Shows only the names of the variables, because one of the values is a secret.
+/// Shows only the names of the variables, because a value may be a secret: a token, or a URL with a password.
 impl fmt::Debug for HomeAndVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.variables.keys().collect();

@@ -1,24 +1,25 @@
-//! The variables and the file that configure environments, with home directories that the tests make.
+//! Tests of the variables and the file that configure environments. The home directories are made by the tests.
 
 use std::fs;
 
 use tempfile::TempDir;
 
-use super::home_and_variables::CODEX_HOME;
+use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, XDG_CONFIG_HOME};
 use super::*;
 
+/// The variables for the registry URL, the environment id and the token of an environment behind a relay.
 const NOISE: [&str; 3] = NOISE_REQUIRED;
 
-fn load(source: &HomeAndVariables) -> Result<Environments, String> {
-    Environments::load(source).map_err(|error| error.to_string())
+fn load(variables: &HomeAndVariables) -> Result<Environments, String> {
+    Environments::load(variables).map_err(|error| error.to_string())
 }
 
 fn parse(text: &str) -> Result<Environments, String> {
     Environments::from_toml(text, Path::new("/conf/environments.toml")).map_err(|error| error.to_string())
 }
 
-fn url(url: &str) -> Way {
-    Way::Url { url: url.to_owned(), ca_file: None, token_file: None }
+fn url(url: &str) -> EnvironmentLocation {
+    EnvironmentLocation::Url { url: url.to_owned(), ca_file: None, token_file: None }
 }
 
 fn local_alone() -> Environments {
@@ -37,30 +38,30 @@ fn write_configuration(directory: &Path, id: &str) {
 }
 
 #[test]
-fn without_a_url_there_is_this_machine() {
+fn without_a_file_and_a_url_this_machine_is_the_only_environment() {
     assert_eq!(load(&HomeAndVariables::default()), Ok(local_alone()));
-    assert_eq!(local_alone().default_environment().unwrap().way, Way::Local);
+    assert_eq!(local_alone().default_environment().unwrap().location, EnvironmentLocation::Local);
 }
 
 #[test]
-fn a_blank_url_is_no_url() {
+fn a_variable_with_a_blank_url_counts_as_not_set() {
     for blank in ["", " ", "\t\n"] {
-        assert_eq!(load(&HomeAndVariables::default().with_variable(CODEX_URL, blank)), Ok(local_alone()));
+        assert_eq!(load(&HomeAndVariables::default().with_variable(CODEX_EXEC_SERVER_URL, blank)), Ok(local_alone()));
     }
 }
 
 #[test]
 fn the_url_none_in_any_case_means_no_environment_at_all() {
     for none in ["none", "NONE", " None "] {
-        let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, none)).unwrap();
+        let environments = load(&HomeAndVariables::default().with_variable(CODEX_EXEC_SERVER_URL, none)).unwrap();
         assert_eq!(environments, Environments::default());
         assert!(environments.default_environment().is_none() && !environments.includes_local());
     }
 }
 
 #[test]
-fn a_url_is_the_only_environment_and_the_default() {
-    let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, "ws://h:1")).unwrap();
+fn a_url_in_a_variable_names_the_only_environment_which_is_the_default() {
+    let environments = load(&HomeAndVariables::default().with_variable(CODEX_EXEC_SERVER_URL, "ws://h:1")).unwrap();
     assert_eq!(environments, remote_alone("ws://h:1"));
     assert_eq!(environments.default_environment().unwrap().id, "remote");
     assert!(!environments.includes_local());
@@ -68,36 +69,38 @@ fn a_url_is_the_only_environment_and_the_default() {
 
 #[test]
 fn space_around_a_url_is_removed() {
-    let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, "  wss://h/x?y=z \n"));
+    let environments = load(&HomeAndVariables::default().with_variable(CODEX_EXEC_SERVER_URL, "  wss://h/x?y=z \n"));
     assert_eq!(environments, Ok(remote_alone("wss://h/x?y=z")));
 }
 
 #[test]
-fn exec_server_url_wins_over_codex_url_unless_it_is_blank() {
-    let both = HomeAndVariables::default().with_variable(CODEX_URL, "ws://theirs").with_variable(URL, "unix:///ours");
-    assert_eq!(load(&both), Ok(remote_alone("unix:///ours")));
-    assert_eq!(load(&both.with_variable(URL, " ")), Ok(remote_alone("ws://theirs")));
+fn exec_server_url_wins_over_codex_exec_server_url_unless_the_former_is_blank() {
+    let both = HomeAndVariables::default()
+        .with_variable(CODEX_EXEC_SERVER_URL, "ws://codex")
+        .with_variable(EXEC_SERVER_URL, "unix:///exec-server");
+    assert_eq!(load(&both), Ok(remote_alone("unix:///exec-server")));
+    assert_eq!(load(&both.with_variable(EXEC_SERVER_URL, " ")), Ok(remote_alone("ws://codex")));
 }
 
 #[test]
-fn a_url_that_cannot_be_connected_to_is_refused_with_the_name_of_its_variable() {
+fn a_url_of_an_unsupported_form_is_refused_with_the_name_of_its_variable() {
     for text in ["http://h", "ws://", "h:1", "unix://relative", "ws://h:port", "WS://h"] {
-        let refused = load(&HomeAndVariables::default().with_variable(URL, text)).unwrap_err();
+        let refused = load(&HomeAndVariables::default().with_variable(EXEC_SERVER_URL, text)).unwrap_err();
         assert_eq!(refused, "EXEC_SERVER_URL: the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`", "{text}");
     }
 }
 
 #[test]
-fn noise_variables_are_refused_before_anything_else_is_read() {
+fn noise_variables_are_refused_even_if_there_is_a_file() {
     let home = TempDir::new().unwrap();
     write_configuration(home.path(), "x");
-    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
-    let all = NOISE.into_iter().fold(source, |all, name| all.with_variable(name, "set"));
+    let variables = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
+    let all = NOISE.into_iter().fold(variables, |all, name| all.with_variable(name, "set"));
     assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
 }
 
 #[test]
-fn noise_variables_come_all_three_or_not_at_all() {
+fn one_or_two_noise_variables_are_refused_and_blank_ones_count_as_not_set() {
     let one = HomeAndVariables::default().with_variable(NOISE[1], "env-1");
     assert_eq!(
         load(&one.clone().with_variable(NOISE[0], " ")).unwrap_err(),
@@ -112,7 +115,7 @@ fn noise_variables_come_all_three_or_not_at_all() {
 }
 
 #[test]
-fn a_secret_in_a_variable_is_not_shown() {
+fn debug_output_shows_the_names_of_variables_and_not_their_values() {
     let shown = format!("{:?}", HomeAndVariables::default().with_variable(NOISE[2], "hunter2"));
     assert!(shown.contains(NOISE[2]) && !shown.contains("hunter2"), "{shown}");
 }
@@ -121,40 +124,41 @@ fn a_secret_in_a_variable_is_not_shown() {
 fn a_file_in_codex_home_replaces_the_url() {
     let home = TempDir::new().unwrap();
     write_configuration(home.path(), "box");
-    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
-    let environments = load(&source.with_variable(URL, "ws://h")).unwrap();
+    let variables = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
+    let environments = load(&variables.with_variable(EXEC_SERVER_URL, "ws://h")).unwrap();
     assert_eq!(environments.entries.keys().collect::<Vec<_>>(), ["box", "local"]);
 }
 
 #[test]
-fn without_a_file_the_url_counts() {
+fn without_a_file_the_url_is_used() {
     let home = TempDir::new().unwrap();
-    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path()).with_home("/dev/null");
-    assert_eq!(load(&source.with_variable(CODEX_URL, "ws://h")), Ok(remote_alone("ws://h")));
+    // There is no file below `/dev/null`, which is not a directory.
+    let variables = HomeAndVariables::default().with_variable(CODEX_HOME, home.path()).with_home("/dev/null");
+    assert_eq!(load(&variables.with_variable(CODEX_EXEC_SERVER_URL, "ws://h")), Ok(remote_alone("ws://h")));
 }
 
 #[test]
-fn the_first_file_that_exists_counts() {
+fn the_first_file_that_exists_is_used() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let source = HomeAndVariables::default()
+    let variables = HomeAndVariables::default()
         .with_home(at("home"))
-        .with_variable(home_and_variables::HOME, at("ours"))
-        .with_variable(CODEX_HOME, at("theirs"));
-    let first_id = |source: &HomeAndVariables| load(source).unwrap().entries.into_keys().next().unwrap();
-    assert_eq!(first_id(&source), "local");
+        .with_variable(EXEC_SERVER_HOME, at("exec-server-home"))
+        .with_variable(CODEX_HOME, at("codex-home"));
+    // All ids of the files come before `local` in the order of the alphabet.
+    let first_id = |variables: &HomeAndVariables| load(variables).unwrap().entries.into_keys().next().unwrap();
+    assert_eq!(first_id(&variables), "local");
     for (directory, id) in [
         ("home/.codex", "e-codex"),
         ("home/.config/exec-server", "d-config"),
-        ("theirs", "b-theirs"),
-        ("ours", "a-ours"),
+        ("codex-home", "b-codex-home"),
+        ("exec-server-home", "a-exec-server-home"),
     ] {
         write_configuration(&at(directory), id);
-        assert_eq!(first_id(&source), id);
+        assert_eq!(first_id(&variables), id);
     }
     write_configuration(&at("xdg/exec-server"), "c-xdg");
-    let xdg =
-        HomeAndVariables::default().with_home(at("home")).with_variable(home_and_variables::CONFIG_HOME, at("xdg"));
+    let xdg = HomeAndVariables::default().with_home(at("home")).with_variable(XDG_CONFIG_HOME, at("xdg"));
     assert_eq!(first_id(&xdg), "c-xdg");
 }
 
@@ -167,7 +171,7 @@ fn a_file_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn a_file_adds_its_environments_to_this_machine() {
+fn a_file_adds_environments_beside_this_machine_and_names_the_default() {
     let text = r#"
         default = "ssh-dev"
         [[environments]]
@@ -181,7 +185,7 @@ fn a_file_adds_its_environments_to_this_machine() {
         env = { CODEX_LOG = "debug" }
     "#;
     let environments = parse(text).unwrap();
-    let way = Way::Program {
+    let location = EnvironmentLocation::Program {
         program: "ssh".into(),
         args: vec!["dev".into(), "codex exec-server --listen stdio".into()],
         env: BTreeMap::from([("CODEX_LOG".into(), "debug".into())]),
@@ -190,7 +194,7 @@ fn a_file_adds_its_environments_to_this_machine() {
     let specs = [
         EnvironmentSpec::new("devbox", url("ws://10.0.0.5:8765")),
         EnvironmentSpec::local(),
-        EnvironmentSpec::new("ssh-dev", way),
+        EnvironmentSpec::new("ssh-dev", location),
     ];
     assert!(environments.entries.values().eq(&specs), "{environments:#?}");
     assert_eq!(environments.default_environment(), Some(&specs[2]));
@@ -210,7 +214,7 @@ fn the_default_none_in_any_case_means_no_default() {
 }
 
 #[test]
-fn this_machine_can_be_excluded_and_then_there_is_no_default() {
+fn a_file_that_excludes_this_machine_and_names_no_default_has_no_default() {
     let environments = parse("include_local = false\n[[environments]]\nid = \"a\"\nurl = \"ws://h\"").unwrap();
     assert!(environments.default.is_none() && !environments.includes_local());
     assert_eq!(environments.entries.len(), 1);
@@ -234,14 +238,14 @@ fn an_unknown_default_is_refused() {
 
 #[test]
 fn invalid_environments_are_refused_with_the_problem_and_its_line() {
-    let one_way =
+    let not_one_location =
         "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)";
     let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
     let host = "`ssh` must name a host, without spaces and without `-` at its beginning";
     for (fields, line, words) in [
-        ("", 1, one_way),
-        ("url = \"ws://h\"\nprogram = \"p\"", 1, one_way),
-        ("url = \"ws://h\"\nssh = \"h\"", 1, one_way),
+        ("", 1, not_one_location),
+        ("url = \"ws://h\"\nprogram = \"p\"", 1, not_one_location),
+        ("url = \"ws://h\"\nssh = \"h\"", 1, not_one_location),
         ("url = \"http://h\"", 3, bad_url),
         ("url = \" \"", 3, bad_url),
         ("program = \" \"", 3, "`program` must not be empty"),
@@ -258,12 +262,16 @@ fn invalid_environments_are_refused_with_the_problem_and_its_line() {
         ("program = \"p\"\nconnect_timeout_sec = 1", 4, "`connect_timeout_sec` has a meaning only beside `url`"),
         ("program = \"p\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url`"),
         ("url = \"ws://h\"\nca_file = \"c\"", 4, "`ca_file` has a meaning only beside `url = \"wss://…\"`"),
-        ("url = \"unix:///s\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url = \"wss://…\"`"),
+        (
+            "url = \"unix:///s\"\ntoken_file = \"t\"",
+            4,
+            "`token_file` has a meaning only beside `url = \"ws://…\" or \"wss://…\"`",
+        ),
         ("program = \"p\"\nsilence_timeout_sec = 1", 4, "`silence_timeout_sec` has a meaning only beside `url`"),
         (
             "url = \"unix:///s\"\nsilence_timeout_sec = 1",
             4,
-            "`silence_timeout_sec` has a meaning only beside `url = \"ws://…\"`",
+            "`silence_timeout_sec` has a meaning only beside `url = \"ws://…\" or \"wss://…\"`",
         ),
         (
             "url = \"ws://h\"\nconnect_timeout_sec = 0",
@@ -301,8 +309,8 @@ fn invalid_environments_are_refused_with_the_problem_and_its_line() {
 fn ids_that_cannot_be_used_are_refused() {
     for (id, words) in [
         ("", "`id` must not be empty"),
-        (" a", "environment id ` a` may have only letters, digits, `-` and `_`"),
-        ("ä", "environment id `ä` may have only letters, digits, `-` and `_`"),
+        (" a", "environment id ` a` may have only ASCII letters, digits, `-` and `_`"),
+        ("ä", "environment id `ä` may have only ASCII letters, digits, `-` and `_`"),
         ("local", "environment id `local` is reserved; choose another"),
         ("None", "environment id `None` is reserved; choose another"),
     ] {
@@ -313,13 +321,16 @@ fn ids_that_cannot_be_used_are_refused() {
 
 #[test]
 fn an_id_may_have_64_characters_and_no_more() {
-    let with = |length| parse(&format!("[[environments]]\nid = \"{}\"\nurl = \"ws://h\"", "a".repeat(length)));
-    assert_eq!(with(64).unwrap().entries.len(), 2);
-    assert!(with(65).unwrap_err().ends_with("is longer than 64 characters"));
+    let parse_id_of_length = |length| {
+        let id = "a".repeat(length);
+        parse(&format!("[[environments]]\nid = \"{id}\"\nurl = \"ws://h\""))
+    };
+    assert_eq!(parse_id_of_length(64).unwrap().entries.len(), 2);
+    assert!(parse_id_of_length(65).unwrap_err().ends_with("is longer than 64 characters"));
 }
 
 #[test]
-fn an_id_is_used_once() {
+fn an_id_that_is_used_twice_is_refused() {
     let one = "[[environments]]\nid = \"a\"\nurl = \"ws://h\"\n";
     assert_eq!(parse(&one.repeat(2)).unwrap_err(), "/conf/environments.toml:5: environment id `a` is used twice");
 }
@@ -337,13 +348,13 @@ fn timeouts_are_seconds_with_or_without_a_fraction() {
 
 #[test]
 fn relative_paths_are_resolved_against_the_directory_of_the_file() {
-    let cwd = |text: &str| match parse(text).unwrap().entries.remove("a").unwrap().way {
-        Way::Program { cwd, .. } => cwd,
-        Way::Url { token_file, .. } => token_file,
+    let path = |text: &str| match parse(text).unwrap().entries.remove("a").unwrap().location {
+        EnvironmentLocation::Program { cwd, .. } => cwd,
+        EnvironmentLocation::Url { token_file, .. } => token_file,
         other => panic!("{other:?}"),
     };
-    assert_eq!(cwd("[[environments]]\nid = \"a\"\nprogram = \"p\"\ncwd = \"work\""), Some("/conf/work".into()));
-    assert_eq!(cwd("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\ntoken_file = \"t\""), Some("/conf/t".into()));
+    assert_eq!(path("[[environments]]\nid = \"a\"\nprogram = \"p\"\ncwd = \"work\""), Some("/conf/work".into()));
+    assert_eq!(path("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\ntoken_file = \"t\""), Some("/conf/t".into()));
 }
 
 #[test]
@@ -371,7 +382,7 @@ fn unknown_fields_are_refused_with_their_name_and_line() {
 }
 
 #[test]
-fn text_that_is_not_toml_is_refused_with_its_line() {
+fn text_that_the_parser_refuses_gives_one_line_with_the_line_number() {
     for (text, line) in [("a = 1\nb", 2), ("\n\ndefault = 7", 3), ("[[environments]]\nurl = \"ws://h\"", 1)] {
         let refused = parse(text).unwrap_err();
         assert!(refused.starts_with(&format!("/conf/environments.toml:{line}: ")), "{refused}");
@@ -380,7 +391,7 @@ fn text_that_is_not_toml_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_server_can_be_behind_a_socket_tls_a_token_or_ssh() {
+fn servers_at_a_unix_socket_over_tls_and_over_ssh_are_read_with_all_their_fields() {
     let text = r#"
         [[environments]]
         id = "socket"
@@ -401,26 +412,33 @@ fn a_server_can_be_behind_a_socket_tls_a_token_or_ssh() {
         program = "/opt/exec-server"
     "#;
     let mut entries = parse(text).unwrap().entries;
-    let mut way = |id: &str| entries.remove(id).unwrap().way;
-    assert_eq!(way("socket"), url("unix:///run/exec.sock"));
+    let mut location = |id: &str| entries.remove(id).unwrap().location;
+    assert_eq!(location("socket"), url("unix:///run/exec.sock"));
     assert_eq!(
-        way("tls"),
-        Way::Url {
+        location("tls"),
+        EnvironmentLocation::Url {
             url: "wss://build.example.com".into(),
             ca_file: Some("/conf/ca.pem".into()),
             token_file: Some("/etc/token".into()),
         }
     );
     let paths = PathMap::new(Path::new("/src/app"), Path::new("/srv/app")).unwrap();
-    assert_eq!(way("ssh"), Way::Ssh { host: "me@build".into(), program: "exec-server".into(), paths });
     assert_eq!(
-        way("plain-ssh"),
-        Way::Ssh { host: "build".into(), program: "/opt/exec-server".into(), paths: PathMap::default() }
+        location("ssh"),
+        EnvironmentLocation::Ssh { host: "me@build".into(), program: "exec-server".into(), paths }
+    );
+    assert_eq!(
+        location("plain-ssh"),
+        EnvironmentLocation::Ssh {
+            host: "build".into(),
+            program: "/opt/exec-server".into(),
+            paths: PathMap::default()
+        }
     );
 }
 
 #[test]
-fn every_example_of_the_document_is_valid() {
+fn every_example_of_the_environments_document_is_valid() {
     let document = include_str!("../../../../docs/environments.md");
     let examples: Vec<_> = document.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(examples.len(), 3);
@@ -431,15 +449,15 @@ fn every_example_of_the_document_is_valid() {
 
 #[test]
 fn the_candidates_are_the_paths_in_the_order_in_which_they_are_tried() {
-    let source = HomeAndVariables::default().with_home("/h").with_variable("EXEC_SERVER_HOME", "/own");
+    let variables = HomeAndVariables::default().with_home("/h").with_variable("EXEC_SERVER_HOME", "/own");
     let files: Vec<_> =
         ["/own", "/h/.config/exec-server", "/h/.codex"].map(|path| Path::new(path).join("environments.toml")).into();
-    assert_eq!(Environments::candidate_files(&source), files);
+    assert_eq!(Environments::candidate_files(&variables), files);
     assert_eq!(Environments::candidate_files(&HomeAndVariables::default()), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn the_source_says_which_file_or_variable_has_decided() {
+fn the_source_is_the_file_or_variable_and_says_whether_the_file_names_a_default() {
     let (nothing, source) = Environments::load_with_source(&HomeAndVariables::default()).unwrap();
     assert_eq!((nothing, source), (local_alone(), EnvironmentsSource::Unconfigured));
     let by_variable = HomeAndVariables::default().with_variable("EXEC_SERVER_URL", "ws://h");

@@ -1,5 +1,6 @@
-//! A window of block operations: several operations are in flight at the same time, and their results are taken in the order in which they
-//! were begun. They need no task: all operations make progress while the caller waits for the first result.
+//! A window of operations that each read or write one block of a file. Several operations are in flight at the same
+//! time, and their results are taken in the order in which they were begun. The operations need no task: all of them
+//! make progress while the caller waits for the first result.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use super::FileSystemError;
 
-/// The operation of one block.
+/// An operation that reads or writes one block.
 pub(super) type BlockFuture<T> = Pin<Box<dyn Future<Output = Result<T, FileSystemError>> + Send>>;
 
 /// The block operations whose results were not taken yet.
@@ -55,8 +56,8 @@ impl<T> BlockWindow<T> {
         }
     }
 
-    /// Waits until at most `most` operations are left. Returns the first error.
-    pub(super) fn poll_room(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<(), FileSystemError>> {
+    /// Waits until at most `most` operations are left. Fails with the first error of an operation.
+    pub(super) fn poll_down_to(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<(), FileSystemError>> {
         while self.len() > most {
             if let Some(result) = ready!(self.poll_first(cx)) {
                 result?;

@@ -7,15 +7,17 @@ use protocol::{ErrorCode, ErrorData, PathUri};
 
 use crate::error::ExecServerError;
 
-/// Why an operation on files failed.
+/// The reason why an operation on files failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FileSystemError {
-    /// The kind of failure. [`BrokenPipe`](ErrorKind::BrokenPipe) means that the environment cannot be reached any more.
+    /// The kind of failure. [`BrokenPipe`](ErrorKind::BrokenPipe) means that the connection to the server is lost, or
+    /// that the server no longer has the file open.
     pub kind: ErrorKind,
-    /// The error number of the operating system. `None` if the operating system did not cause the failure.
+    /// The error number of the operating system. `None` if the operating system did not cause the failure, or if the
+    /// server does not say.
     pub errno: Option<i32>,
-    /// Boxed, because a path is large and every `Result` of this module would be as large.
+    /// The path that the operation failed for. Boxed, because otherwise a `Result` with this error would be large.
     path: Option<Box<PathUri>>,
     /// The error text for people, in one sentence.
     pub message: String,
@@ -26,11 +28,12 @@ impl FileSystemError {
         Self { kind, errno: None, path: None, message: message.into() }
     }
 
+    /// The same error, with the path that the operation failed for.
     pub(crate) fn about(self, path: &PathUri) -> Self {
         Self { path: Some(Box::new(path.clone())), ..self }
     }
 
-    /// The path that the operation failed for, as it is on this machine. `None` if it is not known.
+    /// The path that the operation failed for, mapped to this machine. `None` if the path is not known.
     pub fn path(&self) -> Option<&PathUri> {
         self.path.as_deref()
     }
@@ -56,7 +59,8 @@ impl FileSystemError {
         self.message.strip_suffix(&number).unwrap_or(&self.message)
     }
 
-    fn of_refusal(code: i64, message: String, data: Option<ErrorData>) -> Self {
+    /// The error that these members of a JSON-RPC error stand for.
+    fn from_wire_error(code: i64, message: String, data: Option<ErrorData>) -> Self {
         let errno = data.as_ref().and_then(|data| data.errno);
         let by_code = || match code {
             code if code == ErrorCode::NotFound.number() => ErrorKind::NotFound,
@@ -101,7 +105,7 @@ impl From<FileError> for FileSystemError {
             _ => ErrorCode::Internal,
         };
         let data = ErrorData::from_io(error.io(), error.path());
-        Self::of_refusal(code.number(), error.to_string(), Some(data))
+        Self::from_wire_error(code.number(), error.to_string(), Some(data))
     }
 }
 
@@ -110,7 +114,7 @@ impl From<ExecServerError> for FileSystemError {
         let message = error.to_string();
         match error {
             ExecServerError::Server { code, message, data } => {
-                Self::of_refusal(code, message, data.map(|data| *data))
+                Self::from_wire_error(code, message, data.map(|data| *data))
             }
             ExecServerError::Json(_) | ExecServerError::Protocol(_) => Self::new(ErrorKind::InvalidData, message),
             ExecServerError::TooManyRequests(_) => Self::new(ErrorKind::WouldBlock, message),
@@ -138,28 +142,28 @@ impl From<FileSystemError> for io::Error {
 mod tests {
     use super::*;
 
-    fn refusal(code: i64, data: Option<(Option<i32>, &str)>) -> ErrorKind {
+    fn kind_for(code: i64, data: Option<(Option<i32>, &str)>) -> ErrorKind {
         let data = data.map(|(errno, kind)| ErrorData { errno, kind: kind.to_owned(), path: None });
-        FileSystemError::of_refusal(code, "it failed".to_owned(), data).kind
+        FileSystemError::from_wire_error(code, "it failed".to_owned(), data).kind
     }
 
     #[test]
     fn without_data_the_code_decides_the_kind() {
-        assert_eq!(refusal(-32004, None), ErrorKind::NotFound);
-        assert_eq!(refusal(-32600, None), ErrorKind::InvalidInput);
-        assert_eq!(refusal(-32603, None), ErrorKind::Other);
+        assert_eq!(kind_for(-32004, None), ErrorKind::NotFound);
+        assert_eq!(kind_for(-32600, None), ErrorKind::InvalidInput);
+        assert_eq!(kind_for(-32603, None), ErrorKind::Other);
     }
 
     #[test]
-    fn the_error_number_decides_the_kind() {
-        assert_eq!(refusal(-32600, Some((Some(13), "permissionDenied"))), ErrorKind::PermissionDenied);
-        assert_eq!(refusal(-32603, Some((Some(39), "other"))), ErrorKind::DirectoryNotEmpty);
-        assert_eq!(refusal(-32603, Some((None, "alreadyExists"))), ErrorKind::AlreadyExists);
-        assert_eq!(refusal(-32600, Some((None, "other"))), ErrorKind::InvalidInput);
+    fn the_error_number_decides_the_kind_then_the_data_and_then_the_code() {
+        assert_eq!(kind_for(-32600, Some((Some(13), "permissionDenied"))), ErrorKind::PermissionDenied);
+        assert_eq!(kind_for(-32603, Some((Some(39), "other"))), ErrorKind::DirectoryNotEmpty);
+        assert_eq!(kind_for(-32603, Some((None, "alreadyExists"))), ErrorKind::AlreadyExists);
+        assert_eq!(kind_for(-32600, Some((None, "other"))), ErrorKind::InvalidInput);
     }
 
     #[test]
-    fn a_lost_environment_is_a_broken_pipe() {
+    fn an_error_of_the_connection_is_a_broken_pipe() {
         for error in [ExecServerError::Closed, ExecServerError::Recovering, ExecServerError::Disconnected("x".into())]
         {
             assert_eq!(FileSystemError::from(error).kind, ErrorKind::BrokenPipe);

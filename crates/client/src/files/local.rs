@@ -22,10 +22,11 @@ use super::{
 const MAX_READ_FILE_BYTES: u64 = 512 << 20;
 /// The most entries of a directory that is listed. The protocol has the same limit for servers.
 const MAX_DIRECTORY_ENTRIES: usize = 50_000;
-/// The most extents in one page. If a file has more extents, its reader asks for the next page.
+/// The most extents (parts of a file that are not holes) in one page. If a file has more extents, its reader asks for
+/// the next page.
 const EXTENTS_PER_PAGE: usize = 4096;
 
-/// The files of this machine. A sandbox that restricts files is refused, because no code of the client could enforce it.
+/// The files of this machine. A sandbox that restricts files is refused, because the client cannot enforce it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 
@@ -49,7 +50,8 @@ impl ExecutorFileSystem for LocalFileSystem {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ExtentReader> {
         on_path(path, sandbox, |path| {
-            open(path).map(|(source, metadata)| ExtentReader::new(source, Some(metadata), true))
+            let has_extents = true;
+            open(path).map(|(source, metadata)| ExtentReader::new(source, Some(metadata), has_extents))
         })
     }
 
@@ -112,6 +114,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         options: WalkOptions,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, WalkResult> {
+        // If the caller drops the future, the walk on the other thread stops.
         let cancel = CancelOnDrop::new();
         let cancelled = cancel.flag();
         let walked = on_path(path, sandbox, move |path| walk::walk(path, options, &cancelled));
@@ -125,12 +128,14 @@ impl ExecutorFileSystem for LocalFileSystem {
     fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()> {
         let (recursive, force, follow) = (options.recursive, options.force, follow(options.follow_symlinks));
         on_path(path, options.sandbox.as_ref(), move |path| {
+            // A removal that has begun is never cancelled.
             files::remove(path, recursive, force, follow, &Cancel::new())
         })
     }
 
     fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()> {
         let recursive = options.recursive;
+        // A copy that has begun is never cancelled.
         on_paths(from, to, options.sandbox.as_ref(), move |from, to| files::copy(from, to, recursive, &Cancel::new()))
     }
 
@@ -153,6 +158,7 @@ impl ExecutorFileSystem for LocalFileSystem {
     }
 }
 
+/// Opens a file for reading in blocks.
 fn open(path: &Path) -> Result<(BlockSource, FileMetadata), FileError> {
     let file = files::open_file(path, Follow::Yes)?;
     let metadata = to_wire(&file.metadata()?);
@@ -168,6 +174,7 @@ pub(super) async fn read_block(file: Arc<RegularFile>, offset: u64, len: usize) 
     .await
 }
 
+/// The page of extents that begins at `offset`.
 pub(super) async fn extents(file: Arc<RegularFile>, offset: u64) -> Result<ExtentsResult, FileSystemError> {
     let found = blocking(move || file.extents(offset, EXTENTS_PER_PAGE)).await?;
     Ok(ExtentsResult {
@@ -196,6 +203,7 @@ pub(super) async fn commit(
     blocking(move || upload.commit(&options)).await
 }
 
+/// Removes what was written, unless another task still holds the upload.
 pub(super) async fn discard(upload: Arc<Upload>) -> Result<(), FileSystemError> {
     blocking(move || {
         drop(upload);
@@ -221,7 +229,7 @@ fn to_wire(metadata: &files::Metadata) -> FileMetadata {
     }
 }
 
-/// As on a server, entries say whether they are links only if links without a target are listed.
+/// Lists a directory. As on a server, entries say whether they are links only if links without a target are listed.
 fn read_directory(directory: &Path, dangling: DanglingLinks) -> Result<Vec<DirectoryEntry>, FileError> {
     let entries = files::read_directory(directory, MAX_DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
@@ -239,7 +247,8 @@ fn uri(path: &Path) -> Result<PathUri, FileError> {
     PathUri::from_native(path).ok_or_else(|| FileError::refused("the path is not absolute", path))
 }
 
-fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, FileSystemError> {
+/// The URI as a path of this machine. Fails if the sandbox restricts files.
+fn native_path(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, FileSystemError> {
     if sandbox.is_some_and(SandboxContext::restricts_files) {
         return Err(FileSystemError::invalid_input("filesystem sandbox cannot be enforced on this executor"));
     }
@@ -253,7 +262,7 @@ fn on_path<'a, T: Send + 'static>(
     operation: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
 ) -> FileFuture<'a, T> {
     Box::pin(async move {
-        let path = native(path, sandbox)?;
+        let path = native_path(path, sandbox)?;
         blocking(move || operation(&path)).await
     })
 }
@@ -266,17 +275,19 @@ fn on_paths<'a, T: Send + 'static>(
     operation: impl FnOnce(&Path, &Path) -> Result<T, FileError> + Send + 'static,
 ) -> FileFuture<'a, T> {
     Box::pin(async move {
-        let (from, to) = (native(from, sandbox)?, native(to, sandbox)?);
+        let (from, to) = (native_path(from, sandbox)?, native_path(to, sandbox)?);
         blocking(move || operation(&from, &to)).await
     })
 }
 
+/// Runs an operation on a thread for blocking work.
 async fn blocking<T: Send + 'static>(
     operation: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileSystemError> {
     match tokio::task::spawn_blocking(operation).await {
         Ok(result) => Ok(result?),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is shutting down and has not begun the operation.
         Err(_) => Err(FileSystemError::new(std::io::ErrorKind::Interrupted, "the program is ending")),
     }
 }

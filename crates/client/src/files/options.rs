@@ -30,13 +30,16 @@ impl FileOptions {
 pub struct WriteStreamOptions {
     /// Whether an existing file is replaced. If false, an existing file is an error.
     pub replace: bool,
-    /// The permission bits of the file. `None` keeps those of the file that is replaced.
+    /// The permission bits of the file. `None` keeps those of the file that is replaced; a new file gets
+    /// `mode_if_new`.
     pub mode: Option<u32>,
-    /// The permission bits of a new file, without those that the umask of the server removes. Not used if `mode` is set.
+    /// The permission bits of a file that replaces none. The bits in the umask of the server are removed from them;
+    /// for a file of this machine, the bits in the umask of this process. Not used if `mode` is set.
     pub mode_if_new: Option<u32>,
-    /// The modification time of the file. `None` means the current time.
+    /// The modification time of the file. `None` means the time of the last write.
     pub mtime: Option<FileTime>,
-    /// Whether the file must be on the disk before `commit` returns.
+    /// Whether the file must be on the disk before `commit` returns. Ignored if the server cannot take a file in
+    /// blocks.
     pub sync: bool,
     /// The size of the file in bytes. `None` means the largest offset that was written or skipped to.
     pub size: Option<u64>,
@@ -85,7 +88,8 @@ pub struct NewMetadata {
     pub mode: Option<u32>,
     /// The new modification time. `None` leaves it as it is.
     pub mtime: Option<FileTime>,
-    /// If false, a symbolic link at the end of the path is changed itself, and no other part of the path may be a link.
+    /// If false, a symbolic link at the end of the path is changed itself, and no other part of the path may be a
+    /// link. Only the time of a link can be changed, not its permissions.
     pub follow_symlinks: bool,
     /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
@@ -104,7 +108,7 @@ pub struct RemoveOptions {
     pub recursive: bool,
     /// Whether a path that does not exist is accepted.
     pub force: bool,
-    /// If false, the operation fails if a part of the path is a symbolic link.
+    /// If false, the operation fails if a part of the path is a symbolic link. Must be true if `recursive` is.
     pub follow_symlinks: bool,
     /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
@@ -128,7 +132,7 @@ pub struct CopyOptions {
 /// Options for moving a file or a directory. The default replaces an existing file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenameOptions {
-    /// Whether an existing file at the new path is replaced. If false, it is an error.
+    /// Whether an existing file at the new path is replaced. If false, an existing file is an error.
     pub replace: bool,
     /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,

@@ -35,6 +35,7 @@ pub(super) struct Block {
 }
 
 impl BlockSource {
+    /// Reads one block. Returns its range too, because the caller has several blocks in flight.
     fn read(&self, BlockRange { offset, len }: BlockRange) -> BlockFuture<(BlockRange, Block)> {
         let range = BlockRange { offset, len };
         match self {
@@ -49,6 +50,7 @@ impl BlockSource {
         }
     }
 
+    /// The page of extents (parts of the file that are not holes) that begins at `offset`.
     fn extents(&self, offset: u64) -> BlockFuture<ExtentsResult> {
         match self {
             Self::Local(file) => Box::pin(local::extents(Arc::clone(file), offset)),
@@ -59,6 +61,7 @@ impl BlockSource {
         }
     }
 
+    /// How many blocks may be in flight at the same time.
     fn most_blocks(&self, plan: &ReadPlan) -> usize {
         match self {
             Self::Local(_) => LOCAL_BLOCKS,
@@ -78,12 +81,12 @@ impl FileReader {
 
     /// Reads the next piece, which is never empty. Returns `None` after the last piece. Cancel safe.
     ///
-    /// If the file becomes shorter while it is read, the reader ends at its new end.
+    /// If the file becomes shorter while it is read, the reader ends at the new end of the file.
     pub async fn next(&mut self) -> Option<Result<Bytes, FileSystemError>> {
         Some(self.0.next().await?.map(|chunk| chunk.bytes))
     }
 
-    /// The metadata of the file when it was opened. `None` from an old server.
+    /// The metadata of the file when it was opened. `None` if the server is old and does not send it.
     pub fn metadata(&self) -> Option<&FileMetadata> {
         self.0.metadata.as_ref()
     }
@@ -104,10 +107,11 @@ pub struct ExtentReader(BlockReading);
 impl ExtentReader {
     /// `has_extents` says whether the server can tell which parts of the file are holes. If it cannot, the whole file is read.
     pub(super) fn new(source: BlockSource, metadata: Option<FileMetadata>, has_extents: bool) -> Self {
-        // A file that the kernel generates, for example in /proc, reports the size 0 and still has data.
-        let is_plain = metadata.as_ref().is_some_and(|metadata| metadata.size > 0);
+        // A file that the kernel generates, for example in /proc, reports the size 0 and still has data. So a file of
+        // the size 0 is read without asking for its extents.
+        let has_size = metadata.as_ref().is_some_and(|metadata| metadata.size > 0);
         let plan = match &metadata {
-            Some(metadata) if has_extents && is_plain => ReadPlan::extents(metadata.size),
+            Some(metadata) if has_extents && has_size => ReadPlan::extents(metadata.size),
             _ => ReadPlan::whole(metadata.as_ref().map(|metadata| metadata.size)),
         };
         Self(BlockReading::new(source, metadata, plan))
@@ -115,7 +119,7 @@ impl ExtentReader {
 
     /// Reads the next piece, which is never empty. Returns `None` after the last piece. The bytes between two pieces are zero. Cancel safe.
     ///
-    /// If the file becomes shorter while it is read, the reader ends at its new end.
+    /// If the file becomes shorter while it is read, the reader ends at the new end of the file.
     pub async fn next(&mut self) -> Option<Result<FileChunk, FileSystemError>> {
         self.0.next().await
     }
@@ -125,17 +129,19 @@ impl ExtentReader {
         self.0.plan.size()
     }
 
-    /// The metadata of the file when it was opened. `None` from an old server.
+    /// The metadata of the file when it was opened. `None` if the server is old and does not send it.
     pub fn metadata(&self) -> Option<&FileMetadata> {
         self.0.metadata.as_ref()
     }
 }
 
+/// The state of a reader: the plan of what to request next, and the requests in flight.
 struct BlockReading {
-    /// `None` after the last block. Dropping the source closes the file.
+    /// `None` after the last block and after an error. Dropping the source closes the file.
     source: Option<BlockSource>,
     metadata: Option<FileMetadata>,
     plan: ReadPlan,
+    /// The blocks that were requested and not taken yet.
     window: BlockWindow<(BlockRange, Block)>,
     /// How many blocks may be in flight now.
     most: usize,
@@ -163,6 +169,7 @@ impl BlockReading {
         next
     }
 
+    /// Closes the file. From now on `next` returns `None`.
     fn end(&mut self) {
         self.window.clear();
         self.extents = None;
@@ -196,6 +203,7 @@ impl BlockReading {
         }
     }
 
+    /// Requests blocks until the window is full or the plan has no block to request now.
     fn fill(&mut self, cx: &mut Context<'_>) {
         let Some(source) = &self.source else { return };
         while self.window.len() < self.most
@@ -205,7 +213,8 @@ impl BlockReading {
         }
     }
 
-    /// Asks for the next page of extents, after all extents of the last page were read.
+    /// Waits for the next page of extents and adds it to the plan. Called when all extents of the page before were
+    /// read. Returns `None` if there is no further page.
     fn poll_extents(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), FileSystemError>>> {
         let (Some(source), Some(from)) = (&self.source, self.plan.page_from()) else { return Poll::Ready(None) };
         let asked = self.extents.get_or_insert_with(|| source.extents(from));
@@ -214,6 +223,8 @@ impl BlockReading {
         Poll::Ready(Some(page.and_then(|page| self.plan.take_page(page))))
     }
 
+    /// Checks the block that was read for `range`, and tells the plan how far the file was read. Returns `None` if
+    /// the block is empty.
     fn take(&mut self, range: BlockRange, block: Block) -> Result<Option<FileChunk>, FileSystemError> {
         let Block { bytes, eof } = block;
         let count = bytes.len();
@@ -227,19 +238,21 @@ impl BlockReading {
         if count == range.len {
             let most = self.source.as_ref().map_or(0, |source| source.most_blocks(&self.plan));
             self.most = (self.most + 1).min(most);
-            self.plan.reached(end);
+            self.plan.note_full_block(end);
         } else if eof {
-            self.plan.ended(end);
+            self.plan.note_end_of_file(end);
             self.end();
         } else {
-            // The blocks that were requested after this one would leave a hole, so they are dropped.
+            // Bytes are missing between this block and the blocks that were requested after it. So these blocks are
+            // dropped, and the plan requests them again.
             self.window.clear();
-            self.plan.go_back(end)?;
+            self.plan.go_back_to(end)?;
         }
         Ok((count > 0).then_some(FileChunk { offset: range.offset, bytes }))
     }
 }
 
+/// The error for an answer that breaks the protocol.
 fn unexpected(text: &str) -> FileSystemError {
     FileSystemError::new(ErrorKind::InvalidData, format!("exec-server protocol error: {text}"))
 }

@@ -1,4 +1,4 @@
-//! The files of an environment, through the client of its server.
+//! The files of an environment (the machine of a server). Each operation is a call of the client to the server.
 
 mod file;
 mod whole;
@@ -35,7 +35,8 @@ pub struct RemoteFileSystem {
     client: Arc<ClientHandle>,
 }
 
-/// The permission bits that the usual umask 022 leaves. Used for servers that cannot apply their own umask to `mode_if_new`.
+/// The permission bits that the usual umask 022 leaves. Used for servers that do not know `mode_if_new`, so that the
+/// client has to guess their umask.
 const UNDER_USUAL_UMASK: u32 = 0o755;
 
 impl RemoteFileSystem {
@@ -47,21 +48,22 @@ impl RemoteFileSystem {
         Ok(self.client.core.capabilities().await?)
     }
 
-    fn remote(&self, path: &PathUri) -> PathUri {
+    fn to_remote(&self, path: &PathUri) -> PathUri {
         match self.client.core.connector.paths() {
             Some(paths) => paths.to_remote(path),
             None => path.clone(),
         }
     }
 
-    fn local(&self, path: PathUri) -> PathUri {
+    fn to_local(&self, path: PathUri) -> PathUri {
         match self.client.core.connector.paths() {
             Some(paths) => paths.to_local(&path),
             None => path,
         }
     }
 
-    fn sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
+    /// The sandbox as it is sent to the server: without paths that the server does not need, and with mapped paths.
+    fn remote_sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
         let Some(sandbox) = sandbox.map(sandbox::without_unused_paths) else { return Ok(None) };
         let Some(paths) = self.client.core.connector.paths() else { return Ok(Some(sandbox)) };
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
@@ -72,52 +74,56 @@ impl RemoteFileSystem {
         self.call::<M>(params).await.map_err(|error| local_error(&self.client, error))
     }
 
+    /// As [`request`](Self::request), with the error as the client returns it.
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
         let options = self.client.core.user_options(CallOptions::WAIT_FOR_FILE_REQUESTS);
         self.client.core.call::<M>(params, options).await
     }
 
-    /// Makes a call that changes files.
+    /// Makes a call that changes files. Callers that ask for the same metadata at the same time share one request; a
+    /// request that was sent before the end of this call is not shared with later callers.
     async fn change<M: TypedMethod>(&self, params: &M::Params) -> Result<(), FileSystemError> {
         let _changing_files = self.client.core.metadata_flights.mark_files_changing();
         self.request::<M>(params).await.map(drop)
     }
 
+    /// Opens a file for reading in blocks.
     async fn open(
         &self,
         path: &PathUri,
         sandbox: Option<&SandboxContext>,
     ) -> Result<(Arc<RemoteFile>, HandleResult), FileSystemError> {
-        let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
+        let (path, sandbox) = (self.to_remote(path), self.remote_sandbox(sandbox)?);
         let params = |handle_id| OpenParams { handle_id, path: path.clone(), sandbox: sandbox.clone() };
         let opened = RemoteFile::open::<methods::FsOpen>(&self.client, params).await;
         opened.map_err(|error| local_error(&self.client, error))
     }
 
+    /// Lists a directory. `dangling_links` says whether symbolic links whose target does not exist are listed too.
     async fn list(
         &self,
         path: &PathUri,
         dangling_links: bool,
         sandbox: Option<&SandboxContext>,
     ) -> Result<Vec<DirectoryEntry>, FileSystemError> {
-        let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
+        let (path, sandbox) = (self.to_remote(path), self.remote_sandbox(sandbox)?);
         let params = ReadDirectoryParams { path, dangling_links, sandbox };
         let mut result = self.request::<methods::FsReadDirectory>(&params).await?;
         for entry in &mut result.entries {
-            entry.path = entry.path.take().map(|path| self.local(path));
+            entry.path = entry.path.take().map(|path| self.to_local(path));
         }
         Ok(result.entries)
     }
 
     fn path_params(&self, path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathParams, FileSystemError> {
-        Ok(PathParams { path: self.remote(path), sandbox: self.sandbox(sandbox)? })
+        Ok(PathParams { path: self.to_remote(path), sandbox: self.remote_sandbox(sandbox)? })
     }
 
     fn file_params(&self, path: &PathUri, options: &FileOptions) -> Result<FileParams, FileSystemError> {
         Ok(FileParams {
-            path: self.remote(path),
+            path: self.to_remote(path),
             follow_symlinks: options.follow_symlinks,
-            sandbox: self.sandbox(options.sandbox.as_ref())?,
+            sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
         })
     }
 }
@@ -169,10 +175,11 @@ impl ExecutorFileSystem for RemoteFileSystem {
             encode_base64_into(&mut text, &data);
             drop(data);
             let params = WriteFileParams {
-                path: self.remote(path),
+                path: self.to_remote(path),
+                // Base64 is ASCII, so this does not fail.
                 data_base64: String::from_utf8(text).unwrap_or_default(),
                 follow_symlinks: options.follow_symlinks,
-                sandbox: self.sandbox(options.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
             };
             self.change::<methods::FsWriteFile>(&params).await
         })
@@ -192,9 +199,10 @@ impl ExecutorFileSystem for RemoteFileSystem {
             }
             let mut kept = options.clone();
             if !capabilities.fs_mode_if_new {
+                // `mode` also changes the permissions of a file that is replaced, but the server has no other option.
                 kept.mode = kept.mode.or(kept.mode_if_new.take().map(|bits| bits & UNDER_USUAL_UMASK));
             }
-            let (path, sandbox) = (self.remote(path), self.sandbox(sandbox.as_ref())?);
+            let (path, sandbox) = (self.to_remote(path), self.remote_sandbox(sandbox.as_ref())?);
             let params = |handle_id| {
                 let (path, sandbox) = (path.clone(), sandbox.clone());
                 let WriteStreamOptions { replace, follow_symlinks, .. } = *options;
@@ -209,10 +217,10 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let params = CreateDirectoryParams {
-                path: self.remote(path),
+                path: self.to_remote(path),
                 recursive: options.recursive,
                 follow_symlinks: options.follow_symlinks,
-                sandbox: self.sandbox(options.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
             };
             self.change::<methods::FsCreateDirectory>(&params).await
         })
@@ -222,6 +230,8 @@ impl ExecutorFileSystem for RemoteFileSystem {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
             let call = self.call::<methods::FsGetMetadata>(&params);
+            // Callers that ask for the metadata of the same path at the same time share one request, if their options
+            // are the usual ones.
             let metadata = if params.follow_symlinks && params.sandbox.is_none() {
                 self.client.core.metadata_flights.join(&params.path, call).await
             } else {
@@ -234,11 +244,11 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let params = SetMetadataParams {
-                path: self.remote(path),
+                path: self.to_remote(path),
                 mode: new.mode,
                 mtime: new.mtime,
                 follow_symlinks: new.follow_symlinks,
-                sandbox: self.sandbox(new.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(new.sandbox.as_ref())?,
             };
             self.change::<methods::FsSetMetadata>(&params).await
         })
@@ -248,7 +258,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
         Box::pin(async move {
             let params = self.path_params(path, sandbox)?;
             let result = self.request::<methods::FsCanonicalize>(&params).await?;
-            Ok(self.local(result.path))
+            Ok(self.to_local(result.path))
         })
     }
 
@@ -275,7 +285,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, WalkResult> {
         Box::pin(async move {
-            let params = WalkParams { path: self.remote(path), options, sandbox: self.sandbox(sandbox)? };
+            let params = WalkParams { path: self.to_remote(path), options, sandbox: self.remote_sandbox(sandbox)? };
             let mut result = self.request::<methods::FsWalk>(&params).await?;
             if let Some(paths) = self.client.core.connector.paths() {
                 result.entries.iter_mut().for_each(|entry| entry.path = paths.to_local(&entry.path));
@@ -288,11 +298,11 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let params = RemoveParams {
-                path: self.remote(path),
+                path: self.to_remote(path),
                 recursive: options.recursive,
                 force: options.force,
                 follow_symlinks: options.follow_symlinks,
-                sandbox: self.sandbox(options.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
             };
             self.change::<methods::FsRemove>(&params).await
         })
@@ -301,10 +311,10 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let params = CopyParams {
-                source_path: self.remote(from),
-                destination_path: self.remote(to),
+                source_path: self.to_remote(from),
+                destination_path: self.to_remote(to),
                 recursive: options.recursive,
-                sandbox: self.sandbox(options.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
             };
             self.change::<methods::FsCopy>(&params).await
         })
@@ -313,10 +323,10 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn rename<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a RenameOptions) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let params = RenameParams {
-                source_path: self.remote(from),
-                destination_path: self.remote(to),
+                source_path: self.to_remote(from),
+                destination_path: self.to_remote(to),
                 replace: options.replace,
-                sandbox: self.sandbox(options.sandbox.as_ref())?,
+                sandbox: self.remote_sandbox(options.sandbox.as_ref())?,
             };
             self.change::<methods::FsRename>(&params).await
         })
@@ -347,7 +357,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                     raw: Some(Base64Bytes(target.into_vec())),
                 },
             };
-            let params = SymlinkParams { path: self.remote(path), target, sandbox: self.sandbox(sandbox)? };
+            let params = SymlinkParams { path: self.to_remote(path), target, sandbox: self.remote_sandbox(sandbox)? };
             self.change::<methods::FsSymlink>(&params).await
         })
     }

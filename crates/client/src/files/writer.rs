@@ -1,5 +1,5 @@
-//! Writing a file of any size in blocks. Some blocks are in flight while the caller produces the next block. The file appears when it is
-//! complete.
+//! Writing a file of any size in blocks. Some blocks are in flight while the caller produces the next block. The file
+//! appears at its path when it is committed.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -17,21 +17,23 @@ use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 const REMOTE_BLOCKS: usize = 16;
 /// How many blocks of a local file may be written at the same time.
 const LOCAL_BLOCKS: usize = 2;
-/// A piece of at least this many bytes is sent as it is. Smaller pieces are collected into a block.
-const LARGE_PIECE: usize = 128 << 10;
+/// A piece of at least this many bytes is sent without being copied, unless smaller pieces wait before it. Smaller
+/// pieces are collected into a block.
+const LARGE_PIECE_BYTES: usize = 128 << 10;
 
 /// The file that blocks are written to.
 pub(super) enum BlockSink {
     Local(Arc<Upload>),
     Remote(Arc<RemoteFile>),
-    /// For an old server, which has no uploads.
+    /// For an old server, which cannot take a file in blocks.
     Whole(Box<WholeFile>),
 }
 
-/// Writes a file. If the value is dropped before [`commit`](Self::commit), nothing is left of the file.
+/// Writes a file. If the value is dropped before [`commit`](Self::commit), nothing is left of the new file.
 pub struct FileWriter {
     sink: BlockSink,
     options: WriteStreamOptions,
+    /// The blocks that are in flight.
     window: BlockWindow<()>,
     /// Small pieces that are not sent yet.
     pending: BytesMut,
@@ -39,7 +41,7 @@ pub struct FileWriter {
     at: u64,
     /// The size of the file so far.
     end: u64,
-    /// The first error of a block. Every later call returns it.
+    /// The first error of a block. Every later attempt to send a block or to commit fails with it.
     failure: Option<FileSystemError>,
 }
 
@@ -52,8 +54,8 @@ impl FileWriter {
     /// Writes the next piece of the file. Waits while too many blocks are in flight. An error may belong to an earlier piece.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), FileSystemError> {
         while !bytes.is_empty() {
-            if self.pending.is_empty() && bytes.len() >= LARGE_PIECE {
-                self.room_for_one().await?;
+            if self.pending.is_empty() && bytes.len() >= LARGE_PIECE_BYTES {
+                self.wait_for_room().await?;
                 let block = bytes.split_to(bytes.len().min(BLOCK_BYTES));
                 self.send(block).await?;
             } else {
@@ -86,15 +88,17 @@ impl FileWriter {
         Ok(())
     }
 
+    /// The offset in the file at which the next piece begins.
     fn position(&self) -> u64 {
         self.at.saturating_add(self.pending.len() as u64)
     }
 
-    /// Makes the file appear at its path. After an error the path is as it was before, except after
-    /// [`BrokenPipe`](ErrorKind::BrokenPipe): then the connection was lost for good, and the result is not known.
+    /// Makes the file appear at its path. After an error the path is as it was before, with three exceptions. After
+    /// [`BrokenPipe`](ErrorKind::BrokenPipe) the result is not known. If the option `sync` is set and the disk fails,
+    /// the new file may be in place. A server that cannot take a file in blocks may have written a part of the file.
     pub async fn commit(mut self) -> Result<(), FileSystemError> {
         self.flush().await?;
-        self.room(0).await?;
+        self.wait_for_blocks(0).await?;
         let size = self.options.size.unwrap_or(self.end);
         match self.sink {
             BlockSink::Local(upload) => local::commit(upload, size, &self.options).await,
@@ -107,8 +111,9 @@ impl FileWriter {
     pub async fn abort(mut self) -> Result<(), FileSystemError> {
         match self.sink {
             BlockSink::Local(upload) => {
-                // The writing threads hold the upload until they have finished, so this waits for them.
-                let _discarded_anyway = poll_fn(|cx| self.window.poll_room(0, cx)).await;
+                // The writing threads hold the upload until they have finished, so this waits for them. Their errors
+                // do not matter any more.
+                let _ignored_error = poll_fn(|cx| self.window.poll_down_to(0, cx)).await;
                 local::discard(upload).await
             }
             BlockSink::Remote(file) => {
@@ -119,24 +124,25 @@ impl FileWriter {
         }
     }
 
+    /// Begins to send the pending pieces as one block.
     async fn flush(&mut self) -> Result<(), FileSystemError> {
         if self.pending.is_empty() {
             return self.check();
         }
-        self.room_for_one().await?;
+        self.wait_for_room().await?;
         let block = self.pending.split().freeze();
         self.send(block).await
     }
 
-    /// Waits until another block can be sent. The block is taken from the input only after that, so no data is lost if the future is
-    /// dropped while it waits.
-    async fn room_for_one(&mut self) -> Result<(), FileSystemError> {
+    /// Waits until another block can be sent. `flush` takes the block out of `pending` only after that, so `pending`
+    /// stays complete if the future of `flush` is dropped while it waits.
+    async fn wait_for_room(&mut self) -> Result<(), FileSystemError> {
         let most = match self.sink {
             BlockSink::Local(_) => LOCAL_BLOCKS,
             BlockSink::Remote(_) => REMOTE_BLOCKS,
             BlockSink::Whole(_) => 1,
         };
-        self.room(most - 1).await
+        self.wait_for_blocks(most - 1).await
     }
 
     /// Begins to send a block, without waiting for the answer.
@@ -157,6 +163,7 @@ impl FileWriter {
                 Box::pin(async { written })
             }
         };
+        // `poll_fn` gives access to the context and is ready at once.
         let mut write = Some(write);
         poll_fn(|cx| {
             if let Some(write) = write.take() {
@@ -168,20 +175,22 @@ impl FileWriter {
         Ok(())
     }
 
-    async fn room(&mut self, most: usize) -> Result<(), FileSystemError> {
+    /// Waits until at most `most` blocks are in flight.
+    async fn wait_for_blocks(&mut self, most: usize) -> Result<(), FileSystemError> {
         self.check()?;
-        let room = poll_fn(|cx| self.window.poll_room(most, cx)).await;
+        let waited = poll_fn(|cx| self.window.poll_down_to(most, cx)).await;
         // The failure is remembered, because a file in which a block is missing must never be committed.
-        self.failure = room.clone().err();
-        room
+        self.failure = waited.clone().err();
+        waited
     }
 
+    /// Fails if an earlier block has failed.
     fn check(&self) -> Result<(), FileSystemError> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 }
 
-/// The error for a file that is too large for a server without uploads.
+/// The error for a file that is too large for a server that cannot take a file in blocks.
 pub(super) fn too_large_for_server(limit: usize) -> FileSystemError {
     FileSystemError::new(
         ErrorKind::Unsupported,

@@ -1,4 +1,5 @@
-//! The job lane that asks the server to end HTTP requests, watches and searches which no handle uses any more.
+//! The jobs of one lane, that is, jobs that are done one after the other: they ask the server to end HTTP requests,
+//! watches and searches which no handle uses any more.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::client_core::{CallOptions, ClientCore};
 use crate::error::ExecServerError;
 use crate::jobs::{BackgroundJob, Forgotten, JobLane};
 
+/// Does the jobs of this lane until the client is closing and no job is left.
 pub(super) async fn forget_all(core: Arc<ClientCore>) {
     while let Some((job, _unfinished)) = core.inbound.jobs().next(JobLane::Forgotten).await {
         let BackgroundJob::Forget(forgotten) = job else { continue };
@@ -17,7 +19,7 @@ pub(super) async fn forget_all(core: Arc<ClientCore>) {
         if !can_be_ended(&forgotten, &capabilities) {
             continue;
         }
-        while let Err(error) = end(&core, &forgotten).await {
+        while let Err(error) = ask_to_end(&core, &forgotten).await {
             if !matches!(error, ExecServerError::TooManyRequests(_)) {
                 tracing::debug!(?forgotten, %error, "cannot end a request, watch or search");
                 break;
@@ -27,6 +29,7 @@ pub(super) async fn forget_all(core: Arc<ClientCore>) {
     }
 }
 
+/// Whether the server knows the request that [`ask_to_end`] sends.
 fn can_be_ended(forgotten: &Forgotten, capabilities: &Capabilities) -> bool {
     match forgotten {
         Forgotten::Request(_) => capabilities.http_cancel,
@@ -35,7 +38,7 @@ fn can_be_ended(forgotten: &Forgotten, capabilities: &Capabilities) -> bool {
     }
 }
 
-async fn end(core: &ClientCore, forgotten: &Forgotten) -> Result<NoResult, ExecServerError> {
+async fn ask_to_end(core: &ClientCore, forgotten: &Forgotten) -> Result<NoResult, ExecServerError> {
     match forgotten {
         Forgotten::Request(id) => {
             let params = HttpCancelParams { request_id: id.clone() };

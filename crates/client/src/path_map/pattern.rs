@@ -1,14 +1,16 @@
-//! Maps the glob patterns of a sandbox object. Patterns deny access, so a wrongly mapped pattern would allow access. A pattern is refused
-//! if a wildcard leaves open whether the pattern matches in a mapped directory.
+//! Maps the glob patterns of a sandbox object. Patterns deny access, so a wrongly mapped pattern could allow access.
+//! A pattern is refused if a wildcard or `..` leaves open whether the pattern matches in a root, the local directory
+//! of a pair.
 
 use std::path::{Component, Path};
 
 use super::{Pair, PathMapError};
 
-const WILDCARDS: &[char] = &['*', '?', '[', ']', '{', '}', '\\'];
+/// The characters that have a special meaning in a pattern.
+const SPECIAL_CHARACTERS: &[char] = &['*', '?', '[', ']', '{', '}', '\\'];
 
-/// The pattern for the server. `None` if the pattern stays as it is, as relative patterns do.
-pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, PathMapError> {
+/// The pattern for the server. `None` if the pattern stays as it is. Relative patterns always do.
+pub(super) fn to_remote(pairs: &[Pair], pattern: &str) -> Result<Option<String>, PathMapError> {
     if !pattern.starts_with('/') {
         return Ok(None);
     }
@@ -16,8 +18,8 @@ pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, Pat
     let mut best: Option<(usize, &Pair)> = None;
     for pair in pairs {
         let depth = match reach(&parts, &pair.local) {
-            Reach::Outside => continue,
-            Reach::Below(depth) => depth,
+            Reach::NeedsNoMapping => continue,
+            Reach::InRoot(depth) => depth,
             Reach::Unclear => {
                 return Err(PathMapError::Wildcard { pattern: pattern.to_owned(), root: pair.local.clone() });
             }
@@ -38,13 +40,13 @@ pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, Pat
     Ok(Some(moved))
 }
 
-/// Where a pattern can match, relative to a mapped directory.
+/// Where a pattern can match, compared with a root.
 enum Reach {
-    /// Not in the directory.
-    Outside,
-    /// At or below the directory, which has this many components.
-    Below(usize),
-    /// A wildcard leaves open whether the pattern matches in the directory.
+    /// The pattern matches nothing in the root, or it also matches in every other directory.
+    NeedsNoMapping,
+    /// The pattern matches only at or below the root, which has this many components.
+    InRoot(usize),
+    /// A wildcard or `..` leaves open whether the pattern matches in the root.
     Unclear,
 }
 
@@ -56,25 +58,29 @@ fn reach(parts: &[&str], root: &Path) -> Reach {
     let mut depth = 0;
     for name in names {
         match parts.get(depth) {
-            // A pattern that begins with `**` matches below the remote directory too, unless it names a part of the local directory.
-            Some(&"**") if depth == 0 && !names_part_of(root, parts) => return Reach::Outside,
+            // A pattern that begins with `**` matches below the remote root too, so it needs no mapping, unless it
+            // has the name of a component of the local root.
+            Some(&"**") if depth == 0 && !names_a_component(parts, root) => return Reach::NeedsNoMapping,
             Some(part) => match literal(part) {
                 None => return Reach::Unclear,
                 Some(text) if name.to_str() == Some(&text) => depth += 1,
-                Some(_) => return Reach::Outside,
+                Some(_) => return Reach::NeedsNoMapping,
             },
-            None => return Reach::Outside,
+            None => return Reach::NeedsNoMapping,
         }
     }
-    if parts.contains(&"..") { Reach::Unclear } else { Reach::Below(depth) }
+    // A `..` behind the root may leave the root again.
+    if parts.contains(&"..") { Reach::Unclear } else { Reach::InRoot(depth) }
 }
 
-fn names_part_of(root: &Path, parts: &[&str]) -> bool {
+/// Whether a part of a pattern is the name of a component of the root.
+fn names_a_component(parts: &[&str], root: &Path) -> bool {
     let mut literals = parts.iter().filter_map(|part| literal(part));
     literals.any(|text| root.components().any(|component| component.as_os_str() == text.as_str()))
 }
 
-/// The one name that a part of a pattern matches. `None` if it can match several. `\*` and `[*]` are literal stars.
+/// The one name that a part of a pattern matches. `None` for `..`, and if the part can match several names. `\*` and
+/// `[*]` are literal stars.
 fn literal(part: &str) -> Option<String> {
     if part == ".." {
         return None;
@@ -92,19 +98,20 @@ fn literal(part: &str) -> Option<String> {
                 }
                 out.push(inner);
             }
-            c if WILDCARDS.contains(&c) => return None,
+            c if SPECIAL_CHARACTERS.contains(&c) => return None,
             c => out.push(c),
         }
     }
     Some(out)
 }
 
+/// The pattern that matches only this text.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\\' => out.push_str(r"\\"),
-            c if WILDCARDS.contains(&c) => out.extend(['[', c, ']']),
+            c if SPECIAL_CHARACTERS.contains(&c) => out.extend(['[', c, ']']),
             c => out.push(c),
         }
     }

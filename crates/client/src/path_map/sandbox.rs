@@ -1,5 +1,5 @@
-//! Maps the paths in the JSON text of a sandbox object. Only the strings with a mapped path are replaced in the text. So the order of
-//! members, numbers and unknown members stay as they are.
+//! Maps the paths in the JSON text of a sandbox object. Only the strings with a mapped path are replaced in the text.
+//! Everything else stays as it is: the order of the members, unknown members, and all digits of a number.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{Pair, PathMap, PathMapError, pattern};
 
 pub(super) fn map(paths: &PathMap, sandbox: &RawValue) -> Result<Box<RawValue>, PathMapError> {
-    let mut edits = Edits { paths, text: sandbox.get(), made: Vec::new() };
+    let mut edits = Edits { paths, text: sandbox.get(), replacements: Vec::new() };
     edits.visit_sandbox(sandbox)?;
     RawValue::from_string(edits.applied()).map_err(unreadable)
 }
@@ -22,7 +22,7 @@ struct Edits<'a> {
     paths: &'a PathMap,
     text: &'a str,
     /// Each JSON string to replace, and its replacement.
-    made: Vec<(&'a str, String)>,
+    replacements: Vec<(&'a str, String)>,
 }
 
 impl<'a> Edits<'a> {
@@ -39,17 +39,18 @@ impl<'a> Edits<'a> {
     }
 
     fn visit_permissions(&mut self, permissions: &'a RawValue) -> Result<(), PathMapError> {
-        for file_system in named(permissions, "file_system")? {
-            for entries in named(file_system, "entries")? {
+        for file_system in members_named(permissions, "file_system")? {
+            for entries in members_named(file_system, "entries")? {
                 for entry in items(entries)? {
-                    named(entry, "path")?.into_iter().try_for_each(|path| self.visit_entry_path(path, 0))?;
+                    members_named(entry, "path")?.into_iter().try_for_each(|path| self.visit_entry_path(path, 0))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Maps every string that is a path, at any depth, so that kinds of paths that are newer than this code are mapped too.
+    /// Maps every path and pattern in this value, also in nested arrays and objects, so that kinds of paths which are
+    /// newer than this code are mapped too. Fails if the value is nested more deeply than [`MAX_DEPTH`].
     fn visit_entry_path(&mut self, value: &'a RawValue, depth: usize) -> Result<(), PathMapError> {
         match value.get().as_bytes().first() {
             Some(b'{' | b'[') if depth == MAX_DEPTH => Err(PathMapError::Sandbox("it is nested too deeply".into())),
@@ -70,7 +71,7 @@ impl<'a> Edits<'a> {
                 self.replace(value, mapped.as_str())?;
             }
         } else if text.starts_with('/')
-            && let Some(mapped) = self.paths.moved_native(Path::new(&text), Pair::outward)
+            && let Some(mapped) = self.paths.map_native(Path::new(&text), Pair::outward)
         {
             let Some(mapped) = mapped.to_str() else {
                 return Err(PathMapError::NotText { path: text, root: mapped });
@@ -82,21 +83,22 @@ impl<'a> Edits<'a> {
 
     fn visit_pattern(&mut self, value: &'a RawValue) -> Result<(), PathMapError> {
         let Some(text) = string(value)? else { return Ok(()) };
-        match pattern::moved(&self.paths.pairs, &text)? {
+        match pattern::to_remote(&self.paths.pairs, &text)? {
             Some(mapped) => self.replace(value, &mapped),
             None => Ok(()),
         }
     }
 
     fn replace(&mut self, value: &'a RawValue, text: &str) -> Result<(), PathMapError> {
-        self.made.push((value.get(), serde_json::to_string(text).map_err(unreadable)?));
+        self.replacements.push((value.get(), serde_json::to_string(text).map_err(unreadable)?));
         Ok(())
     }
 
+    /// The text with all replacements.
     fn applied(self) -> String {
         let mut out = String::with_capacity(self.text.len());
         let mut copied = 0;
-        for (old, new) in self.made {
+        for (old, new) in self.replacements {
             // Each value borrows from the text, so the difference of the two addresses is its offset.
             let at = old.as_ptr().addr() - self.text.as_ptr().addr();
             out.push_str(&self.text[copied..at]);
@@ -108,8 +110,8 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// The members of an object in their order, including repeated members. Empty for a value that is no object: the server refuses such a
-/// value with its own error.
+/// The members of an object in their order, including repeated members. Empty for a value that is no object: the
+/// server refuses such a value with its own error.
 fn members(value: &RawValue) -> Result<Vec<(String, &RawValue)>, PathMapError> {
     if !value.get().starts_with('{') {
         return Ok(Vec::new());
@@ -117,7 +119,7 @@ fn members(value: &RawValue) -> Result<Vec<(String, &RawValue)>, PathMapError> {
     serde_json::from_str(value.get()).map(|ObjectMembers(members)| members).map_err(unreadable)
 }
 
-fn named<'a>(object: &'a RawValue, wanted: &str) -> Result<Vec<&'a RawValue>, PathMapError> {
+fn members_named<'a>(object: &'a RawValue, wanted: &str) -> Result<Vec<&'a RawValue>, PathMapError> {
     Ok(members(object)?.into_iter().filter(|(name, _)| name == wanted).map(|(_, value)| value).collect())
 }
 

@@ -1,15 +1,15 @@
-//! How a process ended, for users of the client.
+//! The exit status of a process, and its whole output.
 
 use recovery::Exit;
 
-/// How a process exited.
+/// The way in which a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitStatus {
     /// The exit code, or 128+N if signal N ended the process.
     pub code: i32,
     /// Whether the sandbox denied something to the process. False from a server that does not say.
     pub sandbox_denied: bool,
-    /// Whether the server killed the process because its timeout was over.
+    /// Whether the server killed the process because the timeout of the process was over.
     pub timed_out: bool,
 }
 

@@ -20,6 +20,7 @@ type ReadFuture = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError
 /// server does not say so, the client asks the server.
 pub struct ProcessEvents {
     receiver: ExecProcessEventReceiver,
+    /// Knows which events were received, and decides when missed events must be read.
     completion: Completion,
     /// Events that [`next`](Self::next) returns without waiting.
     ready: VecDeque<ExecProcessEvent>,
@@ -29,6 +30,7 @@ pub struct ProcessEvents {
 }
 
 impl ProcessEvents {
+    /// The events after the sequence number `after`. With 0, these are all events.
     pub(crate) fn new(receiver: ExecProcessEventReceiver, after: u64) -> Self {
         let completion = Completion::after(after);
         Self { receiver, completion, ready: VecDeque::new(), reading: None, is_over: false }
@@ -88,14 +90,16 @@ impl ProcessEvents {
         if let Some(lost) = lost_output(&answer, before.last()) {
             return self.fail(lost);
         }
-        let more = self.completion.handle_read(&answer);
-        if matches!(more, CompletionStep::Read { .. }) && self.completion.last() == before.last() {
+        let next_step = self.completion.handle_read(&answer);
+        if matches!(next_step, CompletionStep::Read { .. }) && self.completion.last() == before.last() {
             return self.fail("the server answers again with output that it has sent before".to_owned());
         }
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
+        // Sequence number of the last event that the answer covers.
         let through = answer.next_seq.saturating_sub(1);
         if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {
-            // If the server does not say the sequence number of the exit, it is the first number that no output has.
+            // If the server does not say the sequence number of the exit, the exit has the first number that no
+            // output has.
             let is_output = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
             let exit_seq = answer.exit_seq.or_else(|| (before.last() + 1..=through).find(|seq| !is_output(*seq)));
             let seq = exit_seq.unwrap_or(through);
@@ -110,8 +114,9 @@ impl ProcessEvents {
         if self.completion.is_closed() && !before.is_closed() {
             self.ready.push_back(ExecProcessEvent::Closed { seq: through });
         }
-        // The process has ended, so no more events are pushed. The answer did not hold all events, so the client reads again.
-        if let CompletionStep::Read { after } = more {
+        // The process has ended, so no more events are pushed. The answer did not hold all events, so the client
+        // reads again.
+        if let CompletionStep::Read { after } = next_step {
             self.read(after);
         }
     }

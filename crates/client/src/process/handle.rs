@@ -19,11 +19,12 @@ use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
 use crate::records::{ExecProcessEvent, ProcessProgress, ProcessRecord};
 
-/// A process in the environment.
+/// A process in the environment (the machine of the server).
 ///
-/// The client keeps the output for the first subscriber. Without a subscriber, the client pauses the process once it has written a few MiB,
-/// like a process whose pipe is not read. [`wait`](Self::wait) and [`read`](Self::read) discard the kept output, because their caller does
-/// not subscribe.
+/// The client keeps the output for the first subscriber. Until there is a subscriber, the process has to wait once it
+/// has written a few MiB, like a process whose pipe is not read. This needs the extension `processFlow`; without it,
+/// the client drops the oldest output. [`wait`](Self::wait) and [`read`](Self::read) discard the kept output, because
+/// their callers do not subscribe.
 ///
 /// Dropping the handle kills the process and all its descendants, unless [`detach`](Self::detach) was called.
 pub struct ExecProcess {
@@ -31,12 +32,11 @@ pub struct ExecProcess {
     record: Arc<ProcessRecord>,
     sandbox_type: Option<SandboxType>,
     /// A subscription from the first event on. The first user who subscribes gets it.
-    first: Mutex<Option<ExecProcessEventReceiver>>,
-    /// Sequence number of the last event that the server no longer retained when the client attached to the process. 0 if there is none.
-    skipped: u64,
-    /// Sequence number of the last event from before the client attached. [`last_seq_before_attach`](Self::last_seq_before_attach) returns it.
+    first_subscription: Mutex<Option<ExecProcessEventReceiver>>,
+    /// Sequence number of the last event that the server no longer retained when the client attached to the process.
+    /// 0 if there is none.
+    skipped_through: u64,
     last_seq_before_attach: u64,
-    /// Bytes of output that were dropped before the client attached. [`lost_bytes`](Self::lost_bytes) returns it.
     lost_bytes: u64,
 }
 
@@ -50,24 +50,24 @@ impl ExecProcess {
             handle: Arc::clone(handle),
             record: Arc::clone(record),
             sandbox_type,
-            first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, record))),
-            skipped: 0,
+            first_subscription: Mutex::new(Some(ExecProcessEventReceiver::first(handle, record))),
+            skipped_through: 0,
             last_seq_before_attach: 0,
             lost_bytes: 0,
         }
     }
 
-    /// A handle to a process that an earlier client has started. The process is detached.
+    /// A handle to a process that an earlier client has started. The process is detached: it outlives the handle.
     pub(crate) fn attached(
         handle: &Arc<ClientHandle>,
         record: &Arc<ProcessRecord>,
-        skipped: u64,
+        skipped_through: u64,
         last_seq_before_attach: u64,
         lost_bytes: u64,
     ) -> Self {
         let mut process = Self::new(handle, record, None);
-        (process.skipped, process.last_seq_before_attach, process.lost_bytes) =
-            (skipped, last_seq_before_attach, lost_bytes);
+        (process.skipped_through, process.last_seq_before_attach, process.lost_bytes) =
+            (skipped_through, last_seq_before_attach, lost_bytes);
         process.detach();
         process
     }
@@ -77,12 +77,14 @@ impl ExecProcess {
         &self.record.id
     }
 
-    /// The kind of sandbox around the process. `None` if the server does not say, and after [`attach`](crate::ExecServerClient::attach).
+    /// The kind of sandbox around the process. `None` if the server does not say, and after
+    /// [`attach`](crate::ExecServerClient::attach).
     pub fn sandbox_type(&self) -> Option<SandboxType> {
         self.sandbox_type
     }
 
-    /// Bytes of output that the server no longer retained when the client attached to the process.
+    /// Bytes of output that the server no longer retained when the client attached to the process. 0 for a process
+    /// that this client has started.
     pub fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
@@ -101,19 +103,21 @@ impl ExecProcess {
 
     /// All events, each once and in order, up to the last. Missed events are read from the server.
     pub fn events(&self) -> ProcessEvents {
-        ProcessEvents::new(self.subscribe_events(), self.skipped)
+        ProcessEvents::new(self.subscribe_events(), self.skipped_through)
     }
 
-    /// The events as the server pushes them. If the server lacks the extension `processFlow`, a subscriber that is too slow gets
-    /// [`EventsLagged`] and has to read the missed events itself.
+    /// The events as the server pushes them. A subscriber gets [`EventsLagged`] and has to read the missed events
+    /// itself if the client had dropped the first events before the subscription. If the server lacks the extension
+    /// `processFlow`, this also happens to a subscriber that is too slow.
     ///
     /// [`EventsLagged`]: crate::EventsLagged
     pub fn subscribe_events(&self) -> ExecProcessEventReceiver {
-        let first = self.first.lock().take();
-        first.unwrap_or_else(|| ExecProcessEventReceiver::new(&self.handle, &self.record))
+        let first_subscription = self.first_subscription.lock().take();
+        first_subscription.unwrap_or_else(|| ExecProcessEventReceiver::new(&self.handle, &self.record))
     }
 
-    /// Watches the sequence number of the last event, which changes with every event.
+    /// Watches the sequence number of the last event, which changes with every event. The receiver is also woken,
+    /// without a change of the number, when the client cannot follow the process any longer.
     pub fn subscribe_wake(&self) -> watch::Receiver<u64> {
         self.record.subscribe_wake()
     }
@@ -133,9 +137,10 @@ impl ExecProcess {
         ProcessStdin::new(&self.handle, &self.record)
     }
 
-    /// Waits until the process has exited, and discards the output if there is no subscriber. Descendants of the process may still write.
+    /// Waits until the process has exited, and discards the output if there is no subscriber. Descendants of the
+    /// process may still write.
     pub async fn wait(&self) -> Result<ExitStatus, ExecServerError> {
-        drop(self.first.lock().take());
+        drop(self.first_subscription.lock().take());
         let mut wake = self.record.subscribe_wake();
         loop {
             wake.borrow_and_update();
@@ -178,14 +183,15 @@ impl ExecProcess {
         }
     }
 
-    /// Reads output that the server retains. If the client cannot follow the process any longer, `failure` of the answer says why.
+    /// Reads output that the server retains. [`ReadParams`] explains the parameters. If the client cannot follow the
+    /// process any longer, `failure` of the answer says why.
     pub async fn read(
         &self,
         after_seq: Option<u64>,
         max_bytes: Option<u64>,
         wait_ms: Option<u64>,
     ) -> Result<ReadResult, ExecServerError> {
-        drop(self.first.lock().take());
+        drop(self.first_subscription.lock().take());
         if let Some(failure) = self.record.failure() {
             return Ok(failed_read(self.record.last_seq(), failure));
         }
@@ -197,12 +203,13 @@ impl ExecProcess {
         self.read(Some(seq), None, Some(0)).await
     }
 
-    /// Writes to the stdin of the process, each byte once, over as many connections as needed.
+    /// Writes to the stdin of the process, each byte once. If a connection is lost, the write goes on over the next
+    /// connection.
     pub async fn write(&self, bytes: impl Into<Vec<u8>>) -> Result<WriteStatus, ExecServerError> {
         write::write(&self.handle.core, &self.record, bytes.into()).await
     }
 
-    /// Closes the stdin of the process. Extension `processCloseStdin`.
+    /// Closes the stdin of the process. Needs the extension `processCloseStdin`.
     pub async fn close_stdin(&self) -> Result<(), ExecServerError> {
         write::close_stdin(&self.handle.core, &self.record.id).await
     }
@@ -213,7 +220,7 @@ impl ExecProcess {
         self.handle.core.call_for_user::<methods::ProcessSignal>(&params).await.map(drop)
     }
 
-    /// Changes the size of the terminal of the process. Extension `processResize`.
+    /// Changes the size of the terminal of the process. Needs the extension `processResize`.
     pub async fn resize(&self, size: WindowSize) -> Result<(), ExecServerError> {
         let params = ResizeParams { process_id: self.record.id.clone(), size };
         self.handle.core.call::<methods::ProcessResize>(&params, CallOptions::WAIT).await.map(drop)
@@ -236,9 +243,9 @@ impl Drop for ExecProcess {
         if self.record.is_over() {
             return;
         }
-        drop(self.first.get_mut().take());
+        drop(self.first_subscription.get_mut().take());
         self.record.set_handle_dropped();
-        // Other subscribers still get the events up to the last one.
+        // If there are subscribers, the record stays, and they still get all events.
         self.handle.core.inbound.remove_if_unused(&self.record);
         self.handle.core.inbound.terminate_unless_detached(&self.record);
     }

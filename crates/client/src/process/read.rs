@@ -1,5 +1,6 @@
-//! Reading retained output over as many connections as needed. After a lost connection the client asks for fewer bytes, down to parts of a
-//! chunk, so that each connection brings some progress.
+//! Reading the output that the server retains. If a connection is lost before the answer, the client reads again over
+//! the next connection. If the server can send parts of a chunk, the client then asks for fewer bytes, so that each
+//! connection brings some progress.
 
 use protocol::{ReadParams, ReadResult, methods};
 use recovery::WriteSize;
@@ -16,7 +17,7 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
         let Some(mut answer) = core.call_until_lost::<methods::ProcessRead>(&asked, CallOptions::WAIT).await? else {
             core.write_size.lock().note_connection_lost();
             if core.capabilities().await?.read_parts {
-                asked = limited(core, &params, &begun);
+                asked = limited_params(core, &params, &begun);
             }
             continue;
         };
@@ -24,7 +25,7 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
         core.write_size.lock().note_carried(bytes);
         if answer.partial {
             begun.extend(answer).map_err(|error| ExecServerError::Protocol(error.to_string()))?;
-            asked = limited(core, &params, &begun);
+            asked = limited_params(core, &params, &begun);
             continue;
         }
         begun.complete(&mut answer);
@@ -32,8 +33,10 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
     }
 }
 
-/// The same read with a limit of bytes, which continues the chunk of which a part has come.
-fn limited(core: &ClientCore, params: &ReadParams, begun: &BegunChunk) -> ReadParams {
+/// The params of the same read with a limit of bytes, which `write_size` decides for reads too. If a part of a chunk
+/// has come, the read continues after that part.
+fn limited_params(core: &ClientCore, params: &ReadParams, begun: &BegunChunk) -> ReadParams {
+    // If a connection is lost before the answer, the client can ask for a smaller part of the chunk.
     let can_be_divided = true;
     let most = core.write_size.lock().bytes(can_be_divided).min(WriteSize::MOST_BYTES) as u64;
     let max_bytes = Some(params.max_bytes.map_or(most, |max_bytes| max_bytes.min(most)));

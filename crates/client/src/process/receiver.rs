@@ -1,4 +1,4 @@
-//! A subscription to the events of a process as they are pushed.
+//! A subscription to the events of a process as the server pushes them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -7,13 +7,15 @@ use std::task::{Context, Poll, ready};
 use crate::client_core::ClientHandle;
 use crate::records::{ExecProcessEvent, Feed, ProcessRecord, Received};
 
-/// Events were dropped before the subscriber received them. Read the missed events from the output that the server retains, or use
-/// [`ProcessEvents`](super::ProcessEvents), which reads them.
+/// Events were dropped before the subscriber received them. Read the missed events from the output that the server
+/// retains, or use [`ProcessEvents`](super::ProcessEvents), which reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver was too slow and has missed events")]
 pub struct EventsLagged;
 
-/// The events of a process, in order. Each subscriber gets every event. A subscriber that is far behind makes the client pause the process.
+/// The events of a process, in order. Each subscriber gets every event, except those that [`EventsLagged`] stands
+/// for. A subscriber that is far behind makes the client ask the server to pause the events, if the server can do
+/// that.
 pub struct ExecProcessEventReceiver {
     handle: Arc<ClientHandle>,
     record: Arc<ProcessRecord>,
@@ -21,7 +23,8 @@ pub struct ExecProcessEventReceiver {
 }
 
 impl ExecProcessEventReceiver {
-    /// A new subscription, from the oldest event that the feed (the queue of events for all subscribers) keeps.
+    /// A new subscription, from the oldest event that the feed (the queue of events for all subscribers) keeps. If
+    /// earlier events were dropped, the first result is [`EventsLagged`].
     pub(crate) fn new(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>) -> Self {
         let subscriber = record.feed(Feed::subscribe);
         Self { handle: Arc::clone(handle), record: Arc::clone(record), subscriber }
@@ -37,7 +40,7 @@ impl ExecProcessEventReceiver {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// Whether all events so far were received.
+    /// Whether this subscriber has received all events so far.
     pub fn is_empty(&self) -> bool {
         self.record.feed(|feed| feed.is_empty_for(self.subscriber))
     }

@@ -25,9 +25,9 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
             let text = format!("session already registered for process {}", record.id);
             return Err(ExecServerError::Protocol(text));
         }
-        let mut unfinished = UnfinishedStart { core, record: &record, has_begun: false, call: None };
-        unfinished.has_begun = core.link.lock().reconnection.note_start_sent(generation);
-        if unfinished.has_begun {
+        let mut unfinished = UnfinishedStart { core, record: &record, is_counted: false, call: None };
+        unfinished.is_counted = core.link.lock().reconnection.note_start_sent(generation);
+        if unfinished.is_counted {
             match rpc.begin(Method::ProcessStart.name(), &params, CallSlot::Ordinary).await {
                 Ok(call) => match unfinished.answer(call).await {
                     Ok(result) => {
@@ -47,20 +47,25 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
                 Err(CallError::Lost | CallError::NotSent) => {}
             }
         }
+        // The request was not sent. It is sent over the next connection.
         drop(unfinished);
         core.until_replaced(generation).await;
     }
 }
 
-/// A start that has not succeeded yet. Dropping the value removes the record and leaves no process behind.
+/// A start that has not succeeded yet. Dropping the value removes the record. If the request was sent and not
+/// answered, a job then waits for the answer and kills the process.
 struct UnfinishedStart<'a> {
     core: &'a ClientCore,
     record: &'a Arc<ProcessRecord>,
-    has_begun: bool,
+    /// Whether the start counts as in flight, so that `note_start_finished` must be called once.
+    is_counted: bool,
+    /// Set while the answer is awaited.
     call: Option<PendingCall>,
 }
 
 impl UnfinishedStart<'_> {
+    /// Waits for the answer. If the future is dropped, `self` still holds the call.
     async fn answer(&mut self, call: PendingCall) -> Result<StartResult, CallError> {
         let call = self.call.insert(call);
         let answer = call.wait().await;
@@ -69,12 +74,12 @@ impl UnfinishedStart<'_> {
     }
 
     fn succeed(mut self) {
-        self.settle();
+        self.note_finished();
         std::mem::forget(self);
     }
 
-    fn settle(&mut self) {
-        if std::mem::take(&mut self.has_begun) {
+    fn note_finished(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
             self.core.note_start_finished();
         }
     }
@@ -84,18 +89,18 @@ impl Drop for UnfinishedStart<'_> {
     fn drop(&mut self) {
         self.core.inbound.remove(self.record);
         match self.call.take() {
-            // The caller has dropped its future. A job waits for the answer instead, and settles the start.
+            // The caller has dropped its future. A job waits for the answer instead.
             Some(call) => {
                 self.core.inbound.add_job(BackgroundJob::AbandonedStart { process: self.record.id.clone(), call });
             }
-            None => self.settle(),
+            None => self.note_finished(),
         }
     }
 }
 
-/// Attaches to a process of a resumed session. Output that the server no longer retains is skipped and counted. The record of the process
-/// (the client's state of it) is added before the first read, because the server pushes events right after its answer to that read and
-/// counts them as received.
+/// Attaches to a process of a resumed session. Output that the server no longer retains is skipped and counted. The
+/// record of the process (the client's state of it) is added before the first read, because the server pushes events
+/// right after its answer to that read and counts them as received.
 pub(crate) async fn attach(
     handle: &Arc<ClientHandle>,
     process_id: ProcessId,
@@ -108,19 +113,20 @@ pub(crate) async fn attach(
     }
     let remove_on_drop = RemoveOnDrop { core, record: Some(&record) };
     let answer = super::read::read(core, ReadParams::after(record.id.clone(), 0)).await?;
-    let skipped = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
-    let lost = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
+    let skipped_through = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
+    let lost_bytes = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
     if let (true, Some(code), Some(seq)) = (answer.exited, answer.exit_code, answer.exit_seq)
-        && seq <= skipped
+        && seq <= skipped_through
     {
+        // The exit event was skipped, so the record learns about the exit from the answer.
         record.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
     }
     let last_seq_before_attach = answer.next_seq.saturating_sub(1);
-    record.skip(skipped, lost);
+    record.skip(skipped_through, lost_bytes);
     record.set_recoverable();
     let consequence = record.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
     remove_on_drop.disarm();
-    let process = ExecProcess::attached(handle, &record, skipped, last_seq_before_attach, lost);
+    let process = ExecProcess::attached(handle, &record, skipped_through, last_seq_before_attach, lost_bytes);
     core.inbound.handle(&record, consequence);
     Ok(process)
 }

@@ -1,4 +1,4 @@
-//! The standard streams of a process, with the traits of tokio.
+//! The standard streams of a process, as tokio's [`AsyncRead`] and [`AsyncWrite`].
 
 use std::future::Future;
 use std::io;
@@ -17,10 +17,12 @@ use crate::client_core::ClientHandle;
 use crate::error::ExecServerError;
 use crate::records::{ExecProcessEvent, ProcessRecord};
 
-/// The output of a process on one of its streams. Reading slowly makes the process wait, as with a pipe.
+/// The output of a process on one of its streams. Reading slowly makes the process wait, as with a pipe, if the
+/// server has the extension `processFlow`.
 pub struct ProcessReader {
     events: ProcessEvents,
     is_wanted: fn(Stream) -> bool,
+    /// The part of the current chunk that was not read yet.
     chunk: Bytes,
 }
 
@@ -55,8 +57,9 @@ type WriteFuture = Pin<Box<dyn Future<Output = Result<WriteStatus, ExecServerErr
 pub struct ProcessStdin {
     handle: Arc<ClientHandle>,
     record: Arc<ProcessRecord>,
+    /// The current write, or the closing of the stdin.
     writing: Option<WriteFuture>,
-    /// Bytes of the current write.
+    /// Number of bytes that the current write has taken from the caller.
     taken: usize,
     is_shut_down: bool,
 }
@@ -67,13 +70,16 @@ impl ProcessStdin {
         Self { handle, record, writing: None, taken: 0, is_shut_down: false }
     }
 
+    /// Waits until the server has accepted the current write, if there is one.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
         let written = ready!(writing.as_mut().poll(cx));
         self.writing = None;
         Poll::Ready(match written {
-            Ok(WriteStatus::Accepted | WriteStatus::Starting) => Ok(()),
+            Ok(WriteStatus::Accepted) => Ok(()),
             Ok(WriteStatus::StdinClosed | WriteStatus::UnknownProcess) => Err(io::ErrorKind::BrokenPipe.into()),
+            // The server has taken no byte.
+            Ok(WriteStatus::Starting) => Err(io::ErrorKind::NotConnected.into()),
             Err(error) => Err(io::Error::other(error)),
         })
     }
@@ -90,7 +96,7 @@ impl AsyncWrite for ProcessStdin {
         self.taken = piece.len();
         let (handle, record) = (Arc::clone(&self.handle), Arc::clone(&self.record));
         self.writing = Some(Box::pin(async move { write::write(&handle.core, &record, piece).await }));
-        // The first poll sends the request now instead of with the next call.
+        // This first poll sends the request now, and not only when the caller writes again.
         if let Poll::Ready(Err(error)) = self.poll_written(cx) {
             return Poll::Ready(Err(error));
         }

@@ -1,4 +1,5 @@
-//! Writing to the stdin of a process, each byte once, over as many connections as needed.
+//! Writing to the stdin of a process, each byte once. If a connection is lost, the write goes on over the next
+//! connection.
 
 use std::time::Duration;
 
@@ -9,34 +10,37 @@ use crate::client_core::{CallOptions, ClientCore};
 use crate::error::ExecServerError;
 use crate::records::ProcessRecord;
 
-/// First wait before a write is sent again, if the input queues of the server are full. Each further wait is twice as long.
+/// First wait before a write is sent again, if the input queues of the server are full (crowded). Each further wait
+/// is twice as long.
 const FIRST_CROWDED_WAIT: Duration = Duration::from_millis(10);
 /// The longest of these waits. A process that reads again gets input within this time.
 const LONGEST_CROWDED_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes each byte once. Input that is too large for a message, or for connections that break early, is sent in pieces; no other write of
-/// this client comes between the pieces. While the input queues of the server are full, the write waits and is sent again. If the future is
-/// dropped, the process may have got the first pieces.
+/// Writes each byte once. Input that is too large for a message, or for connections that break early, is sent in
+/// pieces; no other call of this function for the same process comes between the pieces. While the input queues of
+/// the server are full, the write waits and is sent again. If the future is dropped, the process may have got the
+/// first pieces.
 pub(crate) async fn write(
     core: &ClientCore,
     record: &ProcessRecord,
     bytes: Vec<u8>,
 ) -> Result<WriteStatus, ExecServerError> {
-    // A write of the smallest size is never divided, so the capability does not matter.
-    let can_be_divided = bytes.len() <= WriteSize::LEAST_BYTES || core.capabilities().await?.process_write_query;
+    // Whether a piece that a lost connection did not carry can be sent again in smaller pieces. A write of at most
+    // `LEAST_BYTES` is always one piece. Then the value does not matter, and the client need not know the capability.
+    let can_resend_smaller = bytes.len() <= WriteSize::LEAST_BYTES || core.capabilities().await?.process_write_query;
     let mut rest = bytes.as_slice();
-    let _no_other_write = record.writing.lock().await;
+    let _write_lock = record.writing.lock().await;
     let (mut most_if_crowded, mut wait) = (usize::MAX, FIRST_CROWDED_WAIT);
     loop {
-        let most = core.write_size.lock().bytes(can_be_divided).min(most_if_crowded);
+        let most = core.write_size.lock().bytes(can_resend_smaller).min(most_if_crowded);
         let (piece, others) = rest.split_at(most.min(rest.len()));
-        match write_piece(core, record, piece, can_be_divided).await {
+        match write_piece(core, record, piece, can_resend_smaller).await {
             // The server has not got the piece. The next piece is smaller.
             Ok(None) => {}
             Ok(Some(WriteStatus::Accepted)) if !others.is_empty() => (rest, wait) = (others, FIRST_CROWDED_WAIT),
             Ok(Some(status)) => return Ok(status),
             Err(error) if error.is_of_kind(error_kind::INPUT_CROWDED) => {
-                most_if_crowded = WriteSize::FAIR_BYTES;
+                most_if_crowded = WriteSize::ALWAYS_ACCEPTED_BYTES;
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_CROWDED_WAIT);
             }
@@ -50,12 +54,12 @@ pub(crate) async fn write(
     }
 }
 
-/// Writes one piece. Returns `None` if the server has not got it.
+/// Writes one piece. Returns `None` if the server has not got it and a smaller piece should be sent.
 async fn write_piece(
     core: &ClientCore,
     record: &ProcessRecord,
     piece: &[u8],
-    can_be_divided: bool,
+    can_resend_smaller: bool,
 ) -> Result<Option<WriteStatus>, ExecServerError> {
     let (process_id, write_id) = (record.id.clone(), Some(record.next_write_id()));
     let mut params = WriteParams { process_id, chunk: Base64Bytes(piece.to_vec()), write_id };
@@ -66,9 +70,9 @@ async fn write_piece(
         return Ok(Some(status));
     }
     core.write_size.lock().note_connection_lost();
-    if can_be_divided && piece.len() > WriteSize::LEAST_BYTES {
-        // An empty write with the same id only asks whether the first write has come. The answer is final, because the server accepts no
-        // more requests from the lost connection.
+    if can_resend_smaller && piece.len() > WriteSize::LEAST_BYTES {
+        // An empty write with the same id only asks whether the first write has come. The answer is final, because
+        // the server accepts no more requests from the lost connection.
         params.chunk = Base64Bytes(Vec::new());
         let known = core.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
         return Ok(match known {
@@ -76,6 +80,7 @@ async fn write_piece(
             WriteResult { status, .. } => Some(status),
         });
     }
+    // The server recognises a repeated write by its id and takes it only once.
     let result = core.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
     core.write_size.lock().note_carried(piece.len());
     Ok(Some(result.status))

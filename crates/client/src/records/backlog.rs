@@ -1,5 +1,5 @@
-//! The unread pieces of one streamed HTTP body, and when the server has to pause or resume the body. Asking the server to pause or resume
-//! is called *flow*; a background job sends that request.
+//! The unread pieces of one streamed HTTP body. The backlog also decides when the server must pause or resume the
+//! body. The request to pause or resume is called *flow*; a background job sends it.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The server is asked to pause the body when more than this is unread.
+/// The server is asked to pause the body when the unread pieces take more memory than this.
 const PAUSE_BYTES: usize = 4 * 1024 * 1024;
-/// The server is asked to resume the body when less than this is unread.
+/// The server is asked to resume the body when the unread pieces take no more memory than this.
 const RESUME_BYTES: usize = 1024 * 1024;
 /// Memory of a piece beside its bytes, roughly.
 const PIECE_OVERHEAD_BYTES: usize = 64;
@@ -30,11 +30,11 @@ struct BacklogState {
     end: Option<BodyEnd>,
     /// The server has confirmed a pause and no resumption since.
     is_paused: bool,
-    /// A job is asking the server to pause or resume.
+    /// A job is asking the server to pause or resume, or has failed to do so.
     is_sending_flow: bool,
 }
 
-/// Why no further piece of a body comes.
+/// The reason why no further piece of a body comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     Complete,
@@ -43,7 +43,7 @@ pub(crate) enum BodyEnd {
     GivenUp,
 }
 
-/// What the reader of a body gets next.
+/// The next piece of a body, or its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyNext {
     Piece(Bytes),
@@ -60,8 +60,9 @@ impl BacklogState {
         self.end.is_none() && self.memory() > limit
     }
 
-    /// Whether the caller must start a job that asks the server to pause or resume. There is one such job at a time.
-    fn must_send_flow(&mut self) -> bool {
+    /// Returns true if the caller must add a job that asks the server to pause or resume. The job counts as running
+    /// from now on, because there is one such job at a time.
+    fn claim_flow_job(&mut self) -> bool {
         let must = self.end.is_none() && !self.is_sending_flow && self.wants_pause() != self.is_paused;
         self.is_sending_flow |= must;
         must
@@ -82,7 +83,7 @@ impl Backlog {
     }
 
     /// Number of unread pieces.
-    pub(crate) fn pieces(&self) -> usize {
+    pub(crate) fn piece_count(&self) -> usize {
         self.state.lock().pieces.len()
     }
 
@@ -96,13 +97,14 @@ impl Backlog {
         let mut state = self.state.lock();
         state.bytes += piece.len();
         state.pieces.push_back(piece);
-        let must_send_flow = self.can_pause && state.must_send_flow();
+        let must_send_flow = self.can_pause && state.claim_flow_job();
         drop(state);
         self.changed.notify_one();
         must_send_flow
     }
 
-    /// Waits for the next piece, or for the end after the last piece. Also returns whether a job must ask the server to resume.
+    /// Waits for the next piece, or for the end after the last piece. Also returns whether a job must ask the server
+    /// to resume.
     pub(crate) async fn next(&self) -> (BodyNext, bool) {
         loop {
             if let Some(next) = self.try_next() {
@@ -117,7 +119,7 @@ impl Backlog {
         let mut state = self.state.lock();
         if let Some(piece) = state.pieces.pop_front() {
             state.bytes -= piece.len();
-            let must_send_flow = self.can_pause && state.must_send_flow();
+            let must_send_flow = self.can_pause && state.claim_flow_job();
             return Some((BodyNext::Piece(piece), must_send_flow));
         }
         state.end.clone().map(|end| (BodyNext::End(end), false))
@@ -134,11 +136,11 @@ impl Backlog {
     }
 
     /// The server has confirmed a pause or a resumption. Returns true if the job must now send the opposite.
-    pub(crate) fn flow_was_sent(&self, paused: bool) -> bool {
+    pub(crate) fn note_flow_confirmed(&self, paused: bool) -> bool {
         let mut state = self.state.lock();
         state.is_paused = paused;
         state.is_sending_flow = false;
-        state.must_send_flow()
+        state.claim_flow_job()
     }
 }
 
@@ -162,19 +164,19 @@ mod tests {
         assert!(!backlog.push(piece(PAUSE_BYTES / 2)));
         assert!(backlog.push(piece(PAUSE_BYTES)));
         assert!(!backlog.push(piece(1)), "a job is asking the server already");
-        assert!(backlog.wants_pause() && !backlog.flow_was_sent(true));
+        assert!(backlog.wants_pause() && !backlog.note_flow_confirmed(true));
         assert!(!read(&backlog));
         assert!(!read(&backlog));
         assert!(read(&backlog));
-        assert!(!backlog.wants_pause() && !backlog.flow_was_sent(false));
+        assert!(!backlog.wants_pause() && !backlog.note_flow_confirmed(false));
     }
 
     #[test]
-    fn a_change_while_a_job_asks_the_server_is_sent_next() {
+    fn a_resumption_that_is_needed_while_a_pause_is_being_sent_follows_the_pause() {
         let backlog = Backlog::new("r".into(), true);
         assert!(backlog.push(piece(PAUSE_BYTES + 1)));
         assert!(!read(&backlog));
-        assert!(backlog.flow_was_sent(true) && !backlog.wants_pause());
+        assert!(backlog.note_flow_confirmed(true) && !backlog.wants_pause());
     }
 
     #[test]
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_the_last_piece() {
+    fn only_the_first_end_counts_and_it_comes_after_the_last_piece() {
         let backlog = Backlog::new("r".into(), true);
         backlog.push(piece(1));
         backlog.end(BodyEnd::Failed("broken".into()));

@@ -2,23 +2,25 @@
 
 use protocol::{ChunkPart, OutputChunk, ReadResult};
 
-/// The longest chunk that is put together from parts. Servers retain chunks of at most 1 MiB, so the limit leaves a wide margin.
+/// The longest chunk that is put together from parts. Servers cut output into chunks of at most 256 KiB, so the limit
+/// leaves a wide margin.
 const MAX_CHUNK_BYTES: usize = 16 * 1024 * 1024;
 
-/// The first part of a chunk. The rest has not come yet.
+/// The first part of a chunk whose rest has not come yet, if there is such a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct BegunChunk {
     chunk: Option<OutputChunk>,
 }
 
 impl BegunChunk {
-    /// Which part of a chunk has come. A read sends this to get the rest of the chunk.
+    /// How much of the chunk has come. A read sends this to get the rest of the chunk.
     pub(crate) fn part(&self) -> ChunkPart {
         let part = |chunk: &OutputChunk| ChunkPart { seq: chunk.seq, offset: chunk.chunk.0.len() as u64 };
         self.chunk.as_ref().map(part).unwrap_or_default()
     }
 
-    /// Adds an answer whose only chunk is not complete. Fails if the chunk is longer than [`MAX_CHUNK_BYTES`] now.
+    /// Adds an answer whose only chunk is not complete. Fails if all parts together are longer than
+    /// [`MAX_CHUNK_BYTES`].
     pub(crate) fn extend(&mut self, answer: ReadResult) -> Result<(), ChunkTooLong> {
         let Some(next) = answer.chunks.into_iter().next() else { return Ok(()) };
         match &mut self.chunk {
@@ -28,7 +30,7 @@ impl BegunChunk {
                 }
                 begun.chunk.0.extend(next.chunk.0);
             }
-            // The server no longer retains the chunk that was begun.
+            // The first part of a chunk. If another chunk was begun before, the server no longer retains that chunk.
             begun => *begun = Some(next),
         }
         Ok(())
@@ -44,9 +46,9 @@ impl BegunChunk {
     }
 }
 
-/// The server sends a chunk in parts that do not end.
+/// The server sends too many parts of the chunk with this sequence number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("output {0} is longer than {MAX_CHUNK_BYTES} bytes")]
+#[error("the output with sequence number {0} is longer than {MAX_CHUNK_BYTES} bytes")]
 pub(crate) struct ChunkTooLong(u64);
 
 #[cfg(test)]
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_end_are_refused() {
+    fn parts_that_are_too_long_together_are_refused() {
         let mut begun = BegunChunk::default();
         begun.extend(answer(MAX_CHUNK_BYTES - 1)).unwrap();
         begun.extend(answer(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The streamed HTTP bodies of a client, and how much of them may be unread. A body that exceeds a limit fails.
+//! The streamed HTTP bodies of a client, and the limits on their unread pieces. A body that exceeds a limit fails.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::backlog::{Backlog, BodyEnd, BodyNext};
 const MAX_PIECES: usize = 256;
 /// The most unread bytes of all bodies together, if the server cannot pause a body.
 const MAX_UNREAD_BYTES: usize = 16 * 1024 * 1024;
-/// The most memory of the unread pieces of one body, if the server can pause a body. It is enough for the pieces that are in flight when
-/// the server is asked to pause.
-const MAX_PAUSED_BYTES: usize = 64 * 1024 * 1024;
+/// The most memory of the unread pieces of one body, if the server can pause a body. It is enough for the pieces that
+/// are in flight when the server is asked to pause.
+const MAX_PAUSABLE_BYTES: usize = 64 * 1024 * 1024;
 /// The largest piece that the protocol allows.
 const MAX_PIECE_BYTES: usize = 1024 * 1024;
 
@@ -46,6 +46,7 @@ pub(crate) struct BodyRegistration {
 }
 
 impl BodyRecords {
+    /// A new request id.
     pub(crate) fn next_id(&self) -> String {
         format!("http-{}", self.table.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -58,11 +59,11 @@ impl BodyRecords {
         BodyRegistration { table: Arc::clone(&self.table), backlog }
     }
 
-    /// Takes a piece. Returns the body if a job must ask the server to pause it. An error means that the server broke the protocol; the
-    /// caller closes the connection.
+    /// Takes a message with a piece. Returns the body if a job must ask the server to pause it. An error means that
+    /// the server broke the protocol; the caller closes the connection.
     pub(crate) fn push(&self, delta: &PushedBodyDelta<'_>) -> Result<Option<Arc<Backlog>>, String> {
         let mut bodies = self.table.bodies.lock();
-        // If the body is not in the table, its reader is gone.
+        // If the body is not in the table, its reader is gone or the body has failed.
         let Some(body) = bodies.get_mut(&*delta.request_id) else { return Ok(None) };
         let bytes = decode_base64(&*delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
         if bytes.len() > MAX_PIECE_BYTES {
@@ -89,7 +90,8 @@ impl BodyRecords {
 }
 
 impl BodyRecord {
-    /// Adds a piece. Returns true if a job must ask the server to pause the body.
+    /// Adds a piece. Returns true if a job must ask the server to pause the body. An error is the reason why the body
+    /// fails.
     fn take(&mut self, delta: &PushedBodyDelta<'_>, bytes: Bytes, unread: &AtomicUsize) -> Result<bool, String> {
         if delta.seq != self.last_seq + 1 {
             return Err(format!("body delta {} came after {}", delta.seq, self.last_seq));
@@ -103,7 +105,8 @@ impl BodyRecord {
         }
         match (&delta.error, delta.done) {
             (Some(error), _) => Err(error.clone()),
-            (None, true) if !self.backlog.can_pause() && self.backlog.pieces() >= MAX_PIECES => {
+            // If the server cannot pause a body, the end needs room in the queue like a piece.
+            (None, true) if !self.backlog.can_pause() && self.backlog.piece_count() >= MAX_PIECES => {
                 Err(too_many_pieces())
             }
             (None, true) => {
@@ -117,16 +120,17 @@ impl BodyRecord {
     fn check_room(&self, length: usize, unread: &AtomicUsize) -> Result<(), String> {
         let too_much = |limit: usize| Err(format!("queued body deltas exceed {limit} bytes"));
         if self.backlog.can_pause() {
-            let fits = self.backlog.memory_with(length) <= MAX_PAUSED_BYTES;
-            return if fits { Ok(()) } else { too_much(MAX_PAUSED_BYTES) };
+            let fits = self.backlog.memory_with(length) <= MAX_PAUSABLE_BYTES;
+            return if fits { Ok(()) } else { too_much(MAX_PAUSABLE_BYTES) };
         }
         if unread.load(Ordering::Relaxed) + length > MAX_UNREAD_BYTES {
             return too_much(MAX_UNREAD_BYTES);
         }
-        if self.backlog.pieces() >= MAX_PIECES { Err(too_many_pieces()) } else { Ok(()) }
+        if self.backlog.piece_count() >= MAX_PIECES { Err(too_many_pieces()) } else { Ok(()) }
     }
 }
 
+/// The failure of a body with [`MAX_PIECES`] unread pieces.
 fn too_many_pieces() -> String {
     "body delta channel filled before delivery".to_owned()
 }
@@ -143,7 +147,8 @@ impl BodyRegistration {
         (next, must_send_flow.then(|| Arc::clone(&self.backlog)))
     }
 
-    /// The reader takes no further piece. Returns true if the body was not complete.
+    /// The reader takes no further piece. Returns true if the body was neither complete nor failed nor given up
+    /// before, so that the server may still be sending it.
     pub(crate) fn give_up(&self) -> bool {
         self.backlog.end(BodyEnd::GivenUp);
         self.table.bodies.lock().remove(self.id()).is_some()
@@ -174,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn tiny_pieces_from_a_server_that_ignores_a_pause_reach_the_limit() {
+    fn tiny_pieces_from_a_server_that_ignores_a_pause_reach_the_limit_and_fail_the_body() {
         let bodies = BodyRecords::default();
         let registration = bodies.register(true);
         let mut pushed = 0;
-        while registration.backlog.memory_with(1) <= MAX_PAUSED_BYTES {
+        while registration.backlog.memory_with(1) <= MAX_PAUSABLE_BYTES {
             pushed += 1;
             bodies.push(&delta(pushed)).unwrap();
         }
-        let queued = registration.backlog.pieces();
+        let queued = registration.backlog.piece_count();
         bodies.push(&delta(pushed + 1)).unwrap();
-        assert_eq!(registration.backlog.pieces(), queued, "a piece beyond the limit is not queued");
+        assert_eq!(registration.backlog.piece_count(), queued, "a piece beyond the limit is not queued");
         assert!(bodies.table.bodies.lock().is_empty(), "the body has failed");
-        assert!(queued < 2 * MAX_PAUSED_BYTES / 64);
+        assert!(queued < 2 * MAX_PAUSABLE_BYTES / 64, "each piece counts as at least 64 bytes");
         drop(registration);
         assert_eq!(bodies.table.unread_bytes.load(Ordering::Relaxed), 0);
     }

@@ -28,7 +28,7 @@ pub enum ExecProcessEvent {
         exit_code: i32,
         /// Whether the sandbox denied something to the process. `None` if the server does not say.
         sandbox_denied: Option<bool>,
-        /// Whether the server killed the process because its timeout was over.
+        /// Whether the server killed the process because the timeout of the process was over.
         timed_out: bool,
     },
     /// The process has exited and its streams have ended. No event follows.

@@ -1,5 +1,8 @@
-//! The record of one process, the client's state of it: its events in order, how it ended, and what the client has to do for it. All
-//! handles to the process share the record.
+//! The record of one process, the client's state of it: its events in order, how it ended, and what the client has to
+//! do for it. All handles to the process share the record.
+//!
+//! A *hole* is a missing event before events that have come. *Flow* is a request to pause or resume the process;
+//! while a process is paused, the server sends none of its events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,25 +18,28 @@ use super::feed::Feed;
 
 pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
-    /// A subscription that was registered before the first event, so that it misses none. The first user who subscribes gets it.
+    /// Number of a subscription that was added before the first event, so that it misses none. The first user who
+    /// subscribes gets it.
     pub(crate) first_subscriber: u64,
     state: Mutex<ProcessRecordState>,
     /// Sequence number of the last event.
     wake: watch::Sender<u64>,
-    /// Prefix of the write ids of this client, if earlier clients of the session may have used the ids 1, 2, 3 and so on.
+    /// Prefix of the write ids of this client, if earlier clients of the session may have used the ids 1, 2, 3 and so
+    /// on.
     writer: Option<uuid::Uuid>,
     last_write: AtomicU64,
     /// Locked by the current write, so that no other write comes between its pieces.
     pub(crate) writing: tokio::sync::Mutex<()>,
-    /// The server has confirmed the start. From now on missed events are read after a lost connection.
+    /// The server has confirmed the start, or has answered the first read of a client that attaches. Since then,
+    /// missed events are read after a lost connection.
     is_recoverable: AtomicBool,
     /// The process is to outlive this client.
     is_detached: AtomicBool,
     /// The user has dropped the `ExecProcess`.
     is_handle_dropped: AtomicBool,
-    /// A job reads events that are missing between events that have come.
+    /// A job reads the missing events of a hole.
     is_filling_hole: AtomicBool,
-    /// A job asks the server to pause or resume the process.
+    /// A job asks the server to pause or resume the process, or has found that the server cannot do that.
     is_sending_flow: AtomicBool,
 }
 
@@ -44,11 +50,12 @@ struct ProcessRecordState {
     received: u64,
     exit: Option<Exit>,
     failure: Option<String>,
-    closed_seq: Option<u64>,
     /// The parts of the next chunk that have come.
     begun: BegunChunk,
 }
 
+/// Whether a process still runs, as far as the client knows. `Failed` means that the client cannot follow it any
+/// longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessProgress {
     Running,
@@ -56,20 +63,20 @@ pub(crate) enum ProcessProgress {
     Failed(String),
 }
 
-/// What the client has to do after an event.
+/// Work that the client has to do after an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
     /// Remove the record: no event follows.
     Over,
-    /// Kill the process, because the client cannot follow it any longer.
+    /// Remove the record and kill the process unless it is detached, because the client cannot follow it any longer.
     Terminate,
-    /// Read the events that are missing between events that have come.
+    /// Read the missing events of a hole.
     FillHole,
     /// Pause or resume the process, because a subscriber is far behind or has caught up.
     Flow,
 }
 
-/// Why the answer to a read does not bring the missed events of a process.
+/// The reason why the answer to a read does not bring the missed events of a process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error(transparent)]
@@ -92,15 +99,8 @@ impl ProcessRecord {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
         let order = EventOrder::new(OrderLimits::default());
-        let state = ProcessRecordState {
-            order,
-            feed,
-            received: 0,
-            exit: None,
-            failure: None,
-            closed_seq: None,
-            begun: BegunChunk::default(),
-        };
+        let state =
+            ProcessRecordState { order, feed, received: 0, exit: None, failure: None, begun: BegunChunk::default() };
         Arc::new(Self {
             id,
             first_subscriber,
@@ -117,6 +117,7 @@ impl ProcessRecord {
         })
     }
 
+    /// Takes an event that the server has pushed.
     pub(crate) fn push(&self, seq: u64, event: Event) -> Option<Consequence> {
         let mut state = self.state.lock();
         match state.order.handle_event(seq, event) {
@@ -135,8 +136,8 @@ impl ProcessRecord {
         self.publish(&mut state)
     }
 
-    /// Called when the start is confirmed. Returns what the client has to do about the events that came before; until then it reads no
-    /// missing events.
+    /// Called when the server has confirmed the start. Returns the work that the events before the confirmation have
+    /// made necessary. Before the confirmation, the client reads no missing events.
     pub(crate) fn publish_early_events(&self) -> Option<Consequence> {
         self.publish(&mut self.state.lock())
     }
@@ -148,7 +149,7 @@ impl ProcessRecord {
         state.received += bytes;
     }
 
-    /// Which part of the next chunk has come. A read sends this to get the rest of the chunk.
+    /// How much of the next chunk has come. A read sends this to get the rest of the chunk.
     pub(crate) fn begun_part(&self) -> ChunkPart {
         self.state.lock().begun.part()
     }
@@ -179,6 +180,7 @@ impl ProcessRecord {
         self.state.lock().exit.get_or_insert(exit);
     }
 
+    /// Gives all events that are in order to the subscribers.
     fn publish(&self, state: &mut ProcessRecordState) -> Option<Consequence> {
         if state.failure.is_some() {
             return None;
@@ -189,8 +191,7 @@ impl ProcessRecord {
             match &mut event {
                 // A process exits once, so every further exit repeats the first.
                 Event::Exited(exit) => *exit = *state.exit.get_or_insert(*exit),
-                Event::Closed => state.closed_seq = Some(seq),
-                Event::Output { .. } => {}
+                Event::Output { .. } | Event::Closed => {}
             }
             state.feed.publish(ExecProcessEvent::new(seq, event));
         }
@@ -200,16 +201,18 @@ impl ProcessRecord {
         if state.order.is_closed() {
             return Some(Consequence::Over);
         }
-        if self.must_send_flow(state) {
-            return Some(Consequence::Flow);
-        }
-        // Before `set_recoverable`, a client that attaches to a process does not know the first event, so every pushed event seems to
-        // follow a hole.
+        // Before `set_recoverable`, a client that attaches to a process does not know the first event, so every
+        // pushed event seems to follow a hole.
         let is_new_hole =
             self.is_recoverable() && state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
-        is_new_hole.then_some(Consequence::FillHole)
+        if is_new_hole {
+            // The answer that fills the hole is published too, and begins a pause or resume that is due.
+            return Some(Consequence::FillHole);
+        }
+        self.claim_flow_job(state).then_some(Consequence::Flow)
     }
 
+    /// As [`fail`](Self::fail), for a caller that has locked the state.
     fn fail_locked(&self, state: &mut ProcessRecordState, text: String) {
         if state.failure.is_none() && !state.order.is_closed() {
             state.feed.publish(ExecProcessEvent::Failed(text.clone()));
@@ -219,7 +222,7 @@ impl ProcessRecord {
     }
 
     /// The job that reads missing events has ended.
-    pub(crate) fn hole_filling_ended(&self) {
+    pub(crate) fn note_hole_filling_ended(&self) {
         self.is_filling_hole.store(false, Ordering::Relaxed);
     }
 
@@ -254,20 +257,24 @@ impl ProcessRecord {
         }
     }
 
+    /// Calls a function with the feed, the queue of events for all subscribers.
     pub(crate) fn feed<T>(&self, use_feed: impl FnOnce(&mut Feed) -> T) -> T {
         use_feed(&mut self.state.lock().feed)
     }
 
-    /// As [`ProcessRecord::feed`], when a subscriber takes an event or unsubscribes. The process may have to be resumed after that.
+    /// As [`ProcessRecord::feed`], when a subscriber takes an event or unsubscribes. The process may have to be
+    /// resumed after that.
     pub(crate) fn consume<T>(&self, use_feed: impl FnOnce(&mut Feed) -> T) -> (T, Option<Consequence>) {
         let mut state = self.state.lock();
         let result = use_feed(&mut state.feed);
-        let consequence = self.must_send_flow(&mut state).then_some(Consequence::Flow);
+        let consequence = self.claim_flow_job(&mut state).then_some(Consequence::Flow);
         (result, consequence)
     }
 
-    fn must_send_flow(&self, state: &mut ProcessRecordState) -> bool {
-        state.feed.changes_flow() && !self.is_sending_flow.swap(true, Ordering::Relaxed)
+    /// Returns true if the caller must add a job that asks the server to pause or resume the process. The job counts
+    /// as running from now on, because there is one such job at a time.
+    fn claim_flow_job(&self, state: &mut ProcessRecordState) -> bool {
+        state.feed.update_pause() && !self.is_sending_flow.swap(true, Ordering::Relaxed)
     }
 
     /// Whether the process should be paused now.
@@ -276,7 +283,7 @@ impl ProcessRecord {
     }
 
     /// The server has confirmed that the process is paused or resumed. Returns true if the job must now send the opposite.
-    pub(crate) fn flow_was_sent(&self, paused: bool) -> bool {
+    pub(crate) fn note_flow_confirmed(&self, paused: bool) -> bool {
         let state = self.state.lock();
         let is_right = state.feed.wants_pause() == paused;
         if is_right {
@@ -286,7 +293,7 @@ impl ProcessRecord {
     }
 
     /// The request to pause or resume the process has failed.
-    pub(crate) fn flow_failed(&self) {
+    pub(crate) fn note_flow_failed(&self) {
         self.is_sending_flow.store(false, Ordering::Relaxed);
     }
 

@@ -1,5 +1,5 @@
-//! The unread matches of a search. A server cannot be asked to search more slowly, so the search fails if the unread matches exceed a
-//! limit.
+//! The unread matches of a search. A server cannot be asked to search more slowly, so the search fails if the unread
+//! matches exceed a limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -55,7 +55,8 @@ impl SearchRecord {
         self.changed.notify_one();
     }
 
-    /// The next file. Files that came before a failure are returned before the failure.
+    /// The next file that has come, or `None` if none waits. A failure is returned once, after the files that came
+    /// before it.
     pub(crate) fn take(&self) -> Result<Option<FoundFile>, ExecServerError> {
         let mut state = self.state.lock();
         if let Some(file) = state.files.pop_front() {

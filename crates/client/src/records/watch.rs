@@ -1,5 +1,5 @@
-//! The unread changes of a watch: in order, each once, and at most a limit of them. A reader that is too slow gets an overflow instead of
-//! the changes beyond the limit.
+//! The unread changes of a watch: in order, each once, and within limits. If a reader is so slow that a limit is
+//! reached, all unread changes are dropped and the reader gets an overflow.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::ExecServerError;
 
 /// The most unread changes of one watch. If more come, all unread changes are dropped and the reader gets an overflow.
 const MAX_WAITING_CHANGES: usize = 50_000;
-/// The most memory of the unread changes. Their number alone limits nothing, because the server chooses how long its paths are. 50,000
-/// paths of ordinary length need a third of this.
+/// The most memory of the unread changes of one watch. A limit on their number is not enough, because the server
+/// chooses how long the paths are. 50,000 paths of ordinary length need a third of this.
 const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 /// Changes in a watched file or directory tree.
@@ -22,7 +22,7 @@ const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
 pub struct Changes {
     /// The changes, in an order in which they can be applied one after the other.
     pub changes: Vec<FileChange>,
-    /// True if earlier changes were lost. The caller has to read the whole tree again.
+    /// True if changes before these changes were lost. The caller has to read the whole tree again.
     pub overflow: bool,
 }
 
@@ -99,8 +99,9 @@ impl WatchRecord {
         WatchParams { after_seq: Some(self.last_seq()), ..self.begin_params() }
     }
 
-    /// Takes a notification. A repeated notification is ignored. A notification after a missing one is ignored too, because the server
-    /// sends it again after the missing one.
+    /// Takes a notification. A repeated notification is ignored. A notification after a missing one is ignored too,
+    /// because the server sends it again after the missing one. An overflow after missing notifications is taken,
+    /// because it stands for them.
     pub(crate) fn push(&self, changed: ChangedNotification) {
         let mut state = self.state.lock();
         let is_next = changed.seq == state.last_seq + 1 || (changed.overflow && changed.seq > state.last_seq);
@@ -123,8 +124,9 @@ impl WatchRecord {
         self.changed.notify_one();
     }
 
-    /// The server no longer knew the watch and has begun a new one, whose sequence numbers start at 1.
-    pub(crate) fn restart(&self) {
+    /// The server no longer knows the watch, so changes are lost and the reader gets an overflow. The caller begins
+    /// the watch again; its sequence numbers then start at 1.
+    pub(crate) fn note_lost_by_server(&self) {
         let mut state = self.state.lock();
         state.last_seq = 0;
         state.overflow();
@@ -132,6 +134,7 @@ impl WatchRecord {
         self.changed.notify_one();
     }
 
+    /// Ends the watch with this error, unless the watch is over.
     pub(crate) fn fail(&self, error: ExecServerError) {
         let mut state = self.state.lock();
         if !state.is_over {
@@ -142,6 +145,8 @@ impl WatchRecord {
         self.changed.notify_one();
     }
 
+    /// Waits for the next changes. An error is returned once, after all changes. Returns `None` when the watch is
+    /// over.
     pub(crate) async fn recv(&self) -> Option<Result<Changes, ExecServerError>> {
         loop {
             {
@@ -203,7 +208,7 @@ impl WatchRecords {
 mod tests {
     use super::*;
 
-    fn changed(seq: u64, overflow: bool, paths: &[&str]) -> ChangedNotification {
+    fn notification(seq: u64, overflow: bool, paths: &[&str]) -> ChangedNotification {
         let change = |path: &&str| FileChange {
             path: path.parse().unwrap(),
             kind: protocol::fs::ChangeKind::Created,
@@ -214,59 +219,60 @@ mod tests {
         ChangedNotification { watch_id: "w".into(), seq, changes, overflow, ended: false }
     }
 
-    async fn received(record: &WatchRecord) -> (Vec<String>, bool) {
+    /// The paths of the next changes, and whether changes were lost before them.
+    async fn receive(record: &WatchRecord) -> (Vec<String>, bool) {
         let changes = record.recv().await.unwrap().unwrap();
         (changes.changes.iter().map(|change| change.path.as_str().to_owned()).collect(), changes.overflow)
     }
 
     #[tokio::test]
-    async fn notifications_that_are_repeated_or_follow_a_missing_one_are_ignored() {
+    async fn notifications_that_are_repeated_or_follow_a_missing_one_are_ignored_but_an_overflow_is_taken() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
-        record.push(changed(1, false, &["file:///1"]));
-        record.push(changed(3, false, &["file:///3"]));
-        record.push(changed(1, false, &["file:///1"]));
+        record.push(notification(1, false, &["file:///1"]));
+        record.push(notification(3, false, &["file:///3"]));
+        record.push(notification(1, false, &["file:///1"]));
         assert_eq!(record.last_seq(), 1);
         for seq in [1, 2, 3] {
-            record.push(changed(seq, false, &[&format!("file:///{seq}")]));
+            record.push(notification(seq, false, &[&format!("file:///{seq}")]));
         }
         for expected in ["file:///1", "file:///2", "file:///3"] {
-            assert_eq!(received(&record).await, (vec![expected.to_owned()], false));
+            assert_eq!(receive(&record).await, (vec![expected.to_owned()], false));
         }
-        record.push(changed(9, true, &[]));
-        assert_eq!((received(&record).await, record.last_seq()), ((vec![], true), 9));
+        record.push(notification(9, true, &[]));
+        assert_eq!((receive(&record).await, record.last_seq()), ((vec![], true), 9));
     }
 
     #[tokio::test]
-    async fn long_paths_overflow_before_they_fill_the_memory() {
+    async fn long_paths_overflow_before_they_exceed_the_limit_on_memory() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
         let long = format!("file:///{}", "x".repeat(MAX_WAITING_BYTES / 4));
         for seq in 1..=20 {
-            record.push(changed(seq, false, &[&long]));
+            record.push(notification(seq, false, &[&long]));
             let waiting: usize = record.state.lock().waiting.iter().map(|changes| memory_of(&changes.changes)).sum();
             assert!(
                 waiting <= MAX_WAITING_BYTES + size_of::<Changes>(),
                 "{waiting} bytes wait after {seq} notifications"
             );
         }
-        assert_eq!(received(&record).await, (vec![], true));
+        assert_eq!(receive(&record).await, (vec![], true));
         while !record.state.lock().waiting.is_empty() {
-            assert_eq!(received(&record).await, (vec![long.clone()], false));
+            assert_eq!(receive(&record).await, (vec![long.clone()], false));
         }
         assert_eq!(record.state.lock().waiting_bytes, 0);
         // A single notification that is too large is dropped. The next notification fits.
-        record.push(changed(21, false, &[long.as_str(); 5]));
-        record.push(changed(22, false, &["file:///y"]));
-        assert_eq!(received(&record).await, (vec![], true));
-        assert_eq!(received(&record).await, (vec!["file:///y".to_owned()], false));
+        record.push(notification(21, false, &[long.as_str(); 5]));
+        record.push(notification(22, false, &["file:///y"]));
+        assert_eq!(receive(&record).await, (vec![], true));
+        assert_eq!(receive(&record).await, (vec!["file:///y".to_owned()], false));
     }
 
     #[tokio::test]
     async fn a_reader_that_is_far_behind_gets_an_overflow() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
         let many = vec!["file:///x"; MAX_WAITING_CHANGES];
-        record.push(changed(1, false, &many));
-        record.push(changed(2, false, &["file:///y"]));
-        assert_eq!(received(&record).await, (vec![], true));
-        assert_eq!(received(&record).await, (vec!["file:///y".to_owned()], false));
+        record.push(notification(1, false, &many));
+        record.push(notification(2, false, &["file:///y"]));
+        assert_eq!(receive(&record).await, (vec![], true));
+        assert_eq!(receive(&record).await, (vec!["file:///y".to_owned()], false));
     }
 }

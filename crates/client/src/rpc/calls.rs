@@ -15,8 +15,8 @@ const MAX_CLEANUPS: usize = 1;
 pub(super) type RpcAnswer = Result<Bytes, WireError>;
 pub(super) type AnswerReceiver = oneshot::Receiver<RpcAnswer>;
 
-/// Which limit a call counts towards. Cleanup calls have a limit of their own, so that the client can clean up however many other calls
-/// wait.
+/// The limit that a call counts towards. Cleanup calls have a limit of their own, so that the client can clean up
+/// however many other calls wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallSlot {
     Ordinary,

@@ -51,7 +51,7 @@ impl Outbox {
     }
 
     /// Waits until fewer than `FULL_BYTES` bytes are queued.
-    pub(super) async fn has_room(&self) {
+    pub(super) async fn wait_for_room(&self) {
         loop {
             let drained = self.drained.notified();
             {

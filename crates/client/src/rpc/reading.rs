@@ -32,7 +32,8 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn Peer
     });
 }
 
-/// How the child process that serves the connection exited, if there is one. This may explain why the connection ended.
+/// A text that says how the child process which serves the connection exited, if there is one. It may explain why the
+/// connection ended.
 async fn exit_report(rpc: &Rpc) -> Option<String> {
     let mut companion = rpc.companion.lock().take()?;
     tokio::time::timeout(EXIT_REPORT_TIMEOUT, companion.exit_report()).await.ok()
@@ -154,7 +155,7 @@ fn handle_message(rpc: &Rpc, handler: &dyn PeerHandler, message: &Bytes) -> Resu
 
 fn check_outbox(rpc: &Rpc) -> Result<(), Disconnect> {
     if rpc.outbox.is_overfull() {
-        return Err(Disconnect(Some("exec-server sends and does not read".to_owned())));
+        return Err(Disconnect(Some("exec-server sends requests or pings and does not read the answers".to_owned())));
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         };
         let written = tokio::select! {
             written = writer.write_all_watched(&batch, note_progress) => written,
-            // The message is broken off, but only if the server does not read.
+            // The connection ends in the middle of a message. This happens only if the server does not read.
             () = rpc.stop.cancelled() => break,
             () = tokio::time::sleep(LAST_WRITE_TIMEOUT), if is_last => break,
         };

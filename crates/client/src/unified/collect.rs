@@ -13,7 +13,7 @@ use crate::process::ProcessEvents;
 #[non_exhaustive]
 pub struct CommandCompletion {
     /// The session of the command. The next `write_stdin` to this session returns the output that no call has
-    /// returned yet.
+    /// returned.
     pub session: ExecSessionId,
     /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
     pub exit_code: Option<i32>,
@@ -21,7 +21,7 @@ pub struct CommandCompletion {
     pub output_tail: String,
     /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
-    /// Why the command could not be followed to its end. `None` if it could.
+    /// The reason why the command could not be followed to its end. `None` if it could.
     pub failure: Option<String>,
 }
 

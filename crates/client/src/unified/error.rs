@@ -3,7 +3,7 @@
 use super::request::ExecSessionId;
 use crate::error::ExecServerError;
 
-/// Why a call of [`UnifiedExec`](super::UnifiedExec) failed.
+/// The reason why a call of [`UnifiedExec`](super::UnifiedExec) failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnifiedExecError {

@@ -65,7 +65,8 @@ impl UnifiedExec {
         Self { inner: Arc::new(UnifiedExecInner { client, options, open, completions, shell }) }
     }
 
-    /// Runs a command. Returns when the command has ended and its streams are closed, or after the yield time with the output so far.
+    /// Runs a command. Returns when the command has ended and its streams are closed, or after the
+    /// [yield time](ExecCommandRequest::yield_time) with the output so far.
     ///
     /// If the sandbox denied something to the command within that time, the call asks the [decider](UnifiedExecOptions::approval). If the
     /// decider approves, the command runs once more without the sandbox. Dropping the future kills the command.
@@ -150,7 +151,7 @@ impl UnifiedExec {
         Ok(())
     }
 
-    /// The commands that run, or have ended without a call that returned their end. The oldest comes first.
+    /// The commands that run, and the ended commands whose end no call has returned yet. The oldest comes first.
     ///
     /// ```no_run
     /// # fn example(exec: client::UnifiedExec) {
@@ -218,6 +219,8 @@ impl UnifiedExec {
         Ok(command)
     }
 
+    /// Asks the decider, if there is one, whether the command may run again without its sandbox. Refused if the
+    /// sandbox has denied nothing.
     async fn may_lift_sandbox(
         &self,
         request: &ExecCommandRequest,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::approval::ApprovalDecider;
 
-/// How commands are run, and how much of their output is kept.
+/// Options that say how commands are run, and how much of their output is kept.
 ///
 /// ```
 /// use client::UnifiedExecOptions;

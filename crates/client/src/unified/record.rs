@@ -37,7 +37,7 @@ struct CommandState {
     is_in_background: bool,
 }
 
-/// Why no further event of a command is expected.
+/// The reason why no further event of a command is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
     Closed,

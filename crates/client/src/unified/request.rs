@@ -1,4 +1,4 @@
-//! The requests of a harness.
+//! The requests of a harness, a program that runs commands for an AI agent.
 
 use std::collections::BTreeMap;
 use std::fmt;

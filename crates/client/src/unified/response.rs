@@ -1,4 +1,4 @@
-//! What unified exec returns to its caller, for example a harness: a program that runs commands for an AI agent.
+//! The responses of unified exec to its caller, for example a harness: a program that runs commands for an AI agent.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct ExecCommandResponse {
     pub timed_out: bool,
     /// What happened to the text of the request.
     pub stdin: StdinOutcome,
-    /// Why the client cannot follow the command any longer. `None` if it can, or if the command has ended.
+    /// The reason why the client cannot follow the command any longer. `None` if it can, or if the command has ended.
     pub failure: Option<String>,
 }
 
@@ -42,8 +42,8 @@ pub enum StdinOutcome {
     Untouched,
     /// The server has accepted the text. The command gets it when it reads.
     Taken,
-    /// The time that the request allows the call to wait was over before the server had accepted the whole text, because the command does not read. The rest of the text may
-    /// be lost.
+    /// The [yield time](super::WriteStdinRequest::yield_time) was over before the server had accepted the whole text.
+    /// This happens if the command does not read. The rest of the text may be lost.
     Pending,
     /// The stdin of the command is closed. The command counts as ended, and is killed if it still runs.
     Closed,

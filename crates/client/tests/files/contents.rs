@@ -14,7 +14,7 @@ on_local_and_remote! {
     text_is_read_as_a_string
     a_file_is_created_and_overwritten_in_place
     a_missing_parent_is_not_created
-    a_directory_is_not_read_as_a_file
+    a_fifo_is_not_read_as_a_file
 }
 
 async fn bytes_are_read_unchanged(tested: &TestedFiles) {
@@ -59,7 +59,7 @@ async fn a_missing_parent_is_not_created(tested: &TestedFiles) {
     assert!(!tested.path("none").exists());
 }
 
-async fn a_directory_is_not_read_as_a_file(tested: &TestedFiles) {
+async fn a_fifo_is_not_read_as_a_file(tested: &TestedFiles) {
     let fifo = tested.path("fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());

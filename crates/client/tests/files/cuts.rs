@@ -70,7 +70,7 @@ async fn files_survive_a_cut_after_each_of_many_bytes() {
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     fs::write(&source, "some text").unwrap();
     for byte in (1..1500).step_by(23) {
-        proxy.cut_at(proxy.passed() + byte);
+        proxy.cut_at(proxy.bytes_passed() + byte);
         assert_eq!(read(&files, &source).await, b"some text");
         let text = format!("text {byte}");
         write(&files, &target, text.as_bytes()).await;

@@ -12,7 +12,7 @@ on_local_and_remote! {
     metadata_describes_files_and_directories
     metadata_can_be_changed_to_the_nanosecond
     directories_are_created_with_their_parents
-    many_clients_may_create_the_same_directory
+    many_calls_may_create_the_same_directory
     a_directory_is_listed
     a_file_is_copied
     a_tree_is_copied
@@ -55,10 +55,10 @@ async fn directories_are_created_with_their_parents(tested: &TestedFiles) {
         tested.files.create_directory(&tested.uri(&name), &options).await.unwrap();
         tested.files.create_directory(&tested.uri(&name), &options).await.unwrap();
         assert!(tested.path(&name).is_dir());
-        let alone = CreateDirectoryOptions { recursive: false, ..options };
-        let again = tested.files.create_directory(&tested.uri(&name), &alone).await;
+        let not_recursive = CreateDirectoryOptions { recursive: false, ..options };
+        let again = tested.files.create_directory(&tested.uri(&name), &not_recursive).await;
         assert_eq!(error_parts(again), (ErrorKind::AlreadyExists, Some(17), "File exists (os error 17)".into()));
-        let orphan = tested.files.create_directory(&tested.uri("none/d"), &alone).await;
+        let orphan = tested.files.create_directory(&tested.uri("none/d"), &not_recursive).await;
         assert_eq!(error_of(orphan).kind, ErrorKind::NotFound);
     }
     let root = CreateDirectoryOptions { recursive: false, follow_symlinks: false, sandbox: None };
@@ -66,7 +66,7 @@ async fn directories_are_created_with_their_parents(tested: &TestedFiles) {
     assert_eq!(error_parts(made), (ErrorKind::AlreadyExists, None, "directory already exists".into()));
 }
 
-async fn many_clients_may_create_the_same_directory(tested: &TestedFiles) {
+async fn many_calls_may_create_the_same_directory(tested: &TestedFiles) {
     let options = CreateDirectoryOptions { follow_symlinks: false, ..CreateDirectoryOptions::default() };
     let uri = tested.uri("a/b/c/d");
     let mut making: Vec<_> = (0..16).map(|_| tested.files.create_directory(&uri, &options)).collect();
@@ -163,8 +163,8 @@ async fn an_entry_is_removed_without_following_links(tested: &TestedFiles) {
 async fn an_entry_can_be_renamed(tested: &TestedFiles) {
     fs::write(tested.path("a"), "a").unwrap();
     fs::write(tested.path("b"), "b").unwrap();
-    let free = RenameOptions { replace: false, ..RenameOptions::default() };
-    let taken = tested.files.rename(&tested.uri("a"), &tested.uri("b"), &free).await;
+    let no_replace = RenameOptions { replace: false, ..RenameOptions::default() };
+    let taken = tested.files.rename(&tested.uri("a"), &tested.uri("b"), &no_replace).await;
     assert_eq!(error_of(taken).kind, ErrorKind::AlreadyExists);
     tested.files.rename(&tested.uri("a"), &tested.uri("b"), &RenameOptions::default()).await.unwrap();
     assert_eq!(fs::read(tested.path("b")).unwrap(), b"a");

@@ -27,13 +27,13 @@ async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) 
         all.extend(files.canonicalize(&path, None).await.err());
         all.extend(files.read_directory(&path, None).await.err());
         all.extend(files.read_link(&path, None).await.err());
-        let once = RemoveOptions { follow_symlinks: false, ..RemoveOptions::default() };
+        let no_follow = RemoveOptions { follow_symlinks: false, ..RemoveOptions::default() };
         if path != at("fifo") && path != at("directory") {
-            all.extend(files.remove(&path, &once).await.err());
+            all.extend(files.remove(&path, &no_follow).await.err());
         }
-        let alone = CreateDirectoryOptions { recursive: false, ..CreateDirectoryOptions::default() };
+        let not_recursive = CreateDirectoryOptions { recursive: false, ..CreateDirectoryOptions::default() };
         if path != at("none") {
-            all.extend(files.create_directory(&path, &alone).await.err());
+            all.extend(files.create_directory(&path, &not_recursive).await.err());
             all.extend(files.symlink(&path, "x".into(), None).await.err());
         }
     }
@@ -45,8 +45,8 @@ async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) 
     all.extend(files.rename(&at("file"), &at("directory"), &RenameOptions::default()).await.err());
     all.extend(files.write_file_stream(&at("directory"), &WriteStreamOptions::default()).await.err());
     all.extend(files.write_file_stream(&at("none/x"), &WriteStreamOptions::default()).await.err());
-    let free = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
-    all.extend(files.write_file_stream(&at("file"), &free).await.err());
+    let no_replace = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
+    all.extend(files.write_file_stream(&at("file"), &no_replace).await.err());
     all.extend(files.read_file(&"file:///C:/x".parse().unwrap(), &plain).await.err());
     all.extend(files.read_file(&"file://host/x".parse().unwrap(), &plain).await.err());
     let sandbox = r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},

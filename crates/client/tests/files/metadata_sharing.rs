@@ -50,6 +50,7 @@ async fn begin(calls: &mut [FileFuture<'_, FileMetadata>]) {
     .await;
 }
 
+/// A server that answers requests for metadata only when the test says so, and its files.
 async fn server_that_does_not_answer() -> (ScriptedServer, RemoteFileSystem) {
     let server = ScriptedServer::new();
     server.on("fs/getMetadata", |_| ScriptedReply::Silence);
@@ -121,7 +122,7 @@ async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
     begin(&mut calls).await;
     // One request for each plain path, and one for each of the other calls.
     server.wait_for("fs/getMetadata", 2 + 3 + 3).await;
-    let asked = server.asked();
+    let asked = server.received();
     let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
     assert_eq!(asked.len(), 8);
     asked.iter().for_each(|asked| asked.answer(ScriptedReply::Result(metadata(3))));
@@ -134,7 +135,7 @@ async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
 }
 
 #[tokio::test]
-async fn a_dropped_caller_does_not_cancel_the_request_of_the_others() {
+async fn if_the_caller_that_sent_the_request_is_dropped_another_caller_sends_one() {
     let (server, files) = server_that_does_not_answer().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut calls: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();

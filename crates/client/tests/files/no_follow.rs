@@ -10,7 +10,7 @@ use crate::support::{TestedFiles, error_of, on_local_and_remote};
 
 on_local_and_remote! {
     links_are_refused_at_the_end_and_in_the_middle_of_a_path
-    directories_that_cannot_be_listed_can_be_passed
+    directories_that_cannot_be_listed_can_be_traversed
 }
 
 async fn links_are_refused_at_the_end_and_in_the_middle_of_a_path(tested: &TestedFiles) {
@@ -41,7 +41,7 @@ async fn links_are_refused_at_the_end_and_in_the_middle_of_a_path(tested: &Teste
 }
 
 /// The path is resolved without listing its directories. Root can list every directory, so the test shows this only for other users.
-async fn directories_that_cannot_be_listed_can_be_passed(tested: &TestedFiles) {
+async fn directories_that_cannot_be_listed_can_be_traversed(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("shut/in")).unwrap();
     fs::write(tested.path("shut/in/file"), "text").unwrap();
     fs::set_permissions(tested.path("shut"), fs::Permissions::from_mode(0o300)).unwrap();

@@ -1,4 +1,4 @@
-//! Which parts of a sandbox object are sent to a server, and that the local file system refuses a sandbox.
+//! The parts of a sandbox object that are sent to a server. The local file system refuses a sandbox.
 
 use std::io::ErrorKind;
 
@@ -9,7 +9,7 @@ use testkit::{ScriptedServer, Value, json};
 use crate::metadata_sharing::connect;
 use crate::support::error_parts;
 
-/// A policy with one entry, with paths of another operating system.
+/// A sandbox with one entry, with paths of another operating system.
 fn sandbox(entry: &Value) -> SandboxContext {
     let permissions = json!({"type": "managed", "file_system": {"type": "restricted", "entries": [entry]}, "network": "restricted"});
     let sandbox = json!({"permissions": permissions, "cwd": "file:///C:/work%20here",
@@ -17,11 +17,11 @@ fn sandbox(entry: &Value) -> SandboxContext {
     serde_json::from_value(sandbox).unwrap()
 }
 
-fn absolute() -> SandboxContext {
+fn sandbox_with_absolute_path() -> SandboxContext {
     sandbox(&json!({"path": {"type": "path", "path": "file:///C:/data"}, "access": "read"}))
 }
 
-fn relative() -> SandboxContext {
+fn sandbox_with_relative_path() -> SandboxContext {
     sandbox(&json!({"path": {"type": "special", "value": {"kind": "project_roots"}}, "access": "write"}))
 }
 
@@ -38,21 +38,21 @@ async fn sent_params(sandbox: SandboxContext) -> Value {
 
 #[tokio::test]
 async fn paths_and_the_cwd_are_sent_unchanged() {
-    let params = sent_params(relative()).await;
+    let params = sent_params(sandbox_with_relative_path()).await;
     assert_eq!(params["path"], "file:///C:/data/a%20b");
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
 }
 
 #[tokio::test]
 async fn a_cwd_is_not_sent_if_no_path_is_relative() {
-    let params = sent_params(absolute()).await;
+    let params = sent_params(sandbox_with_absolute_path()).await;
     assert_eq!(params["sandbox"]["permissions"]["type"], "managed");
     assert_eq!(params["sandbox"].get("cwd"), None);
 }
 
 #[tokio::test]
 async fn a_cwd_is_sent_if_a_path_is_relative() {
-    let params = sent_params(relative()).await;
+    let params = sent_params(sandbox_with_relative_path()).await;
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
     assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));
 }
@@ -61,7 +61,7 @@ async fn a_cwd_is_sent_if_a_path_is_relative() {
 async fn a_sandbox_is_refused_by_the_local_file_system() {
     let folder = tempfile::tempdir().unwrap();
     let root = PathUri::from_native(folder.path()).unwrap();
-    let sandbox = absolute();
+    let sandbox = sandbox_with_absolute_path();
     let options = WalkOptions {
         max_depth: 1,
         max_directories: 1,

@@ -118,13 +118,14 @@ async fn streams_that_ended_or_were_dropped_are_closed() {
 }
 
 #[tokio::test]
-async fn a_hundred_and_twenty_nine_streams_one_after_the_other() {
+async fn streams_that_have_ended_free_their_handles() {
     let server = TestServer::start().await;
     let files = files_at(server.url()).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     fs::write(&path, "text").unwrap();
     let uri = PathUri::from_native(&path).unwrap();
+    // A session may have 128 files open.
     for _ in 0..129 {
         assert_eq!(collect(files.read_file_stream(&uri, None).await.unwrap()).await.0, b"text");
     }

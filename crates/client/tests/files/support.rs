@@ -1,4 +1,4 @@
-//! Shared by the tests: a file system under test with a folder, and helpers to read files and errors.
+//! Shared by the tests: a file system under test with a folder, and functions that read files and errors.
 
 use std::path::PathBuf;
 
@@ -27,11 +27,11 @@ impl TestedFiles {
     }
 }
 
-pub(crate) async fn local() -> TestedFiles {
+pub(crate) async fn local_files() -> TestedFiles {
     TestedFiles { files: Box::new(LocalFileSystem), folder: tempfile::tempdir().unwrap(), _server: None }
 }
 
-pub(crate) async fn remote() -> TestedFiles {
+pub(crate) async fn remote_files() -> TestedFiles {
     let server = TestServer::start().await;
     let files = Box::new(connect_to(server.url()).await.file_system());
     TestedFiles { files, folder: tempfile::tempdir().unwrap(), _server: Some(server) }
@@ -54,7 +54,7 @@ macro_rules! on_local_and_remote {
             $(
                 #[tokio::test]
                 async fn $scenario() {
-                    super::$scenario(&crate::support::local().await).await;
+                    super::$scenario(&crate::support::local_files().await).await;
                 }
             )*
         }
@@ -62,7 +62,7 @@ macro_rules! on_local_and_remote {
             $(
                 #[tokio::test]
                 async fn $scenario() {
-                    super::$scenario(&crate::support::remote().await).await;
+                    super::$scenario(&crate::support::remote_files().await).await;
                 }
             )*
         }

@@ -18,7 +18,7 @@ on_local_and_remote! {
     an_upload_is_not_visible_before_its_commit
     mode_and_time_are_set_as_requested
     skipped_bytes_are_a_hole
-    an_existing_file_is_not_replaced_if_requested
+    an_existing_file_is_not_replaced_if_the_options_forbid_it
     an_aborted_upload_leaves_nothing_behind
 }
 
@@ -101,7 +101,7 @@ async fn skipped_bytes_are_a_hole(tested: &TestedFiles) {
     assert_eq!(fs::read(tested.path("cut")).unwrap(), b"1234");
 }
 
-async fn an_existing_file_is_not_replaced_if_requested(tested: &TestedFiles) {
+async fn an_existing_file_is_not_replaced_if_the_options_forbid_it(tested: &TestedFiles) {
     let options = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
     let writer = begin(tested, "a", &options).await;
     fs::write(tested.path("a"), "first").unwrap();

@@ -117,7 +117,7 @@ async fn a_start_whose_answer_is_lost_leaves_no_process() {
     let mut lost = 0;
     // The cut moves through the request and its answer.
     for byte in (1..400).step_by(7) {
-        proxy.cut_at(proxy.passed() + byte);
+        proxy.cut_at(proxy.bytes_passed() + byte);
         match client.start(sh(&format!("p{byte}"), "sleep 1000")).await {
             Ok(process) => drop(process),
             Err(ExecServerError::Disconnected(_)) => lost += 1,

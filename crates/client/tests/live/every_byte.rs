@@ -12,7 +12,7 @@ use crate::support::{sh, sh_with_stdin, try_connect_to};
 /// Timeout of one session. Longer than any session takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a session with a cut went.
+/// The result of a session with a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CutOutcome {
     /// The session was complete.
@@ -61,7 +61,7 @@ async fn session_with_cut(server: &TestServer, byte: u64) -> (CutOutcome, u64) {
     proxy.cut_at(byte);
     let directory = tempfile::tempdir().unwrap();
     let outcome = session(&proxy, directory.path()).await;
-    (outcome, proxy.passed())
+    (outcome, proxy.bytes_passed())
 }
 
 async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {

@@ -39,7 +39,7 @@ async fn expect_numbers(process: ExecProcess, last: u64) {
 }
 
 /// Starts processes that each print the numbers from 1 to `numbers`. The connections are cut at random, each after at most `longest` bytes.
-async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
+async fn run_through_cuts(processes: u64, numbers: u64, longest: u64) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let options = ExecServerClientConnectOptions {
@@ -72,12 +72,12 @@ async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_survives_a_thousand_cuts() {
-    through_cuts(1, 5_000_000, 700_000).await;
+    run_through_cuts(1, 5_000_000, 700_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_processes_survive_a_thousand_cuts() {
-    through_cuts(200, 100_000, 1_000_000).await;
+    run_through_cuts(200, 100_000, 1_000_000).await;
 }
 
 /// The limit of this test is generous, so that it holds even on a loaded machine. `cargo xtask bench` measures how long a recovery takes.

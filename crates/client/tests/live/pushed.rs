@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{connect, connect_to};
 
+/// A new directory, by a path without symbolic links.
 fn tree() -> tempfile::TempDir {
     tempfile::tempdir_in(fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap()
 }
@@ -18,7 +19,7 @@ fn uri(path: &std::path::Path) -> PathUri {
 }
 
 /// Waits until this file is reported as created. Returns all files that were reported as created up to then.
-async fn until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<PathUri> {
+async fn wait_until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<PathUri> {
     let mut created = Vec::new();
     loop {
         let changes = watch.recv().await.unwrap().unwrap();
@@ -44,12 +45,12 @@ async fn cuts_lose_no_change_and_repeat_none() {
         let file = tree.path().join(number.to_string());
         fs::write(&file, "").unwrap();
         if number % 5 == 0 {
-            created.extend(until_created(&mut watch, &file).await);
+            created.extend(wait_until_created(&mut watch, &file).await);
         }
     }
     let last = tree.path().join("last");
     fs::write(&last, "").unwrap();
-    created.extend(until_created(&mut watch, &last).await);
+    created.extend(wait_until_created(&mut watch, &last).await);
     let distinct: BTreeSet<_> = created.iter().map(PathUri::as_str).collect();
     assert_eq!((created.len(), distinct.len()), (151, 151));
 }
@@ -113,7 +114,7 @@ async fn endless_body() -> (String, tokio::task::JoinHandle<usize>) {
     (url, serving)
 }
 
-async fn streaming(client: &ExecServerClient, url: String) -> client::HttpResponseBodyStream {
+async fn stream_body(client: &ExecServerClient, url: String) -> client::HttpResponseBodyStream {
     let (response, body) = client.http_request_stream(HttpRequestParams::new("GET", url)).await.unwrap();
     assert_eq!(response.status, 200);
     body
@@ -121,10 +122,10 @@ async fn streaming(client: &ExecServerClient, url: String) -> client::HttpRespon
 
 #[tokio::test]
 async fn a_body_comes_no_faster_than_it_is_read_and_ends_when_it_is_dropped() {
-    let server = TestServer::with(&[], |command| command.env("NO_PROXY", "*").env("no_proxy", "*")).await;
+    let server = TestServer::start_with(&[], |command| command.env("NO_PROXY", "*").env("no_proxy", "*")).await;
     let client = connect(&server).await;
     let (url, serving) = endless_body().await;
-    let mut body = streaming(&client, url).await;
+    let mut body = stream_body(&client, url).await;
     let mut received = 0;
     while received < 100 << 20 {
         received += body.recv().await.unwrap().unwrap().len();

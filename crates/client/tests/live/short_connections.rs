@@ -178,9 +178,9 @@ async fn writes_at_the_same_time_are_not_interleaved() {
     proxy.cut_each_after(5_000);
     proxy.cut();
     // Each write is divided, because no connection carries all of it.
-    let of = |byte: u8| vec![byte; 6 << 10];
+    let bytes_of = |byte: u8| vec![byte; 6 << 10];
     let write = async {
-        let (first, second) = tokio::join!(process.write(of(b'a')), process.write(of(b'b')));
+        let (first, second) = tokio::join!(process.write(bytes_of(b'a')), process.write(bytes_of(b'b')));
         assert_eq!((first.unwrap(), second.unwrap()), (WriteStatus::Accepted, WriteStatus::Accepted));
         process.close_stdin().await.unwrap();
     };

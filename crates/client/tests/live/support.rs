@@ -16,12 +16,12 @@ pub(crate) async fn connect(server: &TestServer) -> ExecServerClient {
     connect_to(server.url()).await
 }
 
-/// Starts a shell script whose stdin is empty.
+/// Params that start a shell script whose stdin is empty.
 pub(crate) fn sh(id: &str, script: &str) -> StartParams {
     StartParams::new(id, ["/bin/sh", "-c", script], "file:///".parse().unwrap())
 }
 
-/// Starts a shell script whose stdin is a pipe.
+/// Params that start a shell script whose stdin is a pipe.
 pub(crate) fn sh_with_stdin(id: &str, script: &str) -> StartParams {
     StartParams { pipe_stdin: true, ..sh(id, script) }
 }

@@ -15,14 +15,14 @@ fn shell(line: &str) -> ExecCommandRequest {
     ExecCommandRequest { yield_time: LONG, ..ExecCommandRequest::shell(line, "file:///".parse().unwrap()) }
 }
 
-async fn unified(server: &TestServer) -> UnifiedExec {
+async fn unified_exec(server: &TestServer) -> UnifiedExec {
     UnifiedExec::new(connect(server).await, UnifiedExecOptions::default())
 }
 
 #[tokio::test]
 async fn a_command_that_ends_in_time_returns_its_whole_output() {
     let server = TestServer::start().await;
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let response = exec.exec_command(shell("echo out; echo err >&2; exit 7")).await.unwrap();
     let mut lines: Vec<_> = response.output.lines().collect();
     lines.sort_unstable();
@@ -33,7 +33,7 @@ async fn a_command_that_ends_in_time_returns_its_whole_output() {
 #[tokio::test]
 async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_pushed() {
     let server = TestServer::start().await;
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut completions = exec.subscribe_completions();
     let mut request = shell("echo begun; read line; echo $line; exit 3");
     (request.stdin, request.yield_time) = (true, SOON);
@@ -56,7 +56,7 @@ async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_
 #[tokio::test]
 async fn a_prompt_can_be_answered() {
     let server = TestServer::start().await;
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = ExecCommandRequest::argv(["bash", "--norc", "--noprofile", "-i"], "file:///".parse().unwrap());
     (request.tty, request.yield_time) = (true, SOON);
     let session = exec.exec_command(request).await.unwrap().session.unwrap();
@@ -75,7 +75,7 @@ async fn a_prompt_can_be_answered() {
 #[tokio::test]
 async fn much_output_is_shortened_to_its_beginning_and_its_end() {
     let server = TestServer::start().await;
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = shell("seq 1 400000");
     request.max_output_bytes = 100;
     let response = exec.exec_command(request).await.unwrap();
@@ -88,7 +88,7 @@ async fn much_output_is_shortened_to_its_beginning_and_its_end() {
 #[tokio::test]
 async fn a_background_job_of_a_shell_keeps_the_session_open_until_it_is_killed() {
     let server = TestServer::start().await;
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = shell("sleep 1000 & echo $!");
     request.yield_time = Duration::from_millis(500);
     let response = exec.exec_command(request).await.unwrap();

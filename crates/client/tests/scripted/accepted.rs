@@ -1,14 +1,15 @@
 //! Connections that the environment has opened to the client.
 
 use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
-use testkit::scripted::{ScriptedReply, page};
+use testkit::scripted::{ScriptedReply, read_result};
 use testkit::{ScriptedServer, json};
 
-use crate::support::{error_text, options, params, reaches};
+use crate::support::{error_text, options, params, wait_for_state};
 
 const IN_PROGRESS: &str = "exec-server protocol error: an accepted exec-server replacement is already in progress";
 
-async fn connected(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
+/// A client on its first accepted socket.
+async fn accept_client(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
     accepted(server.dial(), options()).await.unwrap()
 }
 
@@ -22,13 +23,13 @@ async fn the_first_socket_cannot_resume_a_session() {
         error_text(refused),
         "exec-server protocol error: accepted exec-server initial connection cannot resume a session"
     );
-    assert!(server.asked().is_empty());
+    assert!(server.received().is_empty());
 }
 
 #[tokio::test]
 async fn a_client_on_an_accepted_socket_can_be_used_at_once() {
     let server = ScriptedServer::new();
-    let (client, _sockets) = connected(&server).await;
+    let (client, _sockets) = accept_client(&server).await;
     assert_eq!(*client.connection_state().borrow(), ConnectionState::Connected);
     assert_eq!(client.environment_status().await.unwrap().status, "ready");
 }
@@ -36,24 +37,24 @@ async fn a_client_on_an_accepted_socket_can_be_used_at_once() {
 #[tokio::test]
 async fn a_replacement_closes_the_old_socket_and_the_process_continues() {
     let server = ScriptedServer::new();
-    let (client, sockets) = connected(&server).await;
+    let (client, sockets) = accept_client(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let old = server.connection();
-    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"meanwhile".to_vec())], 2)));
+    server.on("process/read", |_| ScriptedReply::Result(read_result([(1, b"meanwhile".to_vec())], 2)));
     let mut states = client.connection_state();
     sockets.replace(server.dial()).await.unwrap();
-    old.ended().await;
+    old.wait_for_end().await;
     states.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
     assert!(client.environment_status().await.is_ok());
     assert_eq!(server.wait_for("initialize", 2).await.params["resumeSessionId"], "session-1");
-    server.exited("p", 2, 0);
-    server.closed("p", 3);
+    server.push_exited("p", 2, 0);
+    server.push_closed("p", 3);
     assert_eq!(process.wait_with_output().await.unwrap().stdout, b"meanwhile");
 }
 
 /// A client that uses its second socket, over which the server does not answer the handshake.
-async fn in_an_unanswered_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
-    let (client, sockets) = connected(server).await;
+async fn client_in_unanswered_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
+    let (client, sockets) = accept_client(server).await;
     server.on("initialize", |_| ScriptedReply::Silence);
     sockets.replace(server.dial()).await.unwrap();
     server.wait_for("initialize", 2).await;
@@ -61,22 +62,22 @@ async fn in_an_unanswered_handshake(server: &ScriptedServer) -> (client::ExecSer
 }
 
 /// Answers a request to resume a session.
-fn resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
+fn reply_to_resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
     ScriptedReply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
 }
 
 #[tokio::test]
 async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_an_unanswered_handshake(&server).await;
+    let (client, sockets) = client_in_unanswered_handshake(&server).await;
     let mut replacing = Box::pin(sockets.replace(server.dial()));
     assert!(poll_once(&mut replacing).await.is_none());
     assert_eq!(error_text(sockets.replace(server.dial()).await), IN_PROGRESS);
     let second = server.wait_for("initialize", 2).await;
-    server.on("initialize", resume);
+    server.on("initialize", reply_to_resume);
     second.answer(ScriptedReply::Error(-32010, "session session-1 is already attached to another connection".into()));
     replacing.await.unwrap();
-    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    wait_for_state(&client, |state| *state == ConnectionState::Connected).await;
     assert!(client.environment_status().await.is_ok());
     assert_eq!(server.count("initialize"), 3);
 }
@@ -84,31 +85,31 @@ async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal()
 #[tokio::test]
 async fn a_cancelled_hand_over_allows_another_and_its_socket_is_not_used() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_an_unanswered_handshake(&server).await;
+    let (client, sockets) = client_in_unanswered_handshake(&server).await;
     let cancelled = ScriptedServer::new();
     let mut replacing = Box::pin(sockets.replace(cancelled.dial()));
     assert!(poll_once(&mut replacing).await.is_none());
     drop(replacing);
     let second = server.wait_for("initialize", 2).await;
-    server.on("initialize", resume);
+    server.on("initialize", reply_to_resume);
     let answering = async { second.answer(ScriptedReply::Error(-32010, "still attached".into())) };
     let (replaced, ()) = tokio::join!(sockets.replace(server.dial()), answering);
     replaced.unwrap();
     assert!(client.environment_status().await.is_ok());
-    assert!(cancelled.asked().is_empty());
+    assert!(cancelled.received().is_empty());
 }
 
 #[tokio::test]
 async fn a_socket_whose_handshake_is_answered_late_is_replaced_by_the_waiting_socket() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_an_unanswered_handshake(&server).await;
+    let (client, sockets) = client_in_unanswered_handshake(&server).await;
     let second = server.wait_for("initialize", 2).await;
-    server.on("initialize", resume);
+    server.on("initialize", reply_to_resume);
     let mut replacing = Box::pin(sockets.replace(server.dial()));
     assert!(poll_once(&mut replacing).await.is_none());
-    second.answer(resume(&second));
+    second.answer(reply_to_resume(&second));
     replacing.await.unwrap();
-    second.connection.ended().await;
+    second.connection.wait_for_end().await;
     assert!(client.environment_status().await.is_ok());
     assert_eq!(server.count("initialize"), 3);
 }
@@ -116,10 +117,10 @@ async fn a_socket_whose_handshake_is_answered_late_is_replaced_by_the_waiting_so
 #[tokio::test]
 async fn a_client_that_has_failed_accepts_no_socket() {
     let server = ScriptedServer::new();
-    let (client, sockets) = connected(&server).await;
+    let (client, sockets) = accept_client(&server).await;
     server.on("initialize", |_| ScriptedReply::Error(-32600, "unknown session id session-1".into()));
     sockets.replace(server.dial()).await.unwrap();
-    let text = crate::support::fails(&client).await;
+    let text = crate::support::wait_for_failure(&client).await;
     let refused = sockets.replace(server.dial()).await;
     assert!(matches!(&refused, Err(ExecServerError::Disconnected(words)) if *words == text), "{refused:?}");
 }

@@ -7,9 +7,9 @@ use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{connect, params, reaches};
+use crate::support::{connect, params, wait_for_state};
 
-fn read(process: &str) -> ReadParams {
+fn read_params(process: &str) -> ReadParams {
     ReadParams { process_id: process.into(), after_seq: None, max_bytes: None, wait_ms: None, part: None }
 }
 
@@ -20,14 +20,14 @@ async fn answers_find_their_calls_in_any_order() {
     let client = connect(&server).await;
     let answering = async {
         server.wait_for("process/read", 3).await;
-        let asked: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/read").collect();
+        let asked: Vec<_> = server.received().into_iter().filter(|asked| asked.method == "process/read").collect();
         for asked in asked.iter().rev() {
             let number: u64 = asked.params["processId"].as_str().unwrap().parse().unwrap();
-            asked.answer(ScriptedReply::Result(testkit::scripted::page([], number)));
+            asked.answer(ScriptedReply::Result(testkit::scripted::read_result([], number)));
         }
     };
-    let (one, two, three, ()) =
-        tokio::join!(client.read(read("1")), client.read(read("2")), client.read(read("3")), answering);
+    let [first, second, third] = ["1", "2", "3"].map(|process| client.read(read_params(process)));
+    let (one, two, three, ()) = tokio::join!(first, second, third, answering);
     assert_eq!([one, two, three].map(|answer| answer.unwrap().next_seq), [1, 2, 3]);
 }
 
@@ -36,11 +36,11 @@ async fn a_call_has_no_deadline() {
     let server = ScriptedServer::new();
     server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
-    let mut call = Box::pin(client.read(read("p")));
+    let mut call = Box::pin(client.read(read_params("p")));
     assert!(tokio::time::timeout(Duration::from_secs(61), &mut call).await.is_err());
-    server.wait_for("process/read", 1).await.answer(ScriptedReply::Result(testkit::scripted::page([], 7)));
+    server.wait_for("process/read", 1).await.answer(ScriptedReply::Result(testkit::scripted::read_result([], 7)));
     assert_eq!(call.await.unwrap().next_seq, 7);
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(server.connections_opened(), 1);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn calls_in_flight_are_limited_and_a_slot_is_reserved_for_cleanups() {
     let mut calls = JoinSet::new();
     for _ in 0..1024 {
         let client = client.clone();
-        calls.spawn(async move { client.read(read("q")).await });
+        calls.spawn(async move { client.read(read_params("q")).await });
     }
     server.wait_for("process/read", 1024).await;
     // Answers without a request free no slot.
@@ -66,7 +66,7 @@ async fn calls_in_flight_are_limited_and_a_slot_is_reserved_for_cleanups() {
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
     calls.shutdown().await;
     assert!(client.environment_status().await.is_ok(), "the slots are free again when the calls are dropped");
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(server.connections_opened(), 1);
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn any_other_request_of_the_server_is_refused() {
     let error = server.wait_for_answer(3).await["error"].clone();
     assert_eq!(error, json!({"code": -32601, "message": "exec-server client does not implement `files/please` yet"}));
     assert!(client.environment_status().await.is_ok());
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(server.connections_opened(), 1);
 }
 
 #[tokio::test]
@@ -97,16 +97,16 @@ async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recover
     server.on("initialize", |_| ScriptedReply::Silence);
     first.request(-1, "network/policyRequest", json!({}));
     let text = "exec-server transport disconnected: exec-server sent an invalid request ID";
-    assert_eq!(recovering(&client).await, text);
-    first.ended().await;
+    assert_eq!(wait_for_loss(&client).await, text);
+    first.wait_for_end().await;
     let resumed = server.wait_for("initialize", 2).await;
     resumed.answer(ScriptedReply::Result(json!({"sessionId": "session-1"})));
-    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    wait_for_state(&client, |state| *state == ConnectionState::Connected).await;
 }
 
 /// Waits until the connection is lost, and returns the reason. The server must not let the client reconnect before that.
-async fn recovering(client: &client::ExecServerClient) -> String {
-    match reaches(client, |state| *state != ConnectionState::Connected).await {
+async fn wait_for_loss(client: &client::ExecServerClient) -> String {
+    match wait_for_state(client, |state| *state != ConnectionState::Connected).await {
         ConnectionState::Recovering(text) => text,
         other => panic!("{other:?}"),
     }
@@ -118,13 +118,13 @@ async fn a_notification_that_cannot_be_decoded_ends_the_connection_and_the_clien
     let client = connect(&server).await;
     server.on("initialize", |_| ScriptedReply::Silence);
     server.push("process/exited", json!({"processId": "p"}));
-    let text = recovering(&client).await;
+    let text = wait_for_loss(&client).await;
     let expected =
         "exec-server transport disconnected: exec-server notification handling failed: missing field `seq`";
     assert!(text.starts_with(expected), "{text}");
     let resumed = server.wait_for("initialize", 2).await;
     resumed.answer(ScriptedReply::Result(json!({"sessionId": "session-1"})));
-    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    wait_for_state(&client, |state| *state == ConnectionState::Connected).await;
 }
 
 #[tokio::test]
@@ -133,5 +133,5 @@ async fn an_unknown_notification_is_ignored() {
     let client = connect(&server).await;
     server.push("weather/changed", json!({"to": "rain"}));
     assert!(client.environment_status().await.is_ok());
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(server.connections_opened(), 1);
 }

@@ -27,7 +27,7 @@ fn sandbox(permissions: &Value) -> Value {
     json!({"permissions": permissions, "windowsSandboxLevel": "disabled"})
 }
 
-fn decoded(root: Value) -> DiscoveredRoot {
+fn discovered_root(root: Value) -> DiscoveredRoot {
     serde_json::from_value(root).unwrap()
 }
 
@@ -63,12 +63,13 @@ async fn each_root_gets_its_answer_and_an_answer_for_another_root_is_an_error() 
     });
     let client = connect(&server).await;
     let roots = ["a", "b", "c", "d"].map(|id| root(id, None)).into();
-    let failed = |id: &str, error: &str| decoded(json!({"id": id, "path": format!("file:///{id}"), "error": error}));
+    let failed =
+        |id: &str, error: &str| discovered_root(json!({"id": id, "path": format!("file:///{id}"), "error": error}));
     let skill = json!({"instructions": {"path": "file:///a/SKILL.md", "contents": "s"}});
     assert_eq!(
         client.discover_capability_roots(roots).await.unwrap(),
         [
-            decoded(json!({"id": "a", "path": "file:///a", "skills": [skill]})),
+            discovered_root(json!({"id": "a", "path": "file:///a", "skills": [skill]})),
             failed("b", "exec-server answered with another capability root"),
             failed("c", "exec-server answered with another capability root"),
             failed("d", "no"),
@@ -220,7 +221,7 @@ async fn paths_are_mapped_in_both_directions() {
         sandbox: serde_json::from_value(confined).unwrap(),
     };
     let found = client.discover_capability_roots(vec![asked]).await.unwrap();
-    assert_eq!(found, [decoded(plugin_in("file:///here/plugin"))]);
+    assert_eq!(found, [discovered_root(plugin_in("file:///here/plugin"))]);
 
     let wanted = ConfigReadParams { cwd: "file:///here/work".parse().unwrap(), ..config_params() };
     let read = client.read_environment_config(wanted).await.unwrap();

@@ -2,7 +2,7 @@
 
 use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
-use testkit::scripted::{ScriptedReply, page};
+use testkit::scripted::{ScriptedReply, read_result};
 
 use crate::support::{connect, options, params, try_connect};
 
@@ -16,10 +16,10 @@ async fn events_are_delivered_in_the_order_of_their_numbers() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.subscribe_events();
-    server.closed("p", 4);
-    server.output("p", 1, "one");
-    server.exited("p", 3, 0);
-    server.output("p", 2, "two");
+    server.push_closed("p", 4);
+    server.push_output("p", 1, "one");
+    server.push_exited("p", 3, 0);
+    server.push_output("p", 2, "two");
     let mut received = Vec::new();
     while let Some(event) = events.recv().await.unwrap() {
         received.push(event);
@@ -36,10 +36,10 @@ async fn a_noisy_process_delays_neither_other_processes_nor_calls() {
     let _noisy = client.start(params("noisy")).await.unwrap();
     let quiet = client.start(params("quiet")).await.unwrap();
     for seq in 1..=4097 {
-        server.output("noisy", seq, "x");
+        server.push_output("noisy", seq, "x");
     }
-    server.exited("quiet", 1, 5);
-    server.closed("quiet", 2);
+    server.push_exited("quiet", 1, 5);
+    server.push_closed("quiet", 2);
     assert_eq!(quiet.wait().await.unwrap().code, 5);
     assert_eq!(client.environment_status().await.unwrap().status, "ready");
 }
@@ -49,7 +49,7 @@ async fn notifications_before_the_answer_to_a_resume_do_not_block_the_answer() {
     let server = ScriptedServer::new();
     server.on("initialize", |asked| {
         for seq in 1..=256 {
-            asked.connection.output("of an earlier client", seq, "x");
+            asked.connection.push_output("of an earlier client", seq, "x");
         }
         ScriptedReply::Result(testkit::json!({"sessionId": asked.params["resumeSessionId"]}))
     });
@@ -63,7 +63,7 @@ async fn notifications_before_the_answer_to_a_resume_do_not_block_the_answer() {
 async fn events_before_the_answer_to_the_start_are_not_lost() {
     let server = ScriptedServer::new();
     server.on("process/start", |asked| {
-        asked.connection.output("p", 1, "early");
+        asked.connection.push_output("p", 1, "early");
         ScriptedReply::Result(testkit::json!({"processId": "p"}))
     });
     let client = connect(&server).await;
@@ -77,11 +77,13 @@ async fn events_that_a_late_subscriber_has_missed_are_read_once_and_not_doubled(
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
-    server.on("process/read", move |_| ScriptedReply::Result(page((1..=1024).map(|seq| (seq, letter(seq))), 1025)));
+    server.on("process/read", move |_| {
+        ScriptedReply::Result(read_result((1..=1024).map(|seq| (seq, letter(seq))), 1025))
+    });
     let process = client.start(params("p")).await.unwrap();
     let mut early = process.events();
     for seq in 1..=1024 {
-        server.output("p", seq, letter(seq));
+        server.push_output("p", seq, letter(seq));
         early.next().await.unwrap();
     }
     let mut late = process.events();
@@ -91,8 +93,8 @@ async fn events_that_a_late_subscriber_has_missed_are_read_once_and_not_doubled(
         assert_eq!(output.seq, received.len() as u64 + 1);
         received.extend(output.chunk);
     }
-    server.exited("p", 1025, 0);
-    server.closed("p", 1026);
+    server.push_exited("p", 1025, 0);
+    server.push_closed("p", 1026);
     assert!(matches!(late.next().await, Some(ExecProcessEvent::Exited { seq: 1025, exit_code: 0, .. })));
     assert_eq!(late.next().await, Some(ExecProcessEvent::Closed { seq: 1026 }));
     assert_eq!(late.next().await, None);

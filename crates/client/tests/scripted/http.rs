@@ -12,7 +12,7 @@ fn answer_requests(server: &ScriptedServer) {
 }
 
 /// The server pushes a piece of the body of request `http-1`.
-fn delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
+fn push_delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
     let delta = base64(bytes.as_bytes());
     let params = json!({"requestId": "http-1", "seq": seq, "deltaBase64": delta, "done": done, "error": null});
     server.push("http/request/bodyDelta", params);
@@ -27,9 +27,9 @@ async fn a_streamed_body_comes_in_pieces() {
     assert_eq!(response.status, 200);
     let asked = server.wait_for("http/request", 1).await.params;
     assert_eq!((&asked["requestId"], &asked["streamResponse"]), (&json!("http-1"), &json!(true)));
-    delta(&server, 1, "one ", false);
-    delta(&server, 2, "two", false);
-    delta(&server, 3, "", true);
+    push_delta(&server, 1, "one ", false);
+    push_delta(&server, 2, "two", false);
+    push_delta(&server, 3, "", true);
     assert_eq!(body.collect().await.unwrap(), b"one two");
 }
 
@@ -39,7 +39,7 @@ async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
     answer_requests(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    delta(&server, 1, "one", false);
+    push_delta(&server, 1, "one", false);
     assert_eq!(body.recv().await.unwrap().unwrap(), "one");
     server.cut();
     let Some(Err(ExecServerError::HttpRequest(text))) = body.recv().await else { panic!("the body continues") };
@@ -53,12 +53,12 @@ async fn a_missing_piece_fails_the_body() {
     answer_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    delta(&server, 2, "two", false);
+    push_delta(&server, 2, "two", false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
 }
 
 /// The server can cancel and pause HTTP bodies.
-fn with_extensions(server: &ScriptedServer) {
+fn offer_extensions(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"httpCancel": true, "httpLimits": true});
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
@@ -75,7 +75,7 @@ async fn buffered_requests_get_an_id_from_the_client() {
     params.request_id = "mine".into();
     for id in ["http-1", "http-2"] {
         client.http_request(params.clone()).await.unwrap();
-        let asked = server.asked().pop().unwrap().params;
+        let asked = server.received().pop().unwrap().params;
         assert_eq!((&asked["requestId"], &asked["streamResponse"]), (&json!(id), &json!(false)));
     }
 }
@@ -84,15 +84,15 @@ async fn buffered_requests_get_an_id_from_the_client() {
 async fn a_dropped_body_is_cancelled_if_the_server_supports_it() {
     let server = ScriptedServer::new();
     answer_requests(&server);
-    with_extensions(&server);
+    offer_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    delta(&server, 1, "one", false);
+    push_delta(&server, 1, "one", false);
     assert_eq!(body.recv().await.unwrap().unwrap(), "one");
     drop(body);
     assert_eq!(server.wait_for("http/cancel", 1).await.params, json!({"requestId": "http-1"}));
     // Pieces that were in flight are ignored.
-    delta(&server, 2, "late", false);
+    push_delta(&server, 2, "late", false);
     client.environment_status().await.unwrap();
 }
 
@@ -100,7 +100,7 @@ async fn a_dropped_body_is_cancelled_if_the_server_supports_it() {
 async fn a_dropped_request_is_cancelled() {
     let server = ScriptedServer::new();
     server.on("http/request", |_| ScriptedReply::Silence);
-    with_extensions(&server);
+    offer_extensions(&server);
     let client = connect(&server).await;
     for (times, is_streamed) in [(1, false), (2, true)] {
         let params = HttpRequestParams::new("GET", "http://x/");
@@ -126,15 +126,15 @@ async fn finished_requests_and_those_of_an_old_server_are_not_cancelled() {
         let server = ScriptedServer::new();
         answer_requests(&server);
         if !is_old {
-            with_extensions(&server);
+            offer_extensions(&server);
         }
         let client = connect(&server).await;
         let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
         if is_old {
-            delta(&server, 1, "one", false);
+            push_delta(&server, 1, "one", false);
             body.recv().await.unwrap().unwrap();
         } else {
-            delta(&server, 1, "", true);
+            push_delta(&server, 1, "", true);
             assert!(body.recv().await.is_none());
         }
         drop(body);
@@ -152,20 +152,20 @@ const BLOCK: usize = 1 << 20;
 async fn a_slow_reader_pauses_and_resumes_the_body() {
     let server = ScriptedServer::new();
     answer_requests(&server);
-    with_extensions(&server);
+    offer_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let block = "x".repeat(BLOCK);
     for seq in 1..=6 {
-        delta(&server, seq, &block, false);
+        push_delta(&server, seq, &block, false);
     }
     let paused = server.wait_for("http/flow", 1).await.params;
     assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
     // Together these pieces exceed the limit for old servers, which cannot pause a body.
     for seq in 7..=30 {
-        delta(&server, seq, &block, false);
+        push_delta(&server, seq, &block, false);
     }
-    delta(&server, 31, "", true);
+    push_delta(&server, 31, "", true);
     let mut received = 0;
     while let Some(piece) = body.recv().await {
         received += piece.unwrap().len();
@@ -177,12 +177,12 @@ async fn a_slow_reader_pauses_and_resumes_the_body() {
 async fn a_body_is_resumed_when_its_reader_has_caught_up() {
     let server = ScriptedServer::new();
     answer_requests(&server);
-    with_extensions(&server);
+    offer_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let block = "x".repeat(BLOCK);
     for seq in 1..=5 {
-        delta(&server, seq, &block, false);
+        push_delta(&server, seq, &block, false);
     }
     server.wait_for("http/flow", 1).await;
     for _ in 1..=5 {
@@ -203,7 +203,7 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
         let client = connect(&server).await;
         let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
         for seq in 1..=pieces {
-            delta(&server, seq, &bytes, false);
+            push_delta(&server, seq, &bytes, false);
         }
         // This answer comes after all pushed pieces, so the client has them all.
         client.environment_status().await.unwrap();
@@ -222,7 +222,7 @@ async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
     let (_, second) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let block = "x".repeat(BLOCK);
     for seq in 1..=10 {
-        delta(&server, seq, &block, false);
+        push_delta(&server, seq, &block, false);
     }
     for seq in 1..=7 {
         let delta = base64(&block);
@@ -231,7 +231,7 @@ async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
     }
     client.environment_status().await.unwrap();
     assert!(second.collect().await.unwrap_err().to_string().contains("queued body deltas exceed"));
-    delta(&server, 11, "", true);
+    push_delta(&server, 11, "", true);
     assert_eq!(first.collect().await.unwrap().len(), 10 * BLOCK);
 }
 
@@ -241,7 +241,7 @@ async fn a_piece_over_a_mebibyte_ends_the_connection() {
     answer_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    delta(&server, 1, &"x".repeat(BLOCK + 1), false);
+    push_delta(&server, 1, &"x".repeat(BLOCK + 1), false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
     server.wait_for("initialize", 2).await;
 }

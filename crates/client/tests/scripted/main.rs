@@ -1,5 +1,5 @@
-//! The client with a scripted server: the tests choose its answers. This is for behaviour that a real server shows rarely, or only in old
-//! versions.
+//! The client with a scripted server, whose answers the tests choose. So the tests reach behaviour that a real server
+//! shows rarely, or only in old versions.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod accepted;

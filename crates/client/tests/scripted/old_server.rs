@@ -1,10 +1,10 @@
 //! Old servers, whose answers have fewer members.
 
 use client::{ExecProcessEvent, ExecServerClientConnectOptions};
-use testkit::scripted::{ScriptedReply, exited, page};
+use testkit::scripted::{ScriptedReply, exited_params, read_result};
 use testkit::{ScriptedServer, json};
 
-use crate::support::{connect, fails, options, params, try_connect};
+use crate::support::{connect, options, params, try_connect, wait_for_failure};
 
 #[tokio::test]
 async fn without_a_session_id_the_client_cannot_recover() {
@@ -15,8 +15,8 @@ async fn without_a_session_id_the_client_cannot_recover() {
     assert!(client.environment_status().await.is_ok());
     server.cut();
     let text = "exec-server transport disconnected; failed to resume exec-server session: missing session id";
-    assert_eq!(fails(&client).await, text);
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(wait_for_failure(&client).await, text);
+    assert_eq!(server.connections_opened(), 1);
 }
 
 #[tokio::test]
@@ -25,8 +25,8 @@ async fn a_close_without_a_number_comes_after_all_other_events() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.output("p", 1, "one");
-    server.exited("p", 2, 4);
+    server.push_output("p", 1, "one");
+    server.push_exited("p", 2, 4);
     server.push("process/closed", json!({"processId": "p"}));
     let mut received = Vec::new();
     while let Some(event) = events.next().await {
@@ -37,17 +37,17 @@ async fn a_close_without_a_number_comes_after_all_other_events() {
 }
 
 #[tokio::test]
-async fn whether_the_sandbox_denied_something_is_read_once() {
+async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     server.on("process/read", |_| {
-        let mut page = page([], 3);
+        let mut page = read_result([], 3);
         (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
         page["sandboxDenied"] = true.into();
         ScriptedReply::Result(page)
     });
-    server.push("process/exited", exited("p", 1, 1, None));
+    server.push("process/exited", exited_params("p", 1, 1, None));
     server.push("process/closed", json!({"processId": "p", "seq": 2}));
     let output = process.wait_with_output().await.unwrap();
     assert_eq!((output.status.code, output.status.sandbox_denied), (1, true));
@@ -65,7 +65,7 @@ async fn a_session_is_taken_over_if_the_server_knows_no_observers() {
         ExecServerClientConnectOptions { resume_session_id: Some("kept".into()), observe: true, ..options() };
     let client = try_connect(&server, options).await.unwrap();
     assert!(!client.observes().await.unwrap());
-    let asked: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "initialize").collect();
+    let asked: Vec<_> = server.received().into_iter().filter(|asked| asked.method == "initialize").collect();
     let members: Vec<_> =
         asked.iter().map(|asked| (asked.params["observe"].clone(), asked.params["takeover"].clone())).collect();
     assert_eq!(members, [(json!(true), json!(null)), (json!(null), json!(true))]);

@@ -1,10 +1,10 @@
 //! Lost connections of clients that can reconnect, and of clients that cannot.
 
 use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
-use testkit::scripted::{ScriptedReply, page};
+use testkit::scripted::{ScriptedReply, read_result};
 use testkit::{ScriptedServer, Value, base64, eventually, json};
 
-use crate::support::{connect, connect_once, error_text, fails, params, reaches};
+use crate::support::{connect, connect_once, error_text, params, wait_for_failure, wait_for_state};
 
 #[tokio::test]
 async fn a_client_that_cannot_reconnect_fails_its_processes_and_refuses_new_ones() {
@@ -21,8 +21,8 @@ async fn a_client_that_cannot_reconnect_fails_its_processes_and_refuses_new_ones
     assert!(read.chunks.is_empty() && !read.sandbox_denied);
     let refused = client.start(params("q")).await.err().unwrap();
     assert!(matches!(&refused, ExecServerError::Disconnected(words) if words == text), "{refused:?}");
-    assert_eq!(fails(&client).await, text);
-    assert_eq!(server.dialled(), 1);
+    assert_eq!(wait_for_failure(&client).await, text);
+    assert_eq!(server.connections_opened(), 1);
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn the_session_is_resumed_by_its_id() {
     assert_eq!(client.session_id().unwrap().as_str(), "session-1");
     server.cut();
     assert!(client.environment_status().await.is_ok());
-    let initialize: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "initialize").collect();
+    let initialize: Vec<_> = server.received().into_iter().filter(|asked| asked.method == "initialize").collect();
     let resumed: Vec<_> = initialize.iter().map(|asked| asked.params["resumeSessionId"].clone()).collect();
     assert_eq!(resumed, [json!(null), json!("session-1")]);
     assert!(initialize[0].params.as_object().unwrap().contains_key("resumeSessionId"), "null is sent, not left out");
@@ -46,7 +46,7 @@ async fn an_answer_with_another_session_id_ends_the_recovery() {
     server.on("initialize", |_| ScriptedReply::Result(json!({"sessionId": "other"})));
     server.cut();
     assert_eq!(
-        fails(&client).await,
+        wait_for_failure(&client).await,
         "exec-server transport disconnected; failed to resume exec-server session: exec-server protocol error: \
          exec-server initialized an unexpected session other"
     );
@@ -95,9 +95,9 @@ async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
     });
     let (process, ()) = tokio::join!(client.attach("p"), async {
         let asked = server.wait_for("process/read", 1).await;
-        asked.answer(ScriptedReply::Result(page([(1, b"one".to_vec())], 2)));
-        server.output("p", 2, "two");
-        server.output("p", 3, "three");
+        asked.answer(ScriptedReply::Result(read_result([(1, b"one".to_vec())], 2)));
+        server.push_output("p", 2, "two");
+        server.push_output("p", 3, "three");
     });
     let process = process.unwrap();
     let mut events = process.events();
@@ -120,7 +120,7 @@ async fn a_process_whose_attach_was_cancelled_can_be_attached_again() {
         _ = client.attach("p") => panic!("the server does not answer"),
         _ = server.wait_for("process/read", 2) => {}
     }
-    server.on("process/read", |_| ScriptedReply::Result(page([], 1)));
+    server.on("process/read", |_| ScriptedReply::Result(read_result([], 1)));
     assert!(client.attach("p").await.is_ok());
 }
 
@@ -169,12 +169,12 @@ async fn a_session_that_is_taken_over_during_the_catch_up_is_resumed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    refuse_once_as_taken_over(&server, "process/read", page([(1, b"one".to_vec())], 2));
+    refuse_once_as_taken_over(&server, "process/read", read_result([(1, b"one".to_vec())], 2));
     // After a failed attempt the client asks for the capabilities of the server before it catches up.
     refuse_once_as_taken_over(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
     let mut events = process.events();
     server.cut();
-    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("missed output does not come") };
     assert_eq!((output.seq, &output.chunk[..]), (1, &b"one"[..]));
     assert_eq!(
         (server.count("initialize"), server.count("process/read"), server.count("environment/info")),
@@ -187,7 +187,7 @@ async fn a_write_is_repeated_with_its_id_after_the_catch_up() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    server.output("p", 1, "one");
+    server.push_output("p", 1, "one");
     let mut events = process.events();
     assert!(events.next().await.is_some());
     let mut is_first = true;
@@ -195,9 +195,9 @@ async fn a_write_is_repeated_with_its_id_after_the_catch_up() {
         true => ScriptedReply::Cut,
         false => ScriptedReply::Result(json!({"status": "accepted"})),
     });
-    server.on("process/read", |_| ScriptedReply::Result(page([(2, b"two".to_vec())], 3)));
+    server.on("process/read", |_| ScriptedReply::Result(read_result([(2, b"two".to_vec())], 3)));
     assert_eq!(process.write("input").await.unwrap(), WriteStatus::Accepted);
-    let asked = server.asked();
+    let asked = server.received();
     let resumed = asked.iter().rposition(|asked| asked.method == "initialize").unwrap();
     let methods: Vec<_> = asked[resumed..].iter().map(|asked| asked.method.as_str()).collect();
     assert_eq!(methods, ["initialize", "initialized", "process/read", "process/write"]);
@@ -206,7 +206,7 @@ async fn a_write_is_repeated_with_its_id_after_the_catch_up() {
     let write = json!({"processId": "p", "chunk": base64("input"), "writeId": "1"});
     let writes: Vec<_> = asked.iter().filter(|asked| asked.method == "process/write").collect();
     assert_eq!([&writes[0].params, &writes[1].params], [&write, &write]);
-    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("missed output does not come") };
     assert_eq!((output.seq, &output.chunk[..]), (2, &b"two"[..]));
 }
 
@@ -217,7 +217,7 @@ async fn signals_and_terminations_are_not_repeated() {
     let process = client.start(params("p")).await.unwrap();
     server.on("process/signal", |_| ScriptedReply::Cut);
     assert_eq!(error_text(process.signal(client::Signal::Interrupt).await), "exec-server transport disconnected");
-    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    wait_for_state(&client, |state| *state == ConnectionState::Connected).await;
     server.on("process/terminate", |_| ScriptedReply::Cut);
     assert_eq!(error_text(process.terminate().await), "exec-server transport disconnected");
     assert!(client.environment_status().await.is_ok());
@@ -231,15 +231,15 @@ async fn a_process_whose_events_are_lost_fails_alone() {
     let (lost, kept) = (client.start(params("lost")).await.unwrap(), client.start(params("kept")).await.unwrap());
     let mut events = lost.events();
     server.on("process/read", |asked| match asked.params["processId"].as_str().unwrap() {
-        "lost" => ScriptedReply::Result(page([(5, b"five".to_vec())], 6)),
-        _ => ScriptedReply::Result(page([], 1)),
+        "lost" => ScriptedReply::Result(read_result([(5, b"five".to_vec())], 6)),
+        _ => ScriptedReply::Result(read_result([], 1)),
     });
     server.cut();
     let text =
         "failed to recover process lost: process events are no longer retained while recovering through sequence 5";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
     assert_eq!(server.wait_for("process/terminate", 1).await.params["processId"], "lost");
-    server.exited("kept", 1, 0);
+    server.push_exited("kept", 1, 0);
     assert_eq!(kept.wait().await.unwrap().code, 0);
 }
 
@@ -250,7 +250,7 @@ async fn a_process_with_too_many_events_after_a_hole_fails_alone() {
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
     for seq in 2..=258 {
-        server.output("p", seq, "x");
+        server.push_output("p", seq, "x");
     }
     let text = "process event reorder buffer exceeds 256 entries";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
@@ -264,8 +264,9 @@ async fn a_missing_event_is_read() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
-    server.output("p", 2, "two");
+    server
+        .on("process/read", |_| ScriptedReply::Result(read_result([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server.push_output("p", 2, "two");
     for expected in ["one", "two"] {
         let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("{expected}") };
         assert_eq!(output.chunk, expected);
@@ -277,14 +278,15 @@ async fn a_missing_event_is_read() {
 async fn an_event_that_is_missing_before_the_answer_to_the_start_is_read() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server
+        .on("process/read", |_| ScriptedReply::Result(read_result([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
     server.on("process/start", |asked| {
-        asked.connection.output("p", 2, "two");
+        asked.connection.push_output("p", 2, "two");
         ScriptedReply::Result(json!({"processId": "p"}))
     });
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("missed output does not come") };
     assert_eq!((output.seq, &output.chunk[..]), (1, &b"one"[..]));
 }
 
@@ -294,7 +296,7 @@ async fn an_event_that_the_server_does_not_have_is_not_read_for_ever() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.output("p", 2, "two");
+    server.push_output("p", 2, "two");
     let text = "failed to recover process p: the server sent later events and does not have event 1";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
     assert_eq!(server.count("process/read"), 5);
@@ -308,7 +310,7 @@ async fn a_missing_event_that_cannot_be_read_fails_the_process() {
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
     server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
-    server.output("p", 2, "two");
+    server.push_output("p", 2, "two");
     let text = "failed to recover process p: unknown process id p";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
 }
@@ -319,7 +321,7 @@ async fn a_process_that_was_closed_without_an_exit_meanwhile_ends() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     server.on("process/read", |_| {
-        let mut answer = page([], 1);
+        let mut answer = read_result([], 1);
         answer["closed"] = json!(true);
         ScriptedReply::Result(answer)
     });
@@ -333,10 +335,10 @@ async fn a_page_that_is_repeated_is_not_read_for_ever() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.output("p", 1, "one");
+    server.push_output("p", 1, "one");
     assert!(matches!(events.next().await, Some(ExecProcessEvent::Output(_))));
     server.on("process/read", |_| {
-        let mut answer = page([(1, b"one".to_vec())], 2);
+        let mut answer = read_result([(1, b"one".to_vec())], 2);
         (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(0));
         answer["exitSeq"] = json!(2);
         ScriptedReply::Result(answer)

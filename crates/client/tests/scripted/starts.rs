@@ -60,7 +60,7 @@ async fn the_process_of_a_lost_start_is_killed_over_the_next_connection() {
         assert_eq!(server.wait_for("process/terminate", times).await.params, json!({"processId": "p"}));
     }
     assert!(client.environment_status().await.is_ok());
-    assert_eq!((server.count("process/start"), server.count("process/read"), server.dialled()), (1, 0, 3));
+    assert_eq!((server.count("process/start"), server.count("process/read"), server.connections_opened()), (1, 0, 3));
 }
 
 #[tokio::test]

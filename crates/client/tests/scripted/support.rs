@@ -58,7 +58,7 @@ pub(crate) fn params(id: &str) -> StartParams {
 }
 
 /// Waits until the state of the connection is as wanted.
-pub(crate) async fn reaches(
+pub(crate) async fn wait_for_state(
     client: &ExecServerClient,
     wanted: impl FnMut(&ConnectionState) -> bool,
 ) -> ConnectionState {
@@ -67,8 +67,8 @@ pub(crate) async fn reaches(
 }
 
 /// Waits until the client has failed, and returns its error text.
-pub(crate) async fn fails(client: &ExecServerClient) -> String {
-    match reaches(client, |state| matches!(state, ConnectionState::Failed(_))).await {
+pub(crate) async fn wait_for_failure(client: &ExecServerClient) -> String {
+    match wait_for_state(client, |state| matches!(state, ConnectionState::Failed(_))).await {
         ConnectionState::Failed(text) => text,
         other => panic!("{other:?}"),
     }

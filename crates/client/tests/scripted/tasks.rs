@@ -39,7 +39,7 @@ fn client_runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-async fn no_task_is_left(runtime: Runtime) {
+async fn wait_until_no_task_is_left(runtime: Runtime) {
     eventually("no task of the client is left", || (runtime.metrics().num_alive_tasks() == 0).then_some(())).await;
     // A task cannot wait for the threads of a runtime.
     runtime.shutdown_background();
@@ -65,7 +65,7 @@ async fn a_closed_client_leaves_no_task() {
     // The runtime may still count a task that has just ended.
     let tasks = tasks_after_close.await.unwrap();
     assert!(tasks <= 2, "{tasks} tasks are alive although close() has returned");
-    no_task_is_left(runtime).await;
+    wait_until_no_task_is_left(runtime).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,7 +83,7 @@ async fn a_dropped_client_leaves_no_task_even_while_it_reconnects() {
         })
         .await
         .unwrap();
-    no_task_is_left(runtime).await;
+    wait_until_no_task_is_left(runtime).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,7 +93,7 @@ async fn a_refused_client_leaves_no_task() {
     let (connector, runtime) = (connector(&server), client_runtime());
     let refused = runtime.spawn(async move { ExecServerClient::connect(connector, options()).await.map(drop) });
     assert_eq!(refused.await.unwrap().unwrap_err().to_string(), "not today");
-    no_task_is_left(runtime).await;
+    wait_until_no_task_is_left(runtime).await;
 }
 
 /// More events than the feed of a process, the queue for its subscribers, keeps.
@@ -109,10 +109,10 @@ async fn unread_events_of_a_process_are_bounded() {
     let mut events = process.subscribe_events();
     let connection = server.connection();
     for seq in 1..=FLOOD {
-        connection.output("p", seq, "x");
+        connection.push_output("p", seq, "x");
     }
-    server.exited("p", FLOOD + 1, 0);
-    server.closed("p", FLOOD + 2);
+    server.push_exited("p", FLOOD + 1, 0);
+    server.push_closed("p", FLOOD + 2);
     let mut last = process.subscribe_wake();
     last.wait_for(|last| *last == FLOOD + 2).await.unwrap();
     assert_eq!(events.recv().await, Err(EventsLagged));

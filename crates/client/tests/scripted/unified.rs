@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{ExecCommandRequest, ExecCommandResponse, StdinOutcome, UnifiedExec, UnifiedExecError};
-use testkit::scripted::{ScriptedReply, exited, page};
+use testkit::scripted::{ScriptedReply, exited_params, read_result};
 use testkit::{ScriptedServer, json};
 use tokio::task::JoinHandle;
 
@@ -15,7 +15,7 @@ pub(crate) fn request() -> ExecCommandRequest {
     ExecCommandRequest::argv(["make", "test"], "file:///repository".parse().unwrap())
 }
 
-pub(crate) async fn unified(server: &ScriptedServer) -> UnifiedExec {
+pub(crate) async fn unified_exec(server: &ScriptedServer) -> UnifiedExec {
     UnifiedExec::new(connect(server).await, Default::default())
 }
 
@@ -35,13 +35,13 @@ pub(crate) async fn begin(
 #[tokio::test]
 async fn a_complete_stream_of_events_needs_no_read() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let (running, id) = begin(&server, &exec, request(), 1).await;
     assert_eq!(id, "1");
-    server.output(&id, 1, "hel");
-    server.output(&id, 2, "lo\n");
-    server.exited(&id, 3, 7);
-    server.closed(&id, 4);
+    server.push_output(&id, 1, "hel");
+    server.push_output(&id, 2, "lo\n");
+    server.push_exited(&id, 3, 7);
+    server.push_closed(&id, 4);
     let response = running.await.unwrap().unwrap();
     assert_eq!(response.output, "hello\n");
     assert_eq!((response.exit_code, response.session, response.sandbox_denied), (Some(7), None, false));
@@ -55,7 +55,7 @@ async fn a_complete_stream_of_events_needs_no_read() {
 #[tokio::test]
 async fn a_command_is_started_as_requested() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = ExecCommandRequest::shell("echo $X", "file:///tmp".parse().unwrap());
     request.env.insert("X".into(), "1".into());
     (request.env_policy, request.tty, request.timeout) = (None, true, Some(Duration::from_secs(3)));
@@ -70,20 +70,20 @@ async fn a_command_is_started_as_requested() {
 #[tokio::test]
 async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     server.on("process/read", |_| {
-        let mut page = page([], 4);
+        let mut page = read_result([], 4);
         (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
         page["sandboxDenied"] = true.into();
         ScriptedReply::Result(page)
     });
     let (running, id) = begin(&server, &exec, request(), 1).await;
-    server.output(&id, 1, "denied");
-    server.push("process/exited", exited(&id, 2, 1, None));
-    server.closed(&id, 3);
+    server.push_output(&id, 1, "denied");
+    server.push("process/exited", exited_params(&id, 2, 1, None));
+    server.push_closed(&id, 3);
     let response = running.await.unwrap().unwrap();
     assert_eq!((response.output.as_str(), response.exit_code, response.sandbox_denied), ("denied", Some(1), true));
-    let reads: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/read").collect();
+    let reads: Vec<_> = server.received().into_iter().filter(|asked| asked.method == "process/read").collect();
     assert_eq!(reads.len(), 1);
     assert_eq!(reads[0].params, json!({"processId": id, "afterSeq": 1, "maxBytes": null, "waitMs": 0}));
 }
@@ -91,17 +91,17 @@ async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_on
 #[tokio::test]
 async fn events_before_the_answer_to_the_start_are_not_lost() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
     server.on("process/start", move |asked| {
         for seq in 1..=1024 {
-            asked.connection.output("1", seq, letter(seq));
+            asked.connection.push_output("1", seq, letter(seq));
         }
         ScriptedReply::Result(json!({"processId": "1", "sandboxType": "none"}))
     });
     let (running, id) = begin(&server, &exec, request(), 1).await;
-    server.exited(&id, 1025, 0);
-    server.closed(&id, 1026);
+    server.push_exited(&id, 1025, 0);
+    server.push_closed(&id, 1026);
     let response = running.await.unwrap().unwrap();
     let expected: Vec<u8> = (1..=1024).flat_map(letter).collect();
     assert_eq!(response.output.as_bytes(), expected);
@@ -112,14 +112,14 @@ async fn events_before_the_answer_to_the_start_are_not_lost() {
 #[tokio::test]
 async fn much_output_is_shortened_in_the_middle() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut short = request();
     short.max_output_bytes = 10;
     let (running, id) = begin(&server, &exec, short, 1).await;
-    server.output(&id, 1, "12345 and many more ");
-    server.output(&id, 2, "67890");
-    server.exited(&id, 3, 0);
-    server.closed(&id, 4);
+    server.push_output(&id, 1, "12345 and many more ");
+    server.push_output(&id, 2, "67890");
+    server.push_exited(&id, 3, 0);
+    server.push_closed(&id, 4);
     let response = running.await.unwrap().unwrap();
     assert_eq!(response.output, "12345\n[... 15 bytes omitted ...]\n67890");
     assert_eq!((response.original_bytes, response.omitted_bytes), (25, 15));
@@ -130,7 +130,7 @@ async fn a_command_that_can_no_longer_be_followed_returns_the_error() {
     let server = ScriptedServer::new();
     let exec = UnifiedExec::new(connect_once(&server).await, Default::default());
     let (running, id) = begin(&server, &exec, request(), 1).await;
-    server.output(&id, 1, "so far");
+    server.push_output(&id, 1, "so far");
     // The answer shows that the client has the output, so the cut does not overtake it.
     server.connection().request(1, "test/echo", json!({}));
     server.wait_for_answer(1).await;
@@ -145,7 +145,7 @@ async fn a_command_that_can_no_longer_be_followed_returns_the_error() {
 #[tokio::test]
 async fn an_empty_command_is_refused() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let empty = ExecCommandRequest::argv([""; 0], "file:///".parse().unwrap());
     assert!(matches!(exec.exec_command(empty).await, Err(UnifiedExecError::EmptyCommand)));
     assert_eq!(server.count("process/start"), 0);
@@ -154,10 +154,10 @@ async fn an_empty_command_is_refused() {
 #[tokio::test]
 async fn a_dropped_future_leaves_no_process() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     // The future is dropped while the command runs.
     let (running, id) = begin(&server, &exec, request(), 1).await;
-    server.output(&id, 1, "busy");
+    server.push_output(&id, 1, "busy");
     running.abort();
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": id}));
     // The future is dropped before the start is answered.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use client::{
     Approval, ApprovalDecider, ApprovalRequest, Deciding, ExecCommandRequest, UnifiedExec, UnifiedExecOptions,
 };
-use testkit::scripted::{ScriptedReply, exited};
+use testkit::scripted::{ScriptedReply, exited_params};
 use testkit::{ScriptedServer, json};
 
 use crate::support::connect;
-use crate::unified::{begin, request, unified};
+use crate::unified::{begin, request, unified_exec};
 
 /// Gives the same answer to each request, and counts the requests.
 struct FixedDecider {
@@ -29,11 +29,11 @@ impl ApprovalDecider for FixedDecider {
 
 fn sandboxed_request() -> ExecCommandRequest {
     let mut request = request();
-    request.sandbox = Some(raw(r#"{"mode":"read-only"}"#));
+    request.sandbox = Some(raw_json(r#"{"mode":"read-only"}"#));
     request
 }
 
-fn raw(text: &str) -> Box<serde_json::value::RawValue> {
+fn raw_json(text: &str) -> Box<serde_json::value::RawValue> {
     serde_json::value::RawValue::from_string(text.to_owned()).unwrap()
 }
 
@@ -42,8 +42,8 @@ fn server_that_denies() -> ScriptedServer {
     let server = ScriptedServer::new();
     server.on("process/start", |asked| {
         let id = asked.params["processId"].as_str().unwrap();
-        asked.connection.output(id, 1, "no!");
-        asked.connection.push("process/exited", exited(id, 2, 1, Some(true)));
+        asked.connection.push_output(id, 1, "no!");
+        asked.connection.push("process/exited", exited_params(id, 2, 1, Some(true)));
         asked.connection.push("process/closed", json!({"processId": id, "seq": 3}));
         ScriptedReply::Result(json!({"processId": id, "sandboxType": "linuxSeccomp"}))
     });
@@ -59,12 +59,13 @@ async fn unified_with_decider(server: &ScriptedServer, answer: Approval) -> (Uni
 #[tokio::test]
 async fn a_denial_that_was_pushed_needs_no_read() {
     let server = server_that_denies();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let response = exec.exec_command(sandboxed_request()).await.unwrap();
     assert_eq!((response.output.as_str(), response.exit_code), ("no!", Some(1)));
     assert!(response.sandbox_denied && !response.ran_without_sandbox);
     assert_eq!((server.count("process/start"), server.count("process/read")), (1, 0));
-    let id = server.asked().iter().find(|asked| asked.method == "process/start").unwrap().params["processId"].clone();
+    let id =
+        server.received().iter().find(|asked| asked.method == "process/start").unwrap().params["processId"].clone();
     let (number, uuid) = id.as_str().unwrap().split_once('-').unwrap();
     assert_eq!((number, uuid.len()), ("1", 36));
 }
@@ -76,7 +77,7 @@ async fn with_approval_the_command_runs_again_without_the_sandbox() {
     let response = exec.exec_command(sandboxed_request()).await.unwrap();
     assert!(response.ran_without_sandbox, "{response:?}");
     assert_eq!(decider.asked.load(Ordering::SeqCst), 1, "the second run needs no approval");
-    let starts: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/start").collect();
+    let starts: Vec<_> = server.received().into_iter().filter(|asked| asked.method == "process/start").collect();
     assert_eq!(starts.len(), 2);
     assert_eq!(starts[0].params["sandbox"], json!({"mode": "read-only"}));
     assert_eq!((starts[1].params.get("sandbox"), &starts[1].params["processId"]), (None, &json!("2")));
@@ -108,11 +109,11 @@ async fn processes_of_a_denied_command_are_killed_before_the_second_run() {
     let mut request = sandboxed_request();
     request.yield_time = std::time::Duration::from_millis(200);
     let (running, first) = begin(&server, &exec, request, 1).await;
-    server.output(&first, 1, "no!");
-    server.push("process/exited", exited(&first, 2, 1, Some(true)));
+    server.push_output(&first, 1, "no!");
+    server.push("process/exited", exited_params(&first, 2, 1, Some(true)));
     let second = server.wait_for("process/start", 2).await.params["processId"].as_str().unwrap().to_owned();
-    server.exited(&second, 1, 0);
-    server.closed(&second, 2);
+    server.push_exited(&second, 1, 0);
+    server.push_closed(&second, 2);
     let response = running.await.unwrap().unwrap();
     assert_eq!((response.exit_code, response.ran_without_sandbox), (Some(0), true));
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": first}));

@@ -10,34 +10,35 @@ use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
-use crate::unified::{begin, request, unified};
+use crate::unified::{begin, request, unified_exec};
 
-fn interactive() -> ExecCommandRequest {
+/// A command on a terminal. The call that starts it returns at once.
+fn interactive_request() -> ExecCommandRequest {
     let mut request = request();
     (request.tty, request.yield_time) = (true, Duration::ZERO);
     request
 }
 
-/// A command that runs in the background and has written nothing.
-async fn background(exec: &UnifiedExec) -> ExecSessionId {
-    let response = exec.exec_command(interactive()).await.unwrap();
+/// Starts a command that runs in the background and has written nothing.
+async fn start_in_background(exec: &UnifiedExec) -> ExecSessionId {
+    let response = exec.exec_command(interactive_request()).await.unwrap();
     assert_eq!((response.exit_code, response.output.as_str()), (None, ""));
     response.session.unwrap()
 }
 
 /// A write whose call waits for up to 20 seconds.
-fn long_wait(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
+fn write_with_long_wait(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
     WriteStdinRequest { yield_time: Duration::from_secs(20), ..WriteStdinRequest::new(session, chars) }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_returns_after_its_yield_time() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = request();
     request.yield_time = Duration::from_secs(7);
     let (running, id) = begin(&server, &exec, request, 1).await;
-    server.output(&id, 1, "so far");
+    server.push_output(&id, 1, "so far");
     let response = running.await.unwrap().unwrap();
     assert_eq!((response.output.as_str(), response.exit_code), ("so far", None));
     assert_eq!(response.wall_time.as_secs(), 7);
@@ -47,29 +48,30 @@ async fn a_call_returns_after_its_yield_time() {
 #[tokio::test]
 async fn each_call_writes_its_input_and_returns_new_output() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     let id = session.to_string();
-    server.output(&id, 1, ">>> ");
+    server.push_output(&id, 1, ">>> ");
     server.on("process/write", |asked| {
         assert_eq!(asked.params["chunk"], base64("6*7\n"));
-        asked.connection.output("1", 2, "42\n");
+        asked.connection.push_output("1", 2, "42\n");
         ScriptedReply::Result(json!({"status": "accepted"}))
     });
-    let request = WriteStdinRequest { settle: Some(Duration::from_millis(20)), ..long_wait(session, "6*7\n") };
+    let settle = Some(Duration::from_millis(20));
+    let request = WriteStdinRequest { settle, ..write_with_long_wait(session, "6*7\n") };
     let response = exec.write_stdin(request).await.unwrap();
     assert_eq!((response.output.as_str(), response.stdin), (">>> 42\n", StdinOutcome::Taken));
     assert_eq!(response.session, Some(session));
-    server.output(&id, 3, b"bye\xff");
-    server.exited(&id, 4, 0);
-    server.closed(&id, 5);
-    let last = exec.write_stdin(long_wait(session, "")).await.unwrap();
+    server.push_output(&id, 3, b"bye\xff");
+    server.push_exited(&id, 4, 0);
+    server.push_closed(&id, 5);
+    let last = exec.write_stdin(write_with_long_wait(session, "")).await.unwrap();
     assert_eq!((last.output.as_str(), last.exit_code, last.session), ("bye\u{fffd}", Some(0), None));
     assert_eq!(server.count("process/read"), 0);
-    let gone = exec.write_stdin(long_wait(session, "more")).await.unwrap_err();
+    let gone = exec.write_stdin(write_with_long_wait(session, "more")).await.unwrap_err();
     assert_eq!(gone.to_string(), "session 1 has ended with exit code 0; start the command again");
     assert!(matches!(gone, UnifiedExecError::SessionEnded { exit_code: Some(0), .. }));
-    let unknown = exec.write_stdin(long_wait(ExecSessionId(99), "")).await.unwrap_err();
+    let unknown = exec.write_stdin(write_with_long_wait(ExecSessionId(99), "")).await.unwrap_err();
     assert_eq!(unknown.to_string(), "unknown session 99");
 }
 
@@ -77,17 +79,17 @@ async fn each_call_writes_its_input_and_returns_new_output() {
 async fn a_write_to_a_closed_stdin_ends_the_command() {
     for status in ["unknownProcess", "stdinClosed"] {
         let server = ScriptedServer::new();
-        let exec = unified(&server).await;
-        let session = background(&exec).await;
+        let exec = unified_exec(&server).await;
+        let session = start_in_background(&exec).await;
         server.on("process/write", move |asked| {
-            asked.connection.output("1", 1, "last words");
+            asked.connection.push_output("1", 1, "last words");
             ScriptedReply::Result(json!({"status": status}))
         });
-        let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
+        let response = exec.write_stdin(write_with_long_wait(session, "x")).await.unwrap();
         assert_eq!((response.stdin, response.session), (StdinOutcome::Closed, None), "{status}");
         assert_eq!((response.output.as_str(), response.exit_code), ("last words", None));
         assert!(matches!(
-            exec.write_stdin(long_wait(session, "")).await,
+            exec.write_stdin(write_with_long_wait(session, "")).await,
             Err(UnifiedExecError::SessionEnded { exit_code: None, .. })
         ));
         // The process is killed.
@@ -98,26 +100,26 @@ async fn a_write_to_a_closed_stdin_ends_the_command() {
 #[tokio::test]
 async fn an_exit_in_flight_is_reported_with_the_closed_stdin() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     server.on("process/write", |asked| {
         asked.answer(ScriptedReply::Result(json!({"status": "stdinClosed"})));
-        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 3, Some(false)));
+        asked.connection.push("process/exited", testkit::scripted::exited_params("1", 1, 3, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Silence
     });
-    let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
+    let response = exec.write_stdin(write_with_long_wait(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.exit_code), (StdinOutcome::Closed, Some(3)));
 }
 
 #[tokio::test]
 async fn a_command_without_stdin_refuses_input_and_continues() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut request = request();
     request.yield_time = Duration::ZERO;
     let session = exec.exec_command(request).await.unwrap().session.unwrap();
-    let refused = exec.write_stdin(long_wait(session, "x")).await.unwrap_err();
+    let refused = exec.write_stdin(write_with_long_wait(session, "x")).await.unwrap_err();
     assert_eq!(refused.to_string(), "session 1 has no stdin; start the command with tty or stdin to write to it");
     assert_eq!((server.count("process/write"), exec.sessions()), (0, vec![session]));
 }
@@ -125,10 +127,10 @@ async fn a_command_without_stdin_refuses_input_and_continues() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     server.on("process/write", |_| ScriptedReply::Silence);
-    let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
+    let response = exec.write_stdin(write_with_long_wait(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.session), (StdinOutcome::Pending, Some(session)));
     assert_eq!(response.wall_time.as_secs(), 20);
 }
@@ -136,17 +138,17 @@ async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
 #[tokio::test]
 async fn the_end_of_a_command_in_the_background_is_pushed() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
+    let exec = unified_exec(&server).await;
     let mut completions = exec.subscribe_completions();
     let (foreground, id) = begin(&server, &exec, request(), 1).await;
-    server.exited(&id, 1, 0);
-    server.closed(&id, 2);
+    server.push_exited(&id, 1, 0);
+    server.push_closed(&id, 2);
     foreground.await.unwrap().unwrap();
-    let session = background(&exec).await;
+    let session = start_in_background(&exec).await;
     let id = session.to_string();
-    server.output(&id, 1, "done");
-    server.exited(&id, 2, 9);
-    server.closed(&id, 3);
+    server.push_output(&id, 1, "done");
+    server.push_exited(&id, 2, 9);
+    server.push_closed(&id, 3);
     let completion = completions.recv().await.unwrap();
     assert_eq!(
         (completion.session, completion.exit_code),
@@ -155,7 +157,7 @@ async fn the_end_of_a_command_in_the_background_is_pushed() {
     );
     assert_eq!((completion.output_tail.as_str(), completion.failure), ("done", None));
     assert_eq!((server.count("process/read"), server.count("process/write")), (0, 0));
-    let collected = exec.write_stdin(long_wait(session, "too late")).await.unwrap();
+    let collected = exec.write_stdin(write_with_long_wait(session, "too late")).await.unwrap();
     assert_eq!((collected.output.as_str(), collected.stdin), ("done", StdinOutcome::Closed));
     assert_eq!(server.count("process/write"), 0);
     drop(exec);
@@ -168,16 +170,16 @@ async fn the_number_of_commands_is_limited_and_ended_commands_are_dropped_first(
     let options = UnifiedExecOptions { max_sessions: 2, ..Default::default() };
     let exec = UnifiedExec::new(connect(&server).await, options);
     let mut completions = exec.subscribe_completions();
-    let (first, second) = (background(&exec).await, background(&exec).await);
-    let refused = exec.exec_command(interactive()).await.unwrap_err();
+    let (first, second) = (start_in_background(&exec).await, start_in_background(&exec).await);
+    let refused = exec.exec_command(interactive_request()).await.unwrap_err();
     assert_eq!(refused.to_string(), "2 commands are running, which is the limit; end one of them first");
     assert_eq!(server.count("process/start"), 2);
-    server.exited(&first.to_string(), 1, 5);
-    server.closed(&first.to_string(), 2);
+    server.push_exited(&first.to_string(), 1, 5);
+    server.push_closed(&first.to_string(), 2);
     completions.recv().await.unwrap();
-    let third = background(&exec).await;
+    let third = start_in_background(&exec).await;
     assert_eq!(exec.sessions(), [second, third]);
-    let forgotten = exec.write_stdin(long_wait(first, "")).await.unwrap_err();
+    let forgotten = exec.write_stdin(write_with_long_wait(first, "")).await.unwrap_err();
     assert!(matches!(forgotten, UnifiedExecError::SessionEnded { exit_code: Some(5), .. }));
     assert_eq!(server.count("process/terminate"), 0);
 }
@@ -185,25 +187,25 @@ async fn the_number_of_commands_is_limited_and_ended_commands_are_dropped_first(
 #[tokio::test]
 async fn dropping_the_last_clone_kills_all_commands() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     let clone = exec.clone();
     drop(exec);
     assert_eq!(clone.sessions(), [session]);
     drop(clone);
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "1"}));
-    server.connection().ended().await;
+    server.connection().wait_for_end().await;
 }
 
 #[tokio::test]
 async fn a_command_can_be_interrupted_and_killed() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     exec.interrupt(session).await.unwrap();
     assert_eq!(server.wait_for("process/signal", 1).await.params, json!({"processId": "1", "signal": "interrupt"}));
     server.on("process/terminate", |asked| {
-        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
+        asked.connection.push("process/exited", testkit::scripted::exited_params("1", 1, 137, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Result(json!({"running": true}))
     });
@@ -215,13 +217,13 @@ async fn a_command_can_be_interrupted_and_killed() {
 #[tokio::test]
 async fn a_terminate_that_the_server_refuses_changes_nothing() {
     let server = ScriptedServer::new();
-    let exec = unified(&server).await;
-    let session = background(&exec).await;
+    let exec = unified_exec(&server).await;
+    let session = start_in_background(&exec).await;
     server.on("process/terminate", |_| ScriptedReply::Error(-32603, "not now".into()));
     assert!(exec.terminate(session, 1000).await.is_err());
     exec.interrupt(session).await.unwrap();
     server.on("process/terminate", |asked| {
-        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
+        asked.connection.push("process/exited", testkit::scripted::exited_params("1", 1, 137, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Result(json!({"running": true}))
     });

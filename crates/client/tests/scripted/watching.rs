@@ -1,4 +1,4 @@
-//! Watches and searches whose connection is lost, and servers that forget a watch or have none.
+//! Watches and searches whose connection is lost, servers that forget a watch, and servers that cannot watch.
 
 use client::{Changes, ExecServerError};
 use testkit::scripted::ScriptedReply;
@@ -6,20 +6,23 @@ use testkit::{ScriptedServer, Value, json};
 
 use crate::support::connect;
 
-fn with_watch_and_search(server: &ScriptedServer) {
+/// The server can watch and search files.
+fn offer_watch_and_search(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"fsWatch": true, "fsSearch": true});
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
     });
 }
 
-fn changed(server: &ScriptedServer, id: &Value, seq: u64, path: &str) {
+/// The server pushes that a file was created.
+fn push_change(server: &ScriptedServer, id: &Value, seq: u64, path: &str) {
     let change = json!({"path": path, "kind": "created", "isDirectory": false});
     let params = json!({"watchId": id, "seq": seq, "changes": [change], "overflow": false, "ended": false});
     server.push("fs/changed", params);
 }
 
-fn path(changes: Option<Result<Changes, ExecServerError>>) -> String {
+/// The path of the first of these changes.
+fn first_path(changes: Option<Result<Changes, ExecServerError>>) -> String {
     let changes = changes.unwrap().unwrap();
     assert!(!changes.overflow);
     changes.changes[0].path.as_str().to_owned()
@@ -28,20 +31,20 @@ fn path(changes: Option<Result<Changes, ExecServerError>>) -> String {
 #[tokio::test]
 async fn after_a_cut_a_watch_continues_after_its_last_message() {
     let server = ScriptedServer::new();
-    with_watch_and_search(&server);
+    offer_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     let asked = server.wait_for("fs/watch", 1).await.params;
     let id = asked["watchId"].clone();
     assert_eq!(asked, json!({"watchId": id, "path": "file:///tree", "recursive": true}));
-    changed(&server, &id, 1, "file:///tree/1");
-    assert_eq!(path(watch.recv().await), "file:///tree/1");
+    push_change(&server, &id, 1, "file:///tree/1");
+    assert_eq!(first_path(watch.recv().await), "file:///tree/1");
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 2).await.params["afterSeq"], 1);
     // The server repeats the last message, and then sends the missed message.
-    changed(&server, &id, 1, "file:///tree/1");
-    changed(&server, &id, 2, "file:///tree/2");
-    assert_eq!(path(watch.recv().await), "file:///tree/2");
+    push_change(&server, &id, 1, "file:///tree/1");
+    push_change(&server, &id, 2, "file:///tree/2");
+    assert_eq!(first_path(watch.recv().await), "file:///tree/2");
     drop(watch);
     assert_eq!(server.wait_for("fs/unwatch", 1).await.params, json!({"watchId": id}));
 }
@@ -50,14 +53,14 @@ async fn after_a_cut_a_watch_continues_after_its_last_message() {
 async fn long_paths_without_end_take_little_memory() {
     const SENT: usize = 96;
     let server = ScriptedServer::new();
-    with_watch_and_search(&server);
+    offer_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
     for seq in 1..=SENT {
-        changed(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
+        push_change(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
     }
-    changed(&server, &id, SENT as u64 + 1, "file:///tree/last");
+    push_change(&server, &id, SENT as u64 + 1, "file:///tree/last");
     // This answer comes after all pushed changes, so the client has them all.
     client.environment_status().await.unwrap();
     let (mut overflows, mut kept) = (0, 0);
@@ -76,12 +79,12 @@ async fn long_paths_without_end_take_little_memory() {
 #[tokio::test]
 async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow() {
     let server = ScriptedServer::new();
-    with_watch_and_search(&server);
+    offer_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), false).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
-    changed(&server, &id, 1, "file:///tree/1");
-    path(watch.recv().await);
+    push_change(&server, &id, 1, "file:///tree/1");
+    first_path(watch.recv().await);
     server.on("fs/watch", |asked| match asked.params.get("afterSeq") {
         Some(_) => ScriptedReply::Error(-32004, "unknown watch".into()),
         None => ScriptedReply::Result(json!({})),
@@ -89,14 +92,14 @@ async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 3).await.params.get("afterSeq"), None);
     assert_eq!(watch.recv().await.unwrap().unwrap(), Changes { changes: vec![], overflow: true });
-    changed(&server, &id, 1, "file:///tree/2");
-    assert_eq!(path(watch.recv().await), "file:///tree/2");
+    push_change(&server, &id, 1, "file:///tree/2");
+    assert_eq!(first_path(watch.recv().await), "file:///tree/2");
 }
 
 #[tokio::test]
 async fn a_watch_that_cannot_be_created_again_fails() {
     let server = ScriptedServer::new();
-    with_watch_and_search(&server);
+    offer_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     server.on("fs/watch", |_| ScriptedReply::Error(-32004, "nothing is there".into()));
@@ -110,23 +113,23 @@ async fn a_watch_that_cannot_be_created_again_fails() {
 
 #[tokio::test]
 async fn a_cut_before_the_answer_to_a_watch_does_no_harm() {
-    for knows in [true, false] {
+    for server_has_watch in [true, false] {
         let server = ScriptedServer::new();
-        with_watch_and_search(&server);
+        offer_watch_and_search(&server);
         let client = connect(&server).await;
         let mut times = 0;
         server.on("fs/watch", move |asked| {
             times += 1;
             match asked.params.get("afterSeq") {
                 None if times == 1 => ScriptedReply::Cut,
-                Some(_) if !knows => ScriptedReply::Error(-32004, "unknown watch".into()),
+                Some(_) if !server_has_watch => ScriptedReply::Error(-32004, "unknown watch".into()),
                 _ => ScriptedReply::Result(json!({})),
             }
         });
         let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
         let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
-        changed(&server, &id, 1, "file:///tree/1");
-        assert_eq!(path(watch.recv().await), "file:///tree/1");
+        push_change(&server, &id, 1, "file:///tree/1");
+        assert_eq!(first_path(watch.recv().await), "file:///tree/1");
     }
 }
 
@@ -142,7 +145,7 @@ async fn a_server_without_watches_or_searches_is_not_asked() {
 #[tokio::test]
 async fn a_search_fails_with_its_connection_and_is_cancelled_when_dropped() {
     let server = ScriptedServer::new();
-    with_watch_and_search(&server);
+    offer_watch_and_search(&server);
     server.on("fs/search", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let params = client::SearchParams::below("file:///".parse().unwrap());

@@ -11,12 +11,12 @@ fn bytes(asked: &ClientMessage) -> Vec<u8> {
     unbase64(&asked.params["chunk"])
 }
 
-fn refused(kind: &str) -> ScriptedReply {
+fn refusal(kind: &str) -> ScriptedReply {
     ScriptedReply::ErrorWithData(-32600, json!({"kind": kind}), "refused".into())
 }
 
-/// A process on a server that refuses writes as `refuse` says, and the input that the server has accepted.
-async fn process(
+/// Starts a process on a server that refuses writes as `refuse` says. Also returns the input that the server accepts.
+async fn start_with_refusals(
     server: &ScriptedServer,
     mut refuse: impl FnMut(&ClientMessage) -> Option<ScriptedReply> + Send + 'static,
 ) -> (client::ExecServerClient, ExecProcess, std::sync::mpsc::Receiver<Vec<u8>>) {
@@ -43,10 +43,10 @@ fn input() -> Vec<u8> {
 async fn a_write_that_finds_full_queues_is_repeated_in_smaller_parts() {
     let server = ScriptedServer::new();
     let mut number = 0;
-    let (_client, process, taken) = process(&server, move |asked| {
+    let (_client, process, taken) = start_with_refusals(&server, move |asked| {
         number += 1;
         // The server refuses writes over 64 KiB, and for a while all writes.
-        (bytes(asked).len() > 64 * 1024 || (3..6).contains(&number)).then(|| refused("inputCrowded"))
+        (bytes(asked).len() > 64 * 1024 || (3..6).contains(&number)).then(|| refusal("inputCrowded"))
     })
     .await;
     assert_eq!(process.write(input()).await.unwrap(), WriteStatus::Accepted);
@@ -59,7 +59,7 @@ async fn a_write_that_finds_full_queues_is_repeated_in_smaller_parts() {
 async fn a_write_that_is_too_large_for_a_message_is_divided() {
     let server = ScriptedServer::new();
     let (_client, process, taken) =
-        process(&server, |asked| (bytes(asked).len() > 30_000).then(|| refused("messageTooLarge"))).await;
+        start_with_refusals(&server, |asked| (bytes(asked).len() > 30_000).then(|| refusal("messageTooLarge"))).await;
     for _ in 0..2 {
         assert_eq!(process.write(input()).await.unwrap(), WriteStatus::Accepted);
         let pieces: Vec<_> = taken.try_iter().collect();
@@ -72,6 +72,6 @@ async fn a_write_that_is_too_large_for_a_message_is_divided() {
 #[tokio::test]
 async fn a_write_that_is_always_too_large_fails() {
     let server = ScriptedServer::new();
-    let (_client, process, _taken) = process(&server, |_| Some(refused("messageTooLarge"))).await;
+    let (_client, process, _taken) = start_with_refusals(&server, |_| Some(refusal("messageTooLarge"))).await;
     assert_eq!(error_text(process.write(input()).await), "refused");
 }

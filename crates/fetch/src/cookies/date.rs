@@ -8,8 +8,8 @@ const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "au
 /// The time that a text names. `None` if the text is not a date. Times before 1970 become 1970: both are in the past.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let (mut clock, mut day, mut month, mut year) = (None, None, None, None);
-    let is_part = |byte: char| byte.is_ascii_alphanumeric() || byte == ':';
-    for part in text.split(|byte| !is_part(byte)).filter(|part| !part.is_empty()) {
+    let is_in_part = |character: char| character.is_ascii_alphanumeric() || character == ':';
+    for part in text.split(|character| !is_in_part(character)).filter(|part| !part.is_empty()) {
         let number = || part.parse::<u64>().ok();
         if clock.is_none() && part.contains(':') {
             clock = Some(seconds_of_day(part)?);
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
         {
             month = Some(found);
         } else if year.is_none() && matches!(part.len(), 2 | 4) && number().is_some() {
-            year = number().map(whole_year);
+            year = number().map(four_digit_year);
         }
     }
     let (day, month, year) = (day?, month?, year?);
@@ -38,13 +38,14 @@ fn seconds_of_day(text: &str) -> Option<u64> {
     (hours < 24 && minutes < 60 && seconds < 60).then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// The number of a month, from 1.
+/// The number of a month, from 1. Only the first three letters of its name are compared.
 fn month_of(text: &str) -> Option<i64> {
     let start = text.get(..3)?.to_ascii_lowercase();
     MONTHS.iter().zip(1..).find_map(|(month, number)| (*month == start).then_some(number))
 }
 
-fn whole_year(year: u64) -> u64 {
+/// Completes a year of two digits as RFC 6265 says.
+fn four_digit_year(year: u64) -> u64 {
     match year {
         70..=99 => year + 1900,
         0..=69 => year + 2000,
@@ -52,7 +53,8 @@ fn whole_year(year: u64) -> u64 {
     }
 }
 
-/// Days of the Gregorian calendar. Years are counted from March on, so that a leap day is the last day of its year.
+/// Number of days from 1970-01-01 to a date of the Gregorian calendar. The calculation lets each year begin in March,
+/// so that a leap day is the last day of its year, and subtracts the days from year 0 to 1970.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let days_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -1,10 +1,10 @@
-//! Bodies of responses: pieces, limits, and senders that are no faster than the reader.
+//! Bodies of responses: their pieces, their limits, and that a server can send no faster than the caller reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{failure, fetcher, get, ok, raw, text, within};
+use crate::support::{failure, fetcher, get, load, ok, reply, with_timeout_ms};
 use fetch::{FailureKind, FetchRequest};
 use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::AsyncWriteExt;
@@ -28,29 +28,29 @@ async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
 async fn chunks_are_joined_and_trailers_are_dropped() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n";
-    let server = HttpPeer::answering(move |_| raw(chunked)).await;
+    let server = HttpPeer::answering(move |_| reply(chunked)).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
-        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abcde".into()));
+        assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abcde".into()));
     }
-    assert_eq!(server.accepted(), 1);
+    assert_eq!(server.connections_accepted(), 1);
 }
 
 #[tokio::test]
 async fn a_body_without_a_length_ends_with_the_connection() {
     let server = HttpPeer::answering(|_| PeerReply::Close(b"HTTP/1.1 200 OK\r\n\r\nuntil here".to_vec())).await;
-    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "until here".into()));
+    assert_eq!(load(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "until here".into()));
 }
 
 #[tokio::test]
 async fn a_piece_is_returned_when_it_arrives() {
     let first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
-    let server = HttpPeer::answering(move |_| raw(first)).await;
+    let server = HttpPeer::answering(move |_| reply(first)).await;
     let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "event");
 }
 
-/// Far less than the server sends, far more than sockets and one connection hold.
+/// Far less than the server offers, and far more than the buffers of two sockets and one connection hold.
 const HELD_AT_MOST: usize = 64 << 20;
 
 #[tokio::test]
@@ -76,13 +76,13 @@ async fn a_body_that_nobody_takes_is_not_read() {
             }
             count.fetch_add(piece.len(), Ordering::SeqCst);
         }
-        panic!("everything was taken");
+        panic!("the whole body was read although nobody took it");
     });
     let mut body = fetcher(&[]).send(get(url)).await.unwrap().body;
     is_full.recv().await.unwrap();
     let held = written.load(Ordering::SeqCst);
     assert!(held < HELD_AT_MOST, "{held}");
-    // The bytes that waited can be read. Then the missing rest is an error.
+    // The bytes that the server has sent can still be read. Then the missing rest is an error.
     let stream = server.await.unwrap();
     let mut received = body.next().await.unwrap().unwrap().len();
     drop(stream);
@@ -97,17 +97,17 @@ async fn a_body_that_nobody_takes_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_an_error_that_names_it() {
+async fn the_error_for_a_body_over_the_limit_names_the_limit() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n1\r\nf\r\n0\r\n\r\n";
     let server =
-        HttpPeer::answering(move |request| if request.contains("/chunked") { raw(chunked) } else { ok("abcdef") })
+        HttpPeer::answering(move |request| if request.contains("/chunked") { reply(chunked) } else { ok("abcdef") })
             .await;
     let fetcher = fetcher(&[]);
     for path in ["/announced", "/chunked"] {
         let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
-        assert_eq!(text(&fetcher, limited(6)).await.unwrap().1, "abcdef");
+        assert_eq!(load(&fetcher, limited(6)).await.unwrap().1, "abcdef");
         let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
-        assert_eq!(failure(text(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected.clone()));
+        assert_eq!(failure(load(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected.clone()));
         let response = fetcher.send(get(server.url(path))).await.unwrap();
         assert_eq!(failure(response.body.collect(5).await), (FailureKind::BodyTooLarge, expected));
         let response = fetcher.send(limited(6)).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_body_over_the_limit_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn an_announced_body_over_the_limit_is_not_waited_for() {
-    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| reply(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
     let mut body =
         fetcher(&[]).send(FetchRequest { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
     assert_eq!(failure(body.next().await).0, FailureKind::BodyTooLarge);
@@ -145,28 +145,28 @@ async fn a_body_that_is_shorter_than_announced_is_an_error() {
 #[tokio::test]
 async fn invalid_chunks_are_an_error() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nsecret\r\n";
-    let server = HttpPeer::answering(move |_| raw(answer)).await;
-    let (kind, text) = failure(text(&fetcher(&[]), get(server.url("/"))).await);
+    let server = HttpPeer::answering(move |_| reply(answer)).await;
+    let (kind, text) = failure(load(&fetcher(&[]), get(server.url("/"))).await);
     assert_eq!(kind, FailureKind::Protocol);
     assert!(!text.contains("secret"), "{text}");
 }
 
 #[tokio::test]
-async fn bytes_behind_a_body_are_never_taken_for_the_next_response() {
+async fn bytes_after_the_end_of_a_body_are_never_taken_for_the_next_response() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
-    let server = HttpPeer::answering(move |_| raw(poison)).await;
+    let server = HttpPeer::answering(move |_| reply(poison)).await;
     let fetcher = fetcher(&[]);
     for _ in 0..3 {
-        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abc".into()));
+        assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abc".into()));
     }
-    assert_eq!(server.accepted(), 3);
+    assert_eq!(server.connections_accepted(), 3);
 }
 
 #[tokio::test]
-async fn the_deadline_holds_for_a_body_that_is_taken_later() {
+async fn the_deadline_also_holds_for_the_body() {
     let first = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
-    let server = HttpPeer::answering(move |_| raw(first)).await;
-    let mut body = fetcher(&[]).send(within(1000, get(server.url("/")))).await.unwrap().body;
+    let server = HttpPeer::answering(move |_| reply(first)).await;
+    let mut body = fetcher(&[]).send(with_timeout_ms(1000, get(server.url("/")))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "abc");
     let text = "failed to read http/request response body: the time given for the request is over".to_owned();
     assert_eq!(failure(body.next().await), (FailureKind::Timeout, text));
@@ -174,7 +174,7 @@ async fn the_deadline_holds_for_a_body_that_is_taken_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_stops_sending_is_ended_by_the_deadline() {
+async fn the_deadline_ends_a_body_that_never_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -183,7 +183,7 @@ async fn a_server_that_never_stops_sending_is_ended_by_the_deadline() {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
         while stream.write_all(&[b'x'; 64 * 1024]).await.is_ok() {}
     });
-    let mut body = fetcher(&[]).send(within(1000, get(url))).await.unwrap().body;
+    let mut body = fetcher(&[]).send(with_timeout_ms(1000, get(url))).await.unwrap().body;
     let error = loop {
         match body.next().await {
             Ok(piece) => assert!(piece.is_some()),

@@ -1,12 +1,13 @@
-//! Responses with too many or too large headers.
+//! Limits for the number and size of the headers and trailers of a response.
 
-use crate::support::{failure, fetcher, get, raw, text};
+use crate::support::{failure, fetcher, get, load, reply};
 use fetch::FailureKind;
 use testkit::{HttpPeer, read_http_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-const OVER: &str =
+/// The error for headers over one of the limits.
+const OVER_LIMIT: &str =
     "http/request failed: the headers of the answer are over the bound of 262144 bytes or 1000 headers";
 
 #[tokio::test]
@@ -25,28 +26,31 @@ async fn a_flood_of_headers_is_cut_off_early() {
             }
             written
         });
-        assert_eq!(failure(fetcher(&[]).send(get(url)).await), (FailureKind::Protocol, OVER.to_owned()));
+        assert_eq!(failure(fetcher(&[]).send(get(url)).await), (FailureKind::Protocol, OVER_LIMIT.to_owned()));
         let written = server.await.unwrap();
         assert!(written < 64 << 20, "{written}");
     }
 }
 
 #[tokio::test]
-async fn a_thousand_headers_are_fine_and_one_more_is_not() {
-    let with = |count: usize| {
+async fn a_thousand_headers_are_delivered_and_one_more_is_an_error() {
+    let response_with_headers = |count: usize| {
         let headers: String = (1..count).map(|number| format!("x-{number}: 1\r\n")).collect();
         format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n")
     };
-    let server =
-        HttpPeer::answering(move |request| raw(with(if request.contains("/more") { 1001 } else { 1000 }))).await;
+    let server = HttpPeer::answering(move |request| {
+        reply(response_with_headers(if request.contains("/more") { 1001 } else { 1000 }))
+    })
+    .await;
     let fetcher = fetcher(&[]);
     assert_eq!(fetcher.send(get(server.url("/"))).await.unwrap().headers.len(), 1000);
-    assert_eq!(failure(fetcher.send(get(server.url("/more"))).await), (FailureKind::Protocol, OVER.to_owned()));
+    assert_eq!(failure(fetcher.send(get(server.url("/more"))).await), (FailureKind::Protocol, OVER_LIMIT.to_owned()));
 }
 
 #[tokio::test]
-async fn a_large_header_is_fine_below_the_bound() {
-    let server = HttpPeer::answering(|_| raw(format!("HTTP/1.1 204 No\r\nx: {}\r\n\r\n", "y".repeat(200_000)))).await;
+async fn a_large_header_below_the_limit_is_delivered() {
+    let server =
+        HttpPeer::answering(|_| reply(format!("HTTP/1.1 204 No\r\nx: {}\r\n\r\n", "y".repeat(200_000)))).await;
     let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
     assert_eq!(response.headers[0].1.len(), 200_000);
 }
@@ -55,6 +59,6 @@ async fn a_large_header_is_fine_below_the_bound() {
 async fn trailers_without_end_are_cut_off() {
     let flood = "x-flood: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(50_000);
     let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{flood}");
-    let server = HttpPeer::answering(move |_| raw(answer.clone())).await;
-    assert_eq!(failure(text(&fetcher(&[]), get(server.url("/"))).await).0, FailureKind::Protocol);
+    let server = HttpPeer::answering(move |_| reply(answer.clone())).await;
+    assert_eq!(failure(load(&fetcher(&[]), get(server.url("/"))).await).0, FailureKind::Protocol);
 }

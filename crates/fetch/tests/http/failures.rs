@@ -1,13 +1,13 @@
 //! The kind of each failure, and that its text contains no secret.
 
-use crate::support::{failure, fetcher, get, raw, request, within};
+use crate::support::{failure, fetcher, get, reply, request, with_timeout_ms};
 use fetch::{FailureKind, FetchRequest};
 use testkit::{HttpPeer, PeerReply};
 use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn a_name_without_an_address_is_of_kind_dns() {
-    // Longer than any part of a name may be, so that no resolver has to be asked.
+    // The first label has 64 bytes, and DNS allows 63. So no name server has to be asked.
     let host = format!("{}.test", "a".repeat(64));
     let (kind, text) = failure(fetcher(&[]).send(get(format!("http://{host}/secret"))).await);
     assert_eq!((kind, kind.as_str()), (FailureKind::Dns, "dns"));
@@ -25,33 +25,33 @@ async fn a_closed_port_is_of_kind_connect() {
 }
 
 #[tokio::test]
-async fn a_server_that_sends_nothing_is_ended_by_the_deadline() {
-    let server = HttpPeer::answering(|_| raw("")).await;
-    let outcome = fetcher(&[]).send(within(300, get(server.url("/secret")))).await;
+async fn the_deadline_ends_a_request_to_a_server_that_sends_nothing() {
+    let server = HttpPeer::answering(|_| reply("")).await;
+    let outcome = fetcher(&[]).send(with_timeout_ms(300, get(server.url("/secret")))).await;
     let text = "http/request failed: the time given for the request is over".to_owned();
     assert_eq!(failure(outcome), (FailureKind::Timeout, text));
     server.wait_until_closed(1).await;
 }
 
 #[tokio::test]
-async fn a_server_that_stops_in_its_headers_is_ended_by_the_deadline() {
-    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nX-Half")).await;
-    assert_eq!(failure(fetcher(&[]).send(within(300, get(server.url("/")))).await).0, FailureKind::Timeout);
+async fn the_deadline_ends_a_request_whose_response_stops_in_its_headers() {
+    let server = HttpPeer::answering(|_| reply(b"HTTP/1.1 200 OK\r\nX-Half")).await;
+    assert_eq!(failure(fetcher(&[]).send(with_timeout_ms(300, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_is_ended_by_the_deadline() {
+async fn the_deadline_ends_an_upload_that_the_server_does_not_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url) };
-    assert_eq!(failure(fetcher(&[]).send(within(200, upload)).await).0, FailureKind::Timeout);
+    assert_eq!(failure(fetcher(&[]).send(with_timeout_ms(200, upload)).await).0, FailureKind::Timeout);
 }
 
 #[tokio::test]
-async fn the_longest_timeout_is_none_and_a_timeout_of_zero_fails_at_once() {
-    let server = HttpPeer::answering(|_| raw("HTTP/1.1 204 No\r\n\r\n")).await;
-    assert_eq!(fetcher(&[]).send(within(u64::MAX, get(server.url("/")))).await.unwrap().status, 204);
-    assert_eq!(failure(fetcher(&[]).send(within(0, get(server.url("/")))).await).0, FailureKind::Timeout);
+async fn the_longest_timeout_is_accepted_and_a_timeout_of_zero_fails_at_once() {
+    let server = HttpPeer::answering(|_| reply("HTTP/1.1 204 No\r\n\r\n")).await;
+    assert_eq!(fetcher(&[]).send(with_timeout_ms(u64::MAX, get(server.url("/")))).await.unwrap().status, 204);
+    assert_eq!(failure(fetcher(&[]).send(with_timeout_ms(0, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
 
 #[tokio::test]
@@ -72,22 +72,22 @@ async fn an_answer_that_is_not_http_is_of_kind_protocol() {
 
 #[tokio::test]
 async fn dropping_the_future_closes_the_connection() {
-    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let (note_request, mut arrived) = tokio::sync::mpsc::unbounded_channel();
     let server = HttpPeer::answering(move |_| {
-        asked.send(()).unwrap();
-        raw("")
+        note_request.send(()).unwrap();
+        reply("")
     })
     .await;
     let (fetcher, url) = (fetcher(&[]), server.url("/"));
     let sending = tokio::spawn(async move { fetcher.send(get(url)).await });
-    is_asked.recv().await.unwrap();
+    arrived.recv().await.unwrap();
     sending.abort();
     server.wait_until_closed(1).await;
 }
 
 #[tokio::test]
 async fn dropping_the_response_or_its_body_closes_the_connection() {
-    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
+    let server = HttpPeer::answering(|_| reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
     let fetcher = fetcher(&[]);
     drop(fetcher.send(get(server.url("/"))).await.unwrap());
     server.wait_until_closed(1).await;

@@ -6,12 +6,13 @@ use crate::http2_peer::{
     END_HEADERS, END_STREAM, Http2Call, Http2Peer, RawHttp2Peer, STATUS_200, frame, kind, send_body,
 };
 use crate::proxies::TunnelPeer;
-use crate::socks::{SocksPeer, open_to};
-use crate::support::{failure, get, header, ok, request, text};
-use crate::tls::{SecureServer, certified, fetcher_that_trusts, fetcher_with_authority};
+use crate::socks::{SocksPeer, allow_all};
+use crate::support::{failure, get, header, load, ok, request};
+use crate::tls::{SecureServer, fetcher_that_trusts, fetcher_with_authority};
 use bytes::Bytes;
 use fetch::{FailureKind, FetchRequest, Redirects};
 use http::{HeaderMap, Response};
+use testkit::tls_acceptor;
 use tokio::sync::{Notify, mpsc};
 
 #[tokio::test]
@@ -31,7 +32,7 @@ async fn http2_is_used_if_the_server_chooses_it() {
     let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     assert_eq!(headers, ["x-two: a", "x-two: b", "x-one: 1"]);
     assert_eq!(response.body.collect(100).await.unwrap(), "body");
-    text(&fetcher, get(server.url("/b"))).await.unwrap();
+    load(&fetcher, get(server.url("/b"))).await.unwrap();
     let host = format!("localhost:{}", server.port);
     let post =
         format!("POST https://{host}/a?q=1\nx-b: 1\nx-b: 2\nauthorization: secret\naccept: */*\ncontent-length: 4");
@@ -42,11 +43,11 @@ async fn http2_is_used_if_the_server_chooses_it() {
 #[tokio::test]
 async fn http1_is_used_if_the_server_does_not_choose_http2() {
     for protocols in [&[][..], &["http/1.1"]] {
-        let server = SecureServer::start_with("localhost", protocols, |_| ok("old")).await;
+        let server = SecureServer::start_with_alpn("localhost", protocols, |_| ok("old")).await;
         let fetcher = fetcher_that_trusts(&server, &[]);
         let url = format!("https://localhost:{}/", server.port);
         for _ in 0..2 {
-            assert_eq!(text(&fetcher, get(url.clone())).await.unwrap(), (200, "old".into()));
+            assert_eq!(load(&fetcher, get(url.clone())).await.unwrap(), (200, "old".into()));
         }
         let expected = format!("GET / HTTP/1.1\r\naccept: */*\r\nhost: localhost:{}\r\n\r\n", server.port);
         assert_eq!(server.requests(), [expected.clone(), expected]);
@@ -54,15 +55,16 @@ async fn http1_is_used_if_the_server_does_not_choose_http2() {
 }
 
 #[tokio::test]
-async fn a_host_header_becomes_the_authority() {
+async fn a_host_header_becomes_the_authority_if_it_is_a_valid_one() {
     let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("").await }).await;
     let fetcher = server.fetcher(&[]);
     for host in ["other.test:81", "a b"] {
         let headers = vec![header("host", host), header("X-A", "1"), header("X-B", "2")];
-        text(&fetcher, FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
+        load(&fetcher, FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
     }
-    let own = format!("GET https://localhost:{}/\nhost: a b\nx-a: 1\nx-b: 2\naccept: */*", server.port);
-    assert_eq!(server.requests(), ["GET https://other.test:81/\nx-a: 1\nx-b: 2\naccept: */*".to_owned(), own]);
+    let invalid_authority = format!("GET https://localhost:{}/\nhost: a b\nx-a: 1\nx-b: 2\naccept: */*", server.port);
+    let valid_authority = "GET https://other.test:81/\nx-a: 1\nx-b: 2\naccept: */*".to_owned();
+    assert_eq!(server.requests(), [valid_authority, invalid_authority]);
 }
 
 #[tokio::test]
@@ -71,7 +73,7 @@ async fn headers_that_are_about_an_http1_connection_are_not_sent() {
     let headers =
         ["Connection: x-hop", "X-Hop: 1", "Keep-Alive: 5", "Upgrade: h2c", "TE: gzip", "Proxy-Connection: x"];
     let headers = headers.iter().map(|line| line.split_once(": ").unwrap()).map(|(name, value)| header(name, value));
-    text(&server.fetcher(&[]), FetchRequest { headers: headers.collect(), ..get(server.url("/")) }).await.unwrap();
+    load(&server.fetcher(&[]), FetchRequest { headers: headers.collect(), ..get(server.url("/")) }).await.unwrap();
     assert_eq!(server.requests(), [format!("GET https://localhost:{}/\naccept: */*", server.port)]);
 }
 
@@ -81,25 +83,25 @@ async fn http2_goes_through_a_tunnel() {
     let proxy = TunnelPeer::start(server.port).await;
     let fetcher = server.fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
     for _ in 0..2 {
-        assert_eq!(text(&fetcher, get("https://secure.test/path")).await.unwrap().1, "inner");
+        assert_eq!(load(&fetcher, get("https://secure.test/path")).await.unwrap().1, "inner");
     }
     assert_eq!(server.requests(), ["GET https://secure.test/path\naccept: */*"; 2]);
     assert_eq!((proxy.asked.lock().len(), server.connections()), (1, 1));
 }
 
 #[tokio::test]
-async fn http2_goes_through_a_tunnel_in_tls_and_the_proxy_gets_http1() {
+async fn http2_goes_through_a_tunnel_of_a_proxy_with_tls_which_is_offered_only_http1() {
     let server = Http2Peer::start("secure.test", |call: Http2Call| async move { call.answer("inner").await }).await;
     // The proxy would take HTTP/2 if it was offered.
-    let (authority, acceptor) = certified("localhost", &["h2", "http/1.1"]);
-    let proxy = TunnelPeer::start_with(server.port, move |stream| {
-        let greeting = acceptor.accept(stream);
-        async { greeting.await.ok() }
+    let (authority, acceptor) = tls_acceptor("localhost", &["h2", "http/1.1"]);
+    let proxy = TunnelPeer::start_with_handshake(server.port, move |stream| {
+        let handshake = acceptor.accept(stream);
+        async { handshake.await.ok() }
     })
     .await;
     let both = format!("{authority}{}", server.authority);
     let fetcher = fetcher_with_authority(&both, &[("HTTPS_PROXY", &format!("https://localhost:{}", proxy.port))]);
-    assert_eq!(text(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
+    assert_eq!(load(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
     assert_eq!(*proxy.asked.lock(), ["CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\n\r\n"]);
     assert_eq!(server.connections(), 1);
 }
@@ -107,10 +109,10 @@ async fn http2_goes_through_a_tunnel_in_tls_and_the_proxy_gets_http1() {
 #[tokio::test]
 async fn http2_goes_through_socks() {
     let server = Http2Peer::start("secure.test", |call: Http2Call| async move { call.answer("inner").await }).await;
-    let proxy = SocksPeer::start(open_to(server.port)).await;
+    let proxy = SocksPeer::start(allow_all(server.port)).await;
     let fetcher = server.fetcher(&[("ALL_PROXY", &proxy.url("socks5h", ""))]);
     for _ in 0..2 {
-        assert_eq!(text(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
+        assert_eq!(load(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
     }
     assert_eq!(proxy.asked(), ["name secure.test:443"]);
     assert_eq!(server.connections(), 1);
@@ -122,7 +124,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
         match call.path() {
             "/from" => {
                 let response = Response::builder().status(302).header("location", "/to").body(()).unwrap();
-                // More than anybody reads of the body of a redirect.
+                // More than the fetcher reads of the body of a redirect.
                 call.send(response, vec![b'x'; 4 << 20].into()).await;
             }
             _ => call.answer("there").await,
@@ -130,7 +132,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
     })
     .await;
     let fetcher = server.fetcher(&[]);
-    assert_eq!(text(&fetcher, get(server.url("/from"))).await.unwrap().1, "there");
+    assert_eq!(load(&fetcher, get(server.url("/from"))).await.unwrap().1, "there");
     let stop = FetchRequest { redirects: Redirects::Stop, ..get(server.url("/from")) };
     let stopped = fetcher.send(stop).await.unwrap();
     assert_eq!((stopped.status, server.connections()), (302, 1));
@@ -141,7 +143,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
 async fn a_response_to_head_has_no_body_whatever_its_length_is() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         let response = Response::builder().header("content-length", 1_000_000).body(()).unwrap();
-        // The end of the stream comes in a frame of its own.
+        // The end of the stream is in a frame of its own.
         let mut stream = call.reply.send_response(response, false).unwrap();
         stream.send_data(Bytes::new(), true).unwrap();
     })
@@ -165,7 +167,7 @@ async fn uploads_are_sent_whole_and_trailers_are_dropped() {
     let fetcher = server.fetcher(&[]);
     for size in [0, 1, 9_000_001] {
         let upload = FetchRequest { body: Some(vec![b'x'; size].into()), ..request("PUT", server.url("/")) };
-        assert_eq!(text(&fetcher, upload).await.unwrap().1, size.to_string());
+        assert_eq!(load(&fetcher, upload).await.unwrap().1, size.to_string());
         let length = if size == 0 { String::new() } else { format!("\ncontent-length: {size}") };
         let expected = format!("PUT https://localhost:{}/\naccept: */*{length}", server.port);
         assert_eq!(server.requests().pop().unwrap(), expected);
@@ -174,7 +176,7 @@ async fn uploads_are_sent_whole_and_trailers_are_dropped() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_end_of_an_upload_is_returned() {
+async fn a_response_before_the_end_of_an_upload_is_returned() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         if call.request.method() == "GET" {
             return call.answer("next").await;
@@ -185,19 +187,19 @@ async fn an_answer_before_the_end_of_an_upload_is_returned() {
     .await;
     let fetcher = server.fetcher(&[]);
     let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", server.url("/")) };
-    assert_eq!(text(&fetcher, upload).await.unwrap(), (413, "no".into()));
-    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "next".into()));
+    assert_eq!(load(&fetcher, upload).await.unwrap(), (413, "no".into()));
+    assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap(), (200, "next".into()));
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn limits_of_headers_hold() {
+async fn headers_over_the_limits_are_an_error() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         let mut response = Response::new(());
         let headers = response.headers_mut();
         match call.path() {
-            "/many" => headers.extend((1..=1000).map(|number| (named(number), "1".parse().unwrap()))),
-            "/more" => headers.extend((1..=1001).map(|number| (named(number), "1".parse().unwrap()))),
+            "/many" => headers.extend((1..=1000).map(|number| (header_name(number), "1".parse().unwrap()))),
+            "/more" => headers.extend((1..=1001).map(|number| (header_name(number), "1".parse().unwrap()))),
             "/large" => drop(headers.insert("x", "y".repeat(200_000).parse().unwrap())),
             "/larger" => drop(headers.insert("x", "y".repeat(300_000).parse().unwrap())),
             other => panic!("{other}"),
@@ -219,12 +221,12 @@ async fn limits_of_headers_hold() {
     assert_eq!((server.connections(), server.requests().len()), (1, 5));
 }
 
-fn named(number: usize) -> http::HeaderName {
+fn header_name(number: usize) -> http::HeaderName {
     format!("x-{number}").parse().unwrap()
 }
 
 #[tokio::test]
-async fn limits_of_bodies_hold() {
+async fn a_body_over_the_limit_is_an_error() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         match call.path() {
             "/announced" => call.answer("abcdef").await,
@@ -235,15 +237,16 @@ async fn limits_of_bodies_hold() {
     let fetcher = server.fetcher(&[]);
     for path in ["/announced", "/silent"] {
         let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
-        assert_eq!(text(&fetcher, limited(6)).await.unwrap().1, "abcdef");
+        assert_eq!(load(&fetcher, limited(6)).await.unwrap().1, "abcdef");
         let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
-        assert_eq!(failure(text(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected));
+        assert_eq!(failure(load(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected));
     }
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
 async fn a_body_that_is_cut_off_is_an_error() {
+    // `content-length: 10` as HPACK writes it (RFC 7541): a header with a name from the static table.
     let length_10 = [STATUS_200, &[0x0f, 0x0d, 2], b"10"].concat();
     let no_error = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 0]);
     let cancel = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]);
@@ -256,21 +259,21 @@ async fn a_body_that_is_cut_off_is_an_error() {
     ] {
         let head = frame(kind::HEADERS, END_HEADERS, 1, headers);
         let rest = [frame(kind::DATA, end_of_data, 1, b"half"), then].concat();
-        let (read, is_read) = mpsc::unbounded_channel();
-        let is_read = Arc::new(tokio::sync::Mutex::new(is_read));
+        let (note_headers, headers_arrived) = mpsc::unbounded_channel();
+        let headers_arrived = Arc::new(tokio::sync::Mutex::new(headers_arrived));
         let server = RawHttp2Peer::start(move |_, mut connection| {
-            let (head, rest, is_read) = (head.clone(), rest.clone(), Arc::clone(&is_read));
+            let (head, rest, headers_arrived) = (head.clone(), rest.clone(), Arc::clone(&headers_arrived));
             async move {
                 connection.next_request().await;
                 connection.send_bytes(&head).await.unwrap();
-                let _: Option<()> = is_read.lock().await.recv().await;
+                let _: Option<()> = headers_arrived.lock().await.recv().await;
                 connection.send_bytes(&rest).await.unwrap();
                 while connection.next_frame().await.is_some() {}
             }
         })
         .await;
         let mut body = server.fetcher().send(get(server.url())).await.unwrap().body;
-        read.send(()).unwrap();
+        note_headers.send(()).unwrap();
         let failed = loop {
             match body.next().await {
                 Ok(piece) => assert_eq!(piece.unwrap(), "half"),
@@ -284,21 +287,21 @@ async fn a_body_that_is_cut_off_is_an_error() {
 
 #[tokio::test]
 async fn a_body_whose_connection_is_lost_is_an_error() {
-    let lost = Arc::new(Notify::new());
-    let losing = Arc::clone(&lost);
+    let close = Arc::new(Notify::new());
+    let closing = Arc::clone(&close);
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
-        let losing = Arc::clone(&losing);
+        let closing = Arc::clone(&closing);
         async move {
             let mut stream = call.begin();
             send_body(&mut stream, "half".into(), false).await;
-            losing.notified().await;
+            closing.notified().await;
             call.vanish().await;
         }
     })
     .await;
     let mut body = server.fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "half");
-    lost.notify_one();
+    close.notify_one();
     let expected =
         "failed to read http/request response body: the connection was closed before the answer was complete";
     assert_eq!(failure(body.next().await), (FailureKind::Protocol, expected.to_owned()));

@@ -1,5 +1,6 @@
-//! HTTP/2 servers on loopback: one that answers as a test says, and one that sends frames which no library would send. Both speak TLS with a
-//! certificate of their own authority. Start with [`Http2Peer::start`] and [`RawHttp2Peer::start`].
+//! HTTP/2 servers on loopback: one that answers as a test says, and one that can send frames which no library would
+//! send. Both use TLS with a certificate of an authority that is made for the server. Start with [`Http2Peer::start`]
+//! and [`RawHttp2Peer::start`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,21 +15,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 
-use crate::tls::{certified, fetcher_with_authority};
+use crate::tls::fetcher_with_authority;
 use fetch::Fetcher;
+use testkit::tls_acceptor;
 
-/// An HTTP/2 server. Dropping it closes its listener, and its connections go on.
+/// An HTTP/2 server. Dropping it closes its listener, but not its connections.
 pub(crate) struct Http2Peer {
     pub(crate) port: u16,
+    /// The authority of the server's certificate, as PEM.
     pub(crate) authority: String,
     record: Arc<Http2Record>,
     task: JoinHandle<()>,
 }
 
-/// What an [`Http2Peer`] has seen so far.
+/// The connections and requests of an [`Http2Peer`] so far.
 #[derive(Default)]
 struct Http2Record {
     connections: AtomicUsize,
+    /// Number of connections that were closed.
     closed: watch::Sender<usize>,
     requests: Mutex<Vec<String>>,
 }
@@ -42,30 +46,30 @@ pub(crate) struct Http2Call {
     commands: mpsc::UnboundedSender<PeerCommand>,
 }
 
-/// What a connection of an [`Http2Peer`] does besides answering.
+/// A command to a connection of an [`Http2Peer`].
 enum PeerCommand {
-    /// Accepts no more requests, and closes the connection when those it has are answered.
+    /// Accept no more requests, and close the connection when all accepted requests are answered.
     StopAccepting,
-    /// Closes the connection without a word.
+    /// Close the connection at once, without a GOAWAY frame.
     Vanish,
 }
 
 impl Http2Peer {
-    /// Answers requests to a host of this name.
+    /// Starts a server with a certificate for the host `name`. It calls `answer` for each request.
     pub(crate) async fn start<F, A>(name: &str, answer: F) -> Self
     where
         F: Fn(Http2Call) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        Self::start_with(name, &h2::server::Builder::new(), answer).await
+        Self::start_with_settings(name, &h2::server::Builder::new(), answer).await
     }
 
-    pub(crate) async fn start_with<F, A>(name: &str, settings: &h2::server::Builder, answer: F) -> Self
+    pub(crate) async fn start_with_settings<F, A>(name: &str, settings: &h2::server::Builder, answer: F) -> Self
     where
         F: Fn(Http2Call) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        let (authority, acceptor) = certified(name, &["h2"]);
+        let (authority, acceptor) = tls_acceptor(name, &["h2"]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let record = Arc::new(Http2Record::default());
@@ -76,7 +80,7 @@ impl Http2Peer {
                 let (record, answer) = (Arc::clone(&shared), Arc::clone(&answer));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    // A client that needs no second connection closes it here.
+                    // This fails if the client does not need the connection any more and has closed it.
                     let Ok(connection) = settings.handshake(stream).await else { return };
                     let number = record.connections.fetch_add(1, Ordering::SeqCst);
                     serve(connection, number, &*answer, &record).await;
@@ -96,12 +100,12 @@ impl Http2Peer {
         fetcher_with_authority(&self.authority, variables)
     }
 
-    /// How many connections got as far as HTTP/2.
+    /// Number of connections on which the handshake of HTTP/2 succeeded.
     pub(crate) fn connections(&self) -> usize {
         self.record.connections.load(Ordering::SeqCst)
     }
 
-    /// Method, URL and headers of each request, one to a line.
+    /// Each request as text: method and URL, then each header on a line of its own.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.record.requests.lock().clone()
     }
@@ -126,16 +130,16 @@ async fn serve<F, A>(
     F: Fn(Http2Call) -> A,
     A: Future<Output = ()> + Send + 'static,
 {
-    let (commands, mut orders) = mpsc::unbounded_channel();
+    let (commands, mut received_commands) = mpsc::unbounded_channel();
     let mut answers = JoinSet::new();
     loop {
         tokio::select! {
             accepted = connection.accept() => {
                 let Some(Ok((request, reply))) = accepted else { return };
-                record.requests.lock().push(described(&request));
+                record.requests.lock().push(describe(&request));
                 answers.spawn(answer(Http2Call { request, reply, connection: number, commands: commands.clone() }));
             }
-            Some(order) = orders.recv() => match order {
+            Some(command) = received_commands.recv() => match command {
                 PeerCommand::StopAccepting => connection.graceful_shutdown(),
                 PeerCommand::Vanish => return,
             },
@@ -143,7 +147,7 @@ async fn serve<F, A>(
     }
 }
 
-fn described(request: &http::Request<RecvStream>) -> String {
+fn describe(request: &http::Request<RecvStream>) -> String {
     let headers = request.headers().iter().map(|(name, value)| format!("\n{name}: {}", value.to_str().unwrap()));
     format!("{} {}{}", request.method(), request.uri(), headers.collect::<String>())
 }
@@ -167,13 +171,13 @@ impl Http2Call {
         }
     }
 
-    /// Sends headers without an end, for a body that the test sends itself.
+    /// Sends headers with status 200. The test then sends the body itself.
     pub(crate) fn begin(&mut self) -> h2::SendStream<Bytes> {
         self.reply.send_response(http::Response::new(()), false).unwrap()
     }
 
-    /// Waits until the client resets the stream, for a request that is not answered.
-    pub(crate) async fn reset_by_client(&mut self) -> Reason {
+    /// Waits until the client resets the stream. For a request that is not answered.
+    pub(crate) async fn wait_for_reset(&mut self) -> Reason {
         std::future::poll_fn(|cx| self.reply.poll_reset(cx)).await.unwrap()
     }
 
@@ -184,6 +188,7 @@ impl Http2Call {
         std::future::poll_fn(|cx| stream.poll_reset(cx)).await.unwrap()
     }
 
+    /// Resets the stream.
     pub(crate) fn refuse(mut self, reason: Reason) {
         self.reply.send_reset(reason);
     }
@@ -192,7 +197,8 @@ impl Http2Call {
         self.commands.send(PeerCommand::StopAccepting).unwrap();
     }
 
-    /// Closes the connection without a word, and never returns, because a call that is dropped resets its stream.
+    /// Closes the connection without a GOAWAY frame. Never returns, because dropping `self` would reset the stream
+    /// first.
     pub(crate) async fn vanish(self) {
         self.commands.send(PeerCommand::Vanish).unwrap();
         std::future::pending::<()>().await;
@@ -209,7 +215,8 @@ impl Http2Call {
     }
 }
 
-/// Sends no faster than the windows of the client allow. Returns the bytes that were sent before the client reset the stream.
+/// Sends a body, or a part of it if `is_end` is false, no faster than the windows of the client allow. Returns how
+/// many bytes were sent before the client reset the stream.
 pub(crate) async fn send_body(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, is_end: bool) -> usize {
     let mut sent = 0;
     while !body.is_empty() {
@@ -244,14 +251,14 @@ pub(crate) const END_HEADERS: u8 = 4;
 /// `:status: 200` from the static table of RFC 7541.
 pub(crate) const STATUS_200: &[u8] = &[0x88];
 
-/// An HTTP/2 server that sends what the test says, byte for byte.
+/// An HTTP/2 server that sends exactly the bytes that the test gives it.
 pub(crate) struct RawHttp2Peer {
     pub(crate) port: u16,
     authority: String,
     task: JoinHandle<()>,
 }
 
-/// A connection of a [`RawHttp2Peer`], on which the client has sent its preface.
+/// A connection of a [`RawHttp2Peer`], after the preface of the client and the settings of the server.
 pub(crate) struct RawHttp2Connection {
     stream: TlsStream<TcpStream>,
 }
@@ -263,7 +270,7 @@ impl RawHttp2Peer {
         F: Fn(usize, RawHttp2Connection) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        let (authority, acceptor) = certified("localhost", &["h2"]);
+        let (authority, acceptor) = tls_acceptor("localhost", &["h2"]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move {
@@ -305,17 +312,17 @@ impl RawHttp2Connection {
         self.stream.flush().await
     }
 
-    /// Waits for the headers of the next request and returns its stream.
+    /// Waits for the headers of the next request and returns the number of its stream.
     pub(crate) async fn next_request(&mut self) -> Option<u32> {
         loop {
-            let (found, stream) = self.next_frame().await?;
-            if found == kind::HEADERS {
+            let (frame_kind, stream) = self.next_frame().await?;
+            if frame_kind == kind::HEADERS {
                 return Some(stream);
             }
         }
     }
 
-    /// Kind and stream of the next frame.
+    /// Type and stream number of the next frame. `None` if the client has closed the connection.
     pub(crate) async fn next_frame(&mut self) -> Option<(u8, u32)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await.ok()?;
@@ -325,10 +332,11 @@ impl RawHttp2Connection {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]])))
     }
 
-    /// Sends the same bytes until the client closes the connection, at most a gigabyte. Returns how many were sent.
+    /// Sends the same bytes again and again until the client closes the connection, at most 1 GiB. Returns how many
+    /// bytes were sent.
     pub(crate) async fn flood(self, bytes: &[u8]) -> usize {
         let (mut reader, mut writer) = tokio::io::split(self.stream);
-        // What the client answers is read, so that only its own limits can stop it.
+        // The answers of the client are read, so that only the limits of the client can end the flood.
         let reading = tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
         let mut sent = 0;
         while sent < 1 << 30 && writer.write_all(bytes).await.is_ok() {

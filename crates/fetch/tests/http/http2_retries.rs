@@ -1,4 +1,4 @@
-//! When a request that failed over HTTP/2 is sent again, and when not.
+//! The rules for sending a request again that failed over HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,25 +6,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::http2_peer::{
     END_HEADERS, END_STREAM, Http2Call, Http2Peer, RawHttp2Connection, RawHttp2Peer, STATUS_200, kind, send_body,
 };
-use crate::support::{failure, get, request, text};
-use crate::tls::{certified, fetcher_with_authority};
+use crate::support::{failure, get, load, request};
+use crate::tls::fetcher_with_authority;
 use fetch::FailureKind;
 use h2::Reason;
+use testkit::tls_acceptor;
 use testkit::{RecordedRequests, http_ok, serve_http};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-/// A GOAWAY frame with `NO_ERROR`.
-fn goaway(last_stream: u32) -> Vec<u8> {
+/// The payload of a GOAWAY frame with `NO_ERROR`. Streams after `last_stream` were not processed.
+fn goaway_payload(last_stream: u32) -> Vec<u8> {
     [last_stream.to_be_bytes(), [0; 4]].concat()
 }
 
+/// Answers a request with status 200 and an empty body.
 async fn answer_empty(connection: &mut RawHttp2Connection, stream: u32) {
     connection.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, STATUS_200).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_finishes_its_streams_and_gets_no_new_ones() {
+async fn after_a_goaway_open_streams_are_finished_and_new_requests_use_another_connection() {
     let answered = Arc::new(Notify::new());
     let noted = Arc::clone(&answered);
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
@@ -45,9 +47,9 @@ async fn a_server_that_goes_away_finishes_its_streams_and_gets_no_new_ones() {
     let fetcher = server.fetcher(&[]);
     let mut long = fetcher.send(get(server.url("/long"))).await.unwrap().body;
     assert_eq!(long.next().await.unwrap().unwrap(), "first ");
-    // Some of them may still find the old connection, and are sent again.
+    // Some of these requests may still be sent over the old connection first. They are then sent again.
     for _ in 0..3 {
-        assert_eq!(text(&fetcher, request("POST", server.url("/"))).await.unwrap().1, "1");
+        assert_eq!(load(&fetcher, request("POST", server.url("/"))).await.unwrap().1, "1");
     }
     answered.notify_one();
     assert_eq!(long.collect(100).await.unwrap(), "last");
@@ -62,7 +64,7 @@ async fn a_request_that_a_goaway_leaves_out_is_sent_again_whatever_its_method_is
         if number == 0 {
             let second = connection.next_request().await.unwrap();
             assert!(second > first);
-            connection.send(kind::GOAWAY, 0, 0, &goaway(first)).await.unwrap();
+            connection.send(kind::GOAWAY, 0, 0, &goaway_payload(first)).await.unwrap();
         }
         while connection.next_frame().await.is_some() {}
     })
@@ -80,12 +82,12 @@ async fn a_request_that_a_goaway_includes_is_not_sent_again_unless_its_method_is
         let server = RawHttp2Peer::start(move |_, mut connection| {
             let is_first = Arc::clone(&is_first);
             async move {
-                let warm = connection.next_request().await.unwrap();
-                answer_empty(&mut connection, warm).await;
+                let first = connection.next_request().await.unwrap();
+                answer_empty(&mut connection, first).await;
                 if is_first.swap(false, Ordering::SeqCst) {
                     let second = connection.next_request().await.unwrap();
-                    connection.send(kind::GOAWAY, 0, 0, &goaway(second)).await.unwrap();
-                    // Closed without an answer.
+                    connection.send(kind::GOAWAY, 0, 0, &goaway_payload(second)).await.unwrap();
+                    // The connection is closed without an answer.
                     return;
                 }
                 while connection.next_frame().await.is_some() {}
@@ -103,7 +105,7 @@ async fn a_request_that_a_goaway_includes_is_not_sent_again_unless_its_method_is
 }
 
 #[tokio::test]
-async fn a_refused_stream_is_tried_on_new_connections_and_not_for_ever() {
+async fn a_request_whose_stream_is_refused_is_sent_three_times_at_most() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         match (call.path(), call.connection) {
             ("/warm", _) | ("/once", 1..) => {
@@ -115,20 +117,20 @@ async fn a_refused_stream_is_tried_on_new_connections_and_not_for_ever() {
     })
     .await;
     let fetcher = server.fetcher(&[]);
-    text(&fetcher, get(server.url("/warm"))).await.unwrap();
+    load(&fetcher, get(server.url("/warm"))).await.unwrap();
     let upload = |path| fetch::FetchRequest { body: Some("upload".into()), ..request("POST", server.url(path)) };
-    assert_eq!(text(&fetcher, upload("/once")).await.unwrap().1, "6");
+    assert_eq!(load(&fetcher, upload("/once")).await.unwrap().1, "6");
     assert_eq!(server.connections(), 2);
-    let failed = failure(text(&fetcher, upload("/never")).await);
+    let failed = failure(load(&fetcher, upload("/never")).await);
     let reason = "refused stream before processing any application logic";
     let expected = format!("http/request failed: the server ended the HTTP/2 stream: {reason}");
     assert_eq!(failed, (FailureKind::Protocol, expected));
-    let tries = server.requests().iter().filter(|request| request.contains("/never")).count();
-    assert_eq!((tries, server.connections()), (3, 4));
+    let attempts = server.requests().iter().filter(|request| request.contains("/never")).count();
+    assert_eq!((attempts, server.connections()), (3, 4));
 }
 
 #[tokio::test]
-async fn other_resets_are_not_repeated() {
+async fn a_request_that_is_reset_for_another_reason_is_not_sent_again() {
     let server =
         Http2Peer::start("localhost", |call: Http2Call| async move { call.refuse(Reason::INTERNAL_ERROR) }).await;
     let fetcher = server.fetcher(&[]);
@@ -142,7 +144,7 @@ async fn other_resets_are_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_request_on_a_lost_connection_is_sent_again_only_if_that_is_safe() {
+async fn a_request_on_a_lost_connection_is_sent_again_only_if_its_method_is_safe() {
     for method in ["GET", "POST"] {
         let server = Http2Peer::start("localhost", |call: Http2Call| async move {
             match (call.path(), call.connection) {
@@ -152,8 +154,8 @@ async fn a_request_on_a_lost_connection_is_sent_again_only_if_that_is_safe() {
         })
         .await;
         let fetcher = server.fetcher(&[]);
-        text(&fetcher, get(server.url("/warm"))).await.unwrap();
-        let outcome = text(&fetcher, request(method, server.url("/"))).await;
+        load(&fetcher, get(server.url("/warm"))).await.unwrap();
+        let outcome = load(&fetcher, request(method, server.url("/"))).await;
         match method {
             "GET" => assert_eq!(outcome.unwrap().1, "again"),
             _ => assert_eq!(failure(outcome).0, FailureKind::Protocol),
@@ -163,8 +165,8 @@ async fn a_request_on_a_lost_connection_is_sent_again_only_if_that_is_safe() {
 }
 
 #[tokio::test]
-async fn a_server_that_requires_http1_gets_it() {
-    let (authority, acceptor) = certified("localhost", &["h2", "http/1.1"]);
+async fn a_request_is_sent_again_over_http1_if_the_server_requires_it() {
+    let (authority, acceptor) = tls_acceptor("localhost", &["h2", "http/1.1"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {
@@ -181,6 +183,6 @@ async fn a_server_that_requires_http1_gets_it() {
         requests.all().len()
     });
     let fetcher = fetcher_with_authority(&authority, &[]);
-    assert_eq!(text(&fetcher, request("POST", url)).await.unwrap(), (200, "old".into()));
+    assert_eq!(load(&fetcher, request("POST", url)).await.unwrap(), (200, "old".into()));
     assert_eq!(server.await.unwrap(), 1);
 }

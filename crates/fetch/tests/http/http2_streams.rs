@@ -1,10 +1,11 @@
-//! The streams of HTTP/2 connections: shared, no faster than their readers, cancelled one by one, and closed in the end.
+//! The streams of HTTP/2 connections: requests share a connection, each stream is as slow as its reader, a request
+//! can be cancelled alone, and connections are closed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::http2_peer::{Http2Call, Http2Peer, RawHttp2Peer, send_body};
-use crate::support::{assert_closed_after_a_minute, failure, get, ok, request, text, within};
+use crate::support::{assert_closed_after_a_minute, failure, get, load, ok, request, with_timeout_ms};
 use crate::tls::{SecureServer, fetcher_with_authority};
 use bytes::Bytes;
 use fetch::{FailureKind, FetchRequest, Fetcher};
@@ -15,12 +16,12 @@ use tokio::task::JoinSet;
 const MAX_STREAMS: usize = fetch::limits::MAX_STREAMS;
 const WINDOW: usize = fetch::limits::MAX_UNREAD_BYTES;
 
-/// Sends requests at the same time and collects their bodies.
-async fn all_at_once(fetcher: &Fetcher, requests: impl IntoIterator<Item = FetchRequest>) -> Vec<String> {
+/// Sends requests at the same time and collects the bodies of their responses.
+async fn load_all_at_once(fetcher: &Fetcher, requests: impl IntoIterator<Item = FetchRequest>) -> Vec<String> {
     let mut running = JoinSet::new();
     for request in requests {
         let fetcher = fetcher.clone();
-        running.spawn(async move { text(&fetcher, request).await.unwrap().1 });
+        running.spawn(async move { load(&fetcher, request).await.unwrap().1 });
     }
     running.join_all().await
 }
@@ -32,7 +33,7 @@ async fn concurrent_requests_share_a_connection() {
         let arrived = Arc::clone(&arrived);
         async move {
             if call.path() == "/together" {
-                // Nobody is answered before all have come.
+                // No request is answered before all have arrived.
                 arrived.wait().await;
             }
             let number = call.connection.to_string();
@@ -41,14 +42,14 @@ async fn concurrent_requests_share_a_connection() {
     })
     .await;
     let fetcher = server.fetcher(&[]);
-    text(&fetcher, get(server.url("/"))).await.unwrap();
-    let answers = all_at_once(&fetcher, (0..MAX_STREAMS).map(|_| get(server.url("/together")))).await;
+    load(&fetcher, get(server.url("/"))).await.unwrap();
+    let answers = load_all_at_once(&fetcher, (0..MAX_STREAMS).map(|_| get(server.url("/together")))).await;
     assert_eq!(answers, ["0"; MAX_STREAMS]);
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn requests_beyond_the_streams_of_a_connection_get_another_one() {
+async fn requests_beyond_the_streams_of_a_connection_get_another_connection() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         call.begin_until_reset("").await;
     })
@@ -68,7 +69,7 @@ async fn requests_beyond_the_streams_of_a_connection_get_another_one() {
 #[tokio::test]
 async fn a_server_that_allows_one_stream_gets_more_connections() {
     let settings = h2::server::Builder::new().max_concurrent_streams(1).clone();
-    let server = Http2Peer::start_with("localhost", &settings, |mut call: Http2Call| async move {
+    let server = Http2Peer::start_with_settings("localhost", &settings, |mut call: Http2Call| async move {
         match call.path() {
             "/endless" => drop(call.begin_until_reset("").await),
             _ => call.answer("quick").await,
@@ -78,7 +79,7 @@ async fn a_server_that_allows_one_stream_gets_more_connections() {
     let fetcher = server.fetcher(&[]);
     let unread = fetcher.send(get(server.url("/endless"))).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "quick");
+        assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "quick");
     }
     assert_eq!(server.connections(), 2);
     drop(unread);
@@ -97,7 +98,7 @@ async fn bodies_that_nobody_takes_stop_their_sender_and_no_other_stream() {
             let mut stream = call.begin();
             send_body(&mut stream, vec![b'u'; WINDOW].into(), false).await;
             note.send(()).unwrap();
-            // No byte more has room.
+            // The window is full. This waits until the client has taken some bytes.
             stream.reserve_capacity(1);
             let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
             assert!(room.unwrap().unwrap() > 0);
@@ -112,7 +113,7 @@ async fn bodies_that_nobody_takes_stop_their_sender_and_no_other_stream() {
         unread.push(fetcher.send(get(server.url("/unread"))).await.unwrap().body);
         sent.recv().await.unwrap();
     }
-    // All their windows are full, and the last stream moves more than its window.
+    // The windows of these streams are full. The last stream still transfers more than its own window.
     let body = fetcher.send(get(server.url("/read"))).await.unwrap().body;
     assert_eq!(body.collect(u64::MAX).await.unwrap().len(), size);
     assert!(sent.try_recv().is_err(), "a sender got more room although nobody took its bytes");
@@ -135,7 +136,7 @@ async fn dropping_a_request_or_a_body_resets_its_stream_only() {
             match call.path() {
                 "/silent" => {
                     note.send(None).unwrap();
-                    note.send(Some(call.reset_by_client().await)).unwrap();
+                    note.send(Some(call.wait_for_reset().await)).unwrap();
                 }
                 "/begun" => note.send(Some(call.begin_until_reset("part").await)).unwrap(),
                 _ => call.answer("other").await,
@@ -155,7 +156,7 @@ async fn dropping_a_request_or_a_body_resets_its_stream_only() {
     assert_eq!(body.next().await.unwrap().unwrap(), "part");
     drop(body);
     assert_eq!(resets.recv().await.unwrap(), Some(h2::Reason::CANCEL));
-    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "other");
+    assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "other");
     assert_eq!(server.connections(), 1);
 }
 
@@ -167,23 +168,23 @@ async fn the_deadline_holds_for_headers_bodies_and_uploads() {
         async move {
             let reset = match call.path() {
                 "/body" => call.begin_until_reset("part").await,
-                _ => call.reset_by_client().await,
+                _ => call.wait_for_reset().await,
             };
             note.send(reset).unwrap();
         }
     })
     .await;
     let fetcher = server.fetcher(&[]);
-    let over = "the time given for the request is over";
-    let failed = failure(text(&fetcher, within(1000, get(server.url("/headers")))).await);
-    assert_eq!(failed, (FailureKind::Timeout, format!("http/request failed: {over}")));
+    let reason = "the time given for the request is over";
+    let failed = failure(load(&fetcher, with_timeout_ms(1000, get(server.url("/headers")))).await);
+    assert_eq!(failed, (FailureKind::Timeout, format!("http/request failed: {reason}")));
     assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
-    let failed = failure(text(&fetcher, within(500, get(server.url("/body")))).await);
-    assert_eq!(failed, (FailureKind::Timeout, format!("failed to read http/request response body: {over}")));
+    let failed = failure(load(&fetcher, with_timeout_ms(500, get(server.url("/body")))).await);
+    assert_eq!(failed, (FailureKind::Timeout, format!("failed to read http/request response body: {reason}")));
     assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
-    // Nobody reads it, so it does not fit into the windows of the server.
+    // The server does not read the upload, and the upload is larger than the windows of the server.
     let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", server.url("/upload")) };
-    assert_eq!(failure(text(&fetcher, within(500, upload)).await).0, FailureKind::Timeout);
+    assert_eq!(failure(load(&fetcher, with_timeout_ms(500, upload)).await).0, FailureKind::Timeout);
     assert_eq!(resets.recv().await.unwrap(), h2::Reason::CANCEL);
     assert_eq!(server.connections(), 1);
 }
@@ -192,30 +193,30 @@ async fn the_deadline_holds_for_headers_bodies_and_uploads() {
 async fn an_idle_connection_is_closed_after_a_minute() {
     let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
     let fetcher = server.fetcher(&[]);
-    text(&fetcher, get(server.url("/"))).await.unwrap();
+    load(&fetcher, get(server.url("/"))).await.unwrap();
     tokio::time::pause();
     assert_closed_after_a_minute(server.wait_until_closed(1)).await;
     drop(fetcher);
 }
 
 #[tokio::test]
-async fn idle_connections_of_both_versions_are_sixteen_at_most() {
+async fn at_most_sixteen_idle_connections_of_http1_and_http2_are_kept() {
     let mut servers = Vec::new();
     let mut authorities = String::new();
     for _ in 0..9 {
         let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
-        let old = SecureServer::start("localhost", |_| ok("x")).await;
-        authorities += &format!("{}{}", server.authority, old.authority);
-        servers.push((server, old));
+        let http1 = SecureServer::start("localhost", |_| ok("x")).await;
+        authorities += &format!("{}{}", server.authority, http1.authority);
+        servers.push((server, http1));
     }
     let fetcher = fetcher_with_authority(&authorities, &[]);
-    for (server, old) in &servers {
-        text(&fetcher, get(server.url("/"))).await.unwrap();
-        text(&fetcher, get(format!("https://localhost:{}/", old.port))).await.unwrap();
+    for (server, http1) in &servers {
+        load(&fetcher, get(server.url("/"))).await.unwrap();
+        load(&fetcher, get(format!("https://localhost:{}/", http1.port))).await.unwrap();
     }
     servers[0].0.wait_until_closed(1).await;
     for (server, _) in &servers[1..] {
-        text(&fetcher, get(server.url("/"))).await.unwrap();
+        load(&fetcher, get(server.url("/"))).await.unwrap();
         assert_eq!(server.connections(), 1, "a connection that was used later was closed");
     }
 }
@@ -251,7 +252,7 @@ async fn closing_the_fetcher_ends_every_connection_and_waits_for_its_tasks() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_no_pings_is_given_up() {
+async fn a_request_to_a_server_that_answers_no_pings_fails() {
     let (note, mut arrived) = mpsc::unbounded_channel();
     let server = RawHttp2Peer::start(move |_, mut connection| {
         let note = note.clone();
@@ -279,15 +280,15 @@ async fn a_server_that_answers_no_pings_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_quiet_for_hours_is_kept_if_the_server_answers_pings() {
-    let (go_on, goes_on) = mpsc::channel::<Bytes>(1);
-    let goes_on = Arc::new(tokio::sync::Mutex::new(goes_on));
+async fn a_body_that_pauses_for_hours_does_not_fail_if_the_server_answers_pings() {
+    let (send_rest, rest) = mpsc::channel::<Bytes>(1);
+    let rest = Arc::new(tokio::sync::Mutex::new(rest));
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
-        let goes_on = Arc::clone(&goes_on);
+        let rest = Arc::clone(&rest);
         async move {
             let mut stream = call.begin();
             send_body(&mut stream, "first".into(), false).await;
-            let last = goes_on.lock().await.recv().await.unwrap();
+            let last = rest.lock().await.recv().await.unwrap();
             send_body(&mut stream, last, true).await;
         }
     })
@@ -296,11 +297,12 @@ async fn a_body_that_is_quiet_for_hours_is_kept_if_the_server_answers_pings() {
     assert_eq!(body.next().await.unwrap().unwrap(), "first");
     tokio::time::pause();
     for _ in 0..600 {
-        // sleep: the passing of two hours is what is tested. Steps let pings and their answers travel.
+        // sleep: the pause of two hours, on a paused clock. It has many steps, so that pings and their answers can
+        // arrive.
         tokio::time::sleep(Duration::from_secs(12)).await;
     }
     tokio::time::resume();
-    go_on.send("last".into()).await.unwrap();
+    send_rest.send("last".into()).await.unwrap();
     assert_eq!(body.next().await.unwrap().unwrap(), "last");
     assert_eq!(body.next().await.unwrap(), None);
 }

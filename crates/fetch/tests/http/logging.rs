@@ -4,24 +4,24 @@ use std::io;
 use std::sync::Arc;
 
 use crate::http2_peer::{Http2Call, Http2Peer};
-use crate::support::{fetcher, header, ok, redirect, request, text};
+use crate::support::{fetcher, header, load, ok, redirect, request};
 use crate::tls::{SecureServer, fetcher_that_trusts};
 use fetch::{FetchRequest, Header};
 use parking_lot::Mutex;
 use testkit::{HttpPeer, PeerReply};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that was logged, as text.
+/// Everything that was logged, as text. Clones share it.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct LogText(Arc<Mutex<Vec<u8>>>);
 
-impl Lines {
+impl LogText {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-impl io::Write for Lines {
+impl io::Write for LogText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -32,7 +32,7 @@ impl io::Write for Lines {
     }
 }
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LogText {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -41,7 +41,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// Some crates write to `log`, and not to `tracing`.
-impl log::Log for Lines {
+impl log::Log for LogText {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
         true
     }
@@ -53,6 +53,7 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
+/// A POST request with secrets in its headers and its body. All secrets of this test contain `hush`.
 fn secret_request(url: String) -> FetchRequest {
     let from_environment =
         Header { name: "X-Env".into(), value: "hushvalue".into(), value_env_var: Some("TOKEN".into()) };
@@ -62,11 +63,11 @@ fn secret_request(url: String) -> FetchRequest {
 
 #[tokio::test]
 async fn neither_urls_nor_headers_nor_bodies_are_logged() {
-    let (ours, theirs) = (Lines::default(), Lines::default());
-    log::set_boxed_logger(Box::new(theirs.clone())).unwrap();
+    let (from_tracing, from_log) = (LogText::default(), LogText::default());
+    log::set_boxed_logger(Box::new(from_log.clone())).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false).with_writer(ours.clone());
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+    let subscriber = subscriber.with_writer(from_tracing.clone());
     let _guard = tracing::subscriber::set_default(subscriber.finish());
 
     let answer = |request: &str| match () {
@@ -94,21 +95,22 @@ async fn neither_urls_nor_headers_nor_bodies_are_logged() {
     ];
     for (fetcher, origin) in &fetchers {
         for path in ["/hushpath?hushquery", "/hushround"] {
-            assert_eq!(text(fetcher, secret_request(format!("{origin}{path}"))).await.unwrap().1, "hushanswer");
+            assert_eq!(load(fetcher, secret_request(format!("{origin}{path}"))).await.unwrap().1, "hushanswer");
         }
-        let error = text(fetcher, secret_request(format!("{origin}/hushbroken"))).await.unwrap_err();
+        let error = load(fetcher, secret_request(format!("{origin}/hushbroken"))).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
     }
 
     assert_eq!(http2.connections(), 1);
-    let (ours, theirs) = (ours.text(), theirs.text());
-    assert!(ours.contains(" h2::"), "{ours}");
-    assert!(ours.contains("method=POST status=200 duration=") && ours.contains("kind=\"protocol\""), "{ours}");
-    assert!(theirs.contains("rustls"), "{theirs}");
+    let (traced, logged) = (from_tracing.text(), from_log.text());
+    assert!(traced.contains(" h2::"), "{traced}");
+    assert!(traced.contains("method=POST status=200 duration=") && traced.contains("kind=\"protocol\""), "{traced}");
+    assert!(logged.contains("rustls"), "{logged}");
+    // The second secret is `hushuser:hushpass` in base64.
     for secret in ["hush", "aHVzaHVzZXI6aHVzaHBhc3M"] {
-        assert!(!ours.contains(secret) && !theirs.contains(secret), "{ours}{theirs}");
+        assert!(!traced.contains(secret) && !logged.contains(secret), "{traced}{logged}");
     }
-    let of_fetch: Vec<_> = ours.lines().filter(|line| line.contains(" fetch::")).collect();
-    assert_eq!(of_fetch.len(), 9, "{ours}");
-    assert!(of_fetch.iter().all(|line| !line.contains("localhost")), "{of_fetch:?}");
+    let fetch_lines: Vec<_> = traced.lines().filter(|line| line.contains(" fetch::")).collect();
+    assert_eq!(fetch_lines.len(), 9, "one line for each of three requests of three fetchers: {traced}");
+    assert!(fetch_lines.iter().all(|line| !line.contains("localhost")), "{fetch_lines:?}");
 }

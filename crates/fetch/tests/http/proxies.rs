@@ -1,11 +1,12 @@
-//! HTTP proxies: requests that they pass on, tunnels, credentials, and hosts that are reached without one.
+//! HTTP proxies: requests that they pass on, tunnels, credentials, and hosts that are reached without a proxy.
 
 use std::sync::Arc;
 
-use crate::support::{failure, fetcher, first_line, get, header, ok, raw, redirect, text};
-use crate::tls::{SecureServer, certified, fetcher_that_trusts, file_with};
+use crate::support::{failure, fetcher, first_line, get, header, load, ok, redirect, reply};
+use crate::tls::{SecureServer, fetcher_that_trusts, write_temporary_file};
 use fetch::{FailureKind, FetchRequest, Redirects};
 use parking_lot::Mutex;
+use testkit::tls_acceptor;
 use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,17 +15,21 @@ use tokio::task::JoinHandle;
 /// A proxy that connects every tunnel to one port of 127.0.0.1, and keeps the CONNECT requests that it got.
 pub(crate) struct TunnelPeer {
     pub(crate) port: u16,
+    /// The CONNECT requests, each as text.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
 impl TunnelPeer {
-    pub(crate) async fn start(to: u16) -> Self {
-        Self::start_with(to, |stream| async { Some(stream) }).await
+    pub(crate) async fn start(target_port: u16) -> Self {
+        Self::start_with_handshake(target_port, |stream| async { Some(stream) }).await
     }
 
-    /// Each connection first goes through `greet`.
-    pub(crate) async fn start_with<T, F>(to: u16, greet: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    /// A proxy that makes `handshake`, for example that of TLS, on each connection before it reads the request.
+    pub(crate) async fn start_with_handshake<T, F>(
+        target_port: u16,
+        handshake: impl Fn(TcpStream) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         F: Future<Output = Option<T>> + Send + 'static,
@@ -35,13 +40,13 @@ impl TunnelPeer {
         let noted = asked.clone();
         let task = tokio::spawn(async move {
             loop {
-                let greeting = greet(listener.accept().await.unwrap().0);
+                let connected = handshake(listener.accept().await.unwrap().0);
                 let noted = noted.clone();
                 tokio::spawn(async move {
-                    let mut stream = greeting.await.unwrap();
+                    let mut stream = connected.await.unwrap();
                     let request = read_http_request(&mut stream).await.unwrap();
                     noted.lock().push(request);
-                    let mut target = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                    let mut target = TcpStream::connect(("127.0.0.1", target_port)).await.unwrap();
                     stream.write_all(b"HTTP/1.1 200 Connected\r\nX: y\r\n\r\n").await.unwrap();
                     drop(tokio::io::copy_bidirectional(&mut stream, &mut target).await);
                 });
@@ -58,13 +63,13 @@ impl Drop for TunnelPeer {
 }
 
 #[tokio::test]
-async fn http_is_passed_on_with_the_whole_url_and_credentials() {
+async fn a_proxy_gets_http_requests_with_the_whole_url_and_its_credentials() {
     let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
     let fetcher = fetcher(&[("http_proxy", &format!("http://us%40er:pass@127.0.0.1:{}", proxy.port))]);
     for host in ["one.test", "two.test:81"] {
         let url = format!("http://user@{host}/path?q#f");
         let request = FetchRequest { headers: vec![header("Authorization", "mine")], ..get(url) };
-        assert_eq!(text(&fetcher, request).await.unwrap().1, "by proxy");
+        assert_eq!(load(&fetcher, request).await.unwrap().1, "by proxy");
     }
     let expected = |host| {
         format!(
@@ -72,14 +77,14 @@ async fn http_is_passed_on_with_the_whole_url_and_credentials() {
         )
     };
     assert_eq!(proxy.requests(), [expected("one.test"), expected("two.test:81")]);
-    assert_eq!(proxy.accepted(), 1);
+    assert_eq!(proxy.connections_accepted(), 1);
 }
 
 #[tokio::test]
-async fn names_in_other_scripts_are_sent_in_ascii() {
+async fn host_names_in_other_scripts_are_sent_in_ascii() {
     let proxy = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("ALL_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
-    text(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
+    load(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
     assert_eq!(
         proxy.requests(),
         ["GET http://xn--bcher-kva.test/%C3%A4 HTTP/1.1\r\naccept: */*\r\nhost: xn--bcher-kva.test\r\n\r\n"]
@@ -96,9 +101,9 @@ async fn hosts_in_no_proxy_are_reached_directly_at_each_hop() {
     .await;
     let address = format!("http://127.0.0.1:{}", proxy.port);
     let fetcher = fetcher(&[("HTTP_PROXY", &address), ("NO_PROXY", "internal.test, 127.0.0.0/8")]);
-    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "straight");
-    assert_eq!(proxy.accepted(), 0);
-    assert_eq!(text(&fetcher, get(server.url("/away"))).await.unwrap().1, "by proxy");
+    assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "straight");
+    assert_eq!(proxy.connections_accepted(), 0);
+    assert_eq!(load(&fetcher, get(server.url("/away"))).await.unwrap().1, "by proxy");
     assert_eq!(first_line(&proxy.requests()[0]), "GET http://other.test/");
 }
 
@@ -109,7 +114,7 @@ async fn the_credentials_of_a_proxy_are_not_sent_to_servers() {
     let proxy = HttpPeer::answering(move |_| redirect(302, &target)).await;
     let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
     let fetcher = fetcher(&[("HTTP_PROXY", &address), ("NO_PROXY", "127.0.0.1")]);
-    text(&fetcher, get("http://some.test/")).await.unwrap();
+    load(&fetcher, get("http://some.test/")).await.unwrap();
     assert!(proxy.requests()[0].contains("proxy-authorization"));
     assert!(!server.requests()[0].contains("proxy-authorization"));
 }
@@ -122,7 +127,7 @@ async fn https_goes_through_a_tunnel_that_is_used_again() {
     let fetcher = fetcher_that_trusts(&server, &[("HTTPS_PROXY", &address)]);
     for _ in 0..2 {
         let request = FetchRequest { headers: vec![header("X", "y")], ..get("https://secure.test/path") };
-        assert_eq!(text(&fetcher, request).await.unwrap(), (200, "secret".into()));
+        assert_eq!(load(&fetcher, request).await.unwrap(), (200, "secret".into()));
     }
     let connect = "CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\nProxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n";
     assert_eq!(*proxy.asked.lock(), [connect]);
@@ -133,22 +138,22 @@ async fn https_goes_through_a_tunnel_that_is_used_again() {
 async fn a_proxy_can_be_reached_over_tls() {
     let proxy = SecureServer::start("localhost", |_| ok("by proxy")).await;
     let fetcher = fetcher_that_trusts(&proxy, &[("ALL_PROXY", &format!("https://localhost:{}", proxy.port))]);
-    assert_eq!(text(&fetcher, get("http://some.test/")).await.unwrap().1, "by proxy");
+    assert_eq!(load(&fetcher, get("http://some.test/")).await.unwrap().1, "by proxy");
 }
 
 #[tokio::test]
-async fn a_tunnel_through_tls_has_tls_in_it() {
+async fn https_through_a_proxy_with_tls_is_tls_inside_of_tls() {
     let server = SecureServer::start("secure.test", |_| ok("inner")).await;
-    let (authority, acceptor) = certified("localhost", &[]);
-    let proxy = TunnelPeer::start_with(server.port, move |stream| {
-        let greeting = acceptor.accept(stream);
-        async { greeting.await.ok() }
+    let (authority, acceptor) = tls_acceptor("localhost", &[]);
+    let proxy = TunnelPeer::start_with_handshake(server.port, move |stream| {
+        let handshake = acceptor.accept(stream);
+        async { handshake.await.ok() }
     })
     .await;
-    let (_directory, path) = file_with(&format!("{authority}{}", server.authority));
+    let (_directory, path) = write_temporary_file(&format!("{authority}{}", server.authority));
     let address = format!("https://localhost:{}", proxy.port);
     let fetcher = fetcher(&[("HTTPS_PROXY", &address), ("SSL_CERT_FILE", &path)]);
-    assert_eq!(text(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
+    assert_eq!(load(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
     assert_eq!(*proxy.asked.lock(), ["CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\n\r\n"]);
 }
 
@@ -161,7 +166,7 @@ async fn a_proxy_that_refuses_or_sends_nonsense_is_named_without_its_credentials
         ("HTTP/1.1 200 OK\r\n".to_owned() + &"x".repeat(20_000), "proxy response headers too long"),
     ];
     for (answer, reason) in cases {
-        let proxy = HttpPeer::answering(move |_| raw(answer.clone())).await;
+        let proxy = HttpPeer::answering(move |_| reply(answer.clone())).await;
         let fetcher = fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
         let (kind, text) = failure(fetcher.send(get("https://secure.test/secret")).await);
         let expected = format!(
@@ -182,23 +187,23 @@ async fn a_proxy_that_cannot_be_used_fails_the_request() {
     let (kind, text) = failure(fetcher.send(get(server.url("/"))).await);
     let expected = "http/request failed: the proxy that ALL_PROXY names cannot be used; expected http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or socks5h://HOST:PORT";
     assert_eq!((kind, text.as_str()), (FailureKind::Other, expected));
-    assert_eq!(server.accepted(), 0);
+    assert_eq!(server.connections_accepted(), 0);
 }
 
 #[tokio::test]
 async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
     let answer = "HTTP/1.1 204 No\r\nSet-Cookie: __cf_bm=kept; Path=/; Max-Age=60\r\nSet-Cookie: session=not\r\n\r\n";
-    let server = SecureServer::start("chatgpt.com", move |_| raw(answer)).await;
+    let server = SecureServer::start("chatgpt.com", move |_| reply(answer)).await;
     let proxy = TunnelPeer::start(server.port).await;
     let fetcher = fetcher_that_trusts(&server, &[("https_proxy", &format!("http://127.0.0.1:{}", proxy.port))]);
     let cookies = ["set-cookie: __cf_bm=kept; Path=/; Max-Age=60", "set-cookie: session=not"];
     for redirects in [Redirects::Follow, Redirects::Stop] {
         let response = fetcher.send(FetchRequest { redirects, ..get("https://chatgpt.com/a") }).await.unwrap();
         let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        assert_eq!(headers, cookies, "the caller sees all");
+        assert_eq!(headers, cookies, "the caller gets all cookies");
     }
     let own = FetchRequest { headers: vec![header("Cookie", "own=1")], ..get("https://chatgpt.com/a") };
-    text(&fetcher, own).await.unwrap();
+    load(&fetcher, own).await.unwrap();
     let request = |cookie: &str| format!("GET /a HTTP/1.1\r\n{cookie}host: chatgpt.com\r\n\r\n");
     assert_eq!(
         server.requests(),

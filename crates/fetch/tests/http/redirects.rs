@@ -1,6 +1,8 @@
 //! Redirects that are followed, and redirects that are returned.
 
-use crate::support::{failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
+use crate::support::{
+    failure, fetcher, first_line, get, header, load, ok, redirect, reply, request, with_timeout_ms,
+};
 use fetch::{FailureKind, FetchRequest, Header, Redirects};
 use testkit::HttpPeer;
 
@@ -17,21 +19,21 @@ async fn ten_redirects_are_followed_over_one_connection_and_the_eleventh_is_an_e
     })
     .await;
     let fetcher = fetcher(&[]);
-    assert_eq!(text(&fetcher, get(server.url("/10"))).await.unwrap(), (200, "there".into()));
-    assert_eq!((server.accepted(), server.requests().len()), (1, 11));
+    assert_eq!(load(&fetcher, get(server.url("/10"))).await.unwrap(), (200, "there".into()));
+    assert_eq!((server.connections_accepted(), server.requests().len()), (1, 11));
     let expected = "http/request failed: too many redirects, more than 10".to_owned();
-    assert_eq!(failure(text(&fetcher, get(server.url("/11"))).await), (FailureKind::Redirect, expected));
+    assert_eq!(failure(load(&fetcher, get(server.url("/11"))).await), (FailureKind::Redirect, expected));
 }
 
 #[tokio::test]
-async fn a_circle_of_redirects_is_an_error() {
+async fn a_loop_of_redirects_is_an_error() {
     let server = HttpPeer::answering(|_| redirect(301, "/round")).await;
     assert_eq!(failure(fetcher(&[]).send(get(server.url("/round"))).await).0, FailureKind::Redirect);
     assert_eq!(server.requests().len(), 11);
 }
 
 #[tokio::test]
-async fn the_status_decides_what_is_sent_again() {
+async fn the_status_decides_whether_method_and_body_are_sent_again() {
     let server = HttpPeer::answering(|request| match first_line(request).split_once(" /") {
         Some((_, "end")) => ok(""),
         Some((_, status)) => redirect(status.parse().unwrap(), "end#fragment"),
@@ -49,11 +51,11 @@ async fn the_status_decides_what_is_sent_again() {
         ("PUT", 302, "PUT /end"),
     ] {
         let body = (method != "HEAD").then(|| "data".into());
-        text(&fetcher, FetchRequest { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
+        load(&fetcher, FetchRequest { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
         let last = server.requests().pop().unwrap();
         assert_eq!(first_line(&last), expected, "{method} {status}");
-        let is_replayed = expected.starts_with('P');
-        assert_eq!((last.ends_with("\r\n\r\ndata"), last.contains("content-length: 4")), (is_replayed, is_replayed));
+        let has_body = expected.starts_with('P');
+        assert_eq!((last.ends_with("\r\n\r\ndata"), last.contains("content-length: 4")), (has_body, has_body));
     }
 }
 
@@ -69,7 +71,7 @@ async fn another_origin_gets_no_credentials() {
     let names = ["Authorization", "Cookie", "Proxy-Authorization", "WWW-Authenticate", "X-Kept"];
     let headers = names.map(|name| header(name, "secret")).to_vec();
     let request = FetchRequest { headers, ..get(server.url("/same")) };
-    assert_eq!(text(&fetcher(&[]), request).await.unwrap().1, "other");
+    assert_eq!(load(&fetcher(&[]), request).await.unwrap().1, "other");
     let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
     assert_eq!(counts, [5, 5]);
     assert_eq!(
@@ -79,14 +81,14 @@ async fn another_origin_gets_no_credentials() {
 }
 
 #[tokio::test]
-async fn the_same_origin_is_told_where_the_redirect_came_from() {
+async fn a_redirect_within_an_origin_has_a_referer() {
     let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /one?q=1" => redirect(302, "/two#fragment"),
         _ => ok("there"),
     })
     .await;
     let url = format!("http://user:secret@127.0.0.1:{}/one?q=1#part", server.port);
-    assert_eq!(text(&fetcher(&[]), get(url)).await.unwrap().1, "there");
+    assert_eq!(load(&fetcher(&[]), get(url)).await.unwrap().1, "there");
     let (port, rest) = (server.port, "accept: */*\r\nhost: 127.0.0.1");
     let referer = format!("referer: http://127.0.0.1:{port}/one?q=1");
     assert_eq!(
@@ -99,7 +101,7 @@ async fn the_same_origin_is_told_where_the_redirect_came_from() {
 }
 
 #[tokio::test]
-async fn another_origin_gets_nothing_from_the_environment() {
+async fn another_origin_gets_no_values_from_the_environment() {
     let other = HttpPeer::answering(|_| ok("other")).await;
     let target = other.url("/there");
     let server = HttpPeer::answering(move |request| match first_line(request) {
@@ -107,11 +109,15 @@ async fn another_origin_gets_nothing_from_the_environment() {
         _ => redirect(302, &target),
     })
     .await;
-    let taken = |name: &str, value: &str| Header { value_env_var: Some("TOKEN".into()), ..header(name, value) };
-    let headers =
-        vec![taken("X-Api-Key", ""), header("X-Kept", "plain"), taken("X-Other", "of "), header("x-other", "x")];
+    let from_token = |name: &str, value: &str| Header { value_env_var: Some("TOKEN".into()), ..header(name, value) };
+    let headers = vec![
+        from_token("X-Api-Key", ""),
+        header("X-Kept", "plain"),
+        from_token("X-Other", "of "),
+        header("x-other", "x"),
+    ];
     let request = FetchRequest { headers, ..get(server.url("/same")) };
-    assert_eq!(text(&fetcher(&[("TOKEN", "secret")]), request).await.unwrap().1, "other");
+    assert_eq!(load(&fetcher(&[("TOKEN", "secret")]), request).await.unwrap().1, "other");
     let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
     assert_eq!(counts, [2, 2]);
     assert_eq!(
@@ -121,7 +127,7 @@ async fn another_origin_gets_nothing_from_the_environment() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_not_http_is_an_error() {
+async fn a_redirect_to_a_url_that_is_not_http_is_an_error() {
     let server = HttpPeer::answering(|_| redirect(302, "file:///etc/secret")).await;
     let (kind, text) = failure(fetcher(&[]).send(get(server.url("/"))).await);
     let expected =
@@ -130,14 +136,15 @@ async fn a_target_that_is_not_http_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_redirect_without_a_location_or_that_must_not_be_followed_is_returned() {
-    let nowhere = "HTTP/1.1 302 Found\r\nContent-Length: 4\r\n\r\nstay";
-    let server = HttpPeer::answering(
-        move |request| if request.contains("/nowhere") { raw(nowhere) } else { redirect(307, "/x") },
-    )
-    .await;
+async fn a_redirect_is_returned_if_it_has_no_location_or_must_not_be_followed() {
+    let without_location = "HTTP/1.1 302 Found\r\nContent-Length: 4\r\n\r\nstay";
+    let server =
+        HttpPeer::answering(
+            move |request| if request.contains("/nowhere") { reply(without_location) } else { redirect(307, "/x") },
+        )
+        .await;
     let fetcher = fetcher(&[]);
-    assert_eq!(text(&fetcher, get(server.url("/nowhere"))).await.unwrap(), (302, "stay".into()));
+    assert_eq!(load(&fetcher, get(server.url("/nowhere"))).await.unwrap(), (302, "stay".into()));
     let response = fetcher.send(FetchRequest { redirects: Redirects::Stop, ..get(server.url("/")) }).await.unwrap();
     assert_eq!(response.status, 307);
     assert!(response.headers.contains(&("location".into(), "/x".into())));
@@ -149,8 +156,8 @@ async fn a_redirect_without_a_location_or_that_must_not_be_followed_is_returned(
 async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
     let endless = b"HTTP/1.1 302 Found\r\nLocation: /end\r\nContent-Length: 100\r\n\r\nxxx";
     let server =
-        HttpPeer::answering(move |request| if request.contains("/end") { ok("end") } else { raw(endless) }).await;
-    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "end".into()));
+        HttpPeer::answering(move |request| if request.contains("/end") { ok("end") } else { reply(endless) }).await;
+    assert_eq!(load(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "end".into()));
     server.wait_until_closed(1).await;
 }
 
@@ -158,9 +165,9 @@ async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
 async fn all_hops_share_one_deadline() {
     let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /" => redirect(302, "/stall"),
-        _ => raw(""),
+        _ => reply(""),
     })
     .await;
-    assert_eq!(failure(fetcher(&[]).send(within(1000, get(server.url("/")))).await).0, FailureKind::Timeout);
+    assert_eq!(failure(fetcher(&[]).send(with_timeout_ms(1000, get(server.url("/")))).await).0, FailureKind::Timeout);
     assert_eq!(first_lines(&server), ["GET /", "GET /stall"]);
 }

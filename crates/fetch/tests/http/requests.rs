@@ -1,11 +1,11 @@
 //! Requests as servers get them, and responses as callers get them.
 
-use crate::support::{failure, fetcher, get, header, ok, raw, request, text};
+use crate::support::{failure, fetcher, get, header, load, ok, reply, request};
 use fetch::{FailureKind, FetchError, FetchRequest, Header};
 use testkit::HttpPeer;
 
 #[tokio::test]
-async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
+async fn a_request_is_sent_as_it_was_given_with_accept_and_host_after_its_headers() {
     let server = HttpPeer::answering(|_| ok("done")).await;
     let fetcher = fetcher(&[("TOKEN", "t0ken")]);
     let headers = vec![
@@ -18,7 +18,7 @@ async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
     ];
     let request =
         FetchRequest { headers, body: Some("hello".into()), ..request("PATCH", server.url("/a%20b?q=1#fragment")) };
-    assert_eq!(text(&fetcher, request).await.unwrap(), (200, "done".to_owned()));
+    assert_eq!(load(&fetcher, request).await.unwrap(), (200, "done".to_owned()));
     let expected = format!(
         "PATCH /a%20b?q=1 HTTP/1.1\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\nauthorization: Bearer t0ken\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\ncontent-length: 5\r\n\r\nhello",
         server.port
@@ -31,7 +31,7 @@ async fn a_request_without_a_body_has_no_length_whatever_the_method() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[]);
     for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
-        text(&fetcher, FetchRequest { body, ..request(method, server.url("/")) }).await.unwrap();
+        load(&fetcher, FetchRequest { body, ..request(method, server.url("/")) }).await.unwrap();
     }
     let expected = |method| format!("{method} / HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
     assert_eq!(server.requests(), ["GET", "POST", "PUT", "custom"].map(expected));
@@ -40,7 +40,7 @@ async fn a_request_without_a_body_has_no_length_whatever_the_method() {
 #[tokio::test]
 async fn a_user_in_the_url_is_not_sent() {
     let server = HttpPeer::answering(|_| ok("")).await;
-    text(&fetcher(&[]), get(format!("http://user:secret@127.0.0.1:{}/a b?q=\"", server.port))).await.unwrap();
+    load(&fetcher(&[]), get(format!("http://user:secret@127.0.0.1:{}/a b?q=\"", server.port))).await.unwrap();
     let expected = format!("GET /a%20b?q=%22 HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
     assert_eq!(server.requests(), [expected]);
 }
@@ -49,29 +49,29 @@ async fn a_user_in_the_url_is_not_sent() {
 async fn a_given_host_header_is_sent() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
-    text(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
+    load(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
     assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\nx-a: 1\r\naccept: text/plain\r\n\r\n"]);
 }
 
 #[tokio::test]
-async fn response_headers_are_lower_case_and_grouped_and_only_visible_ones() {
+async fn response_headers_are_in_lower_case_grouped_by_name_and_only_visible_ascii() {
     let answer = b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a\r\nX-One: 1\r\nX-Binary: \xff\r\nX-Umlaut: \xc3\xa4\r\nset-cookie: b\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nraw";
-    let server = HttpPeer::answering(|_| raw(*answer)).await;
+    let server = HttpPeer::answering(|_| reply(*answer)).await;
     let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
     let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let expected = ["set-cookie: a", "set-cookie: b", "x-one: 1", "content-encoding: gzip", "content-length: 3"]
         .map(str::to_owned);
     assert_eq!((response.status, headers), (418, expected.to_vec()));
-    // Not decompressed.
+    // The body is not decompressed.
     assert_eq!(response.body.collect(3).await.unwrap(), "raw");
 }
 
 #[tokio::test]
-async fn cookies_are_not_kept() {
-    let server = HttpPeer::answering(|_| raw("HTTP/1.1 204 No\r\nSet-Cookie: a=b\r\n\r\n")).await;
+async fn cookies_of_other_hosts_than_chatgpt_are_not_kept() {
+    let server = HttpPeer::answering(|_| reply("HTTP/1.1 204 No\r\nSet-Cookie: a=b\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
-        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (204, String::new()));
+        assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap(), (204, String::new()));
     }
     assert!(!server.requests()[1].contains("cookie"));
 }
@@ -90,11 +90,11 @@ async fn a_request_with_a_refused_header_opens_no_connection() {
         let request = FetchRequest { headers: vec![header("X-Fine", "1"), refused], ..get(server.url("/")) };
         assert_eq!(fetcher.send(request).await.unwrap_err(), FetchError::Invalid(text.into()));
     }
-    assert_eq!(server.accepted(), 0);
+    assert_eq!(server.connections_accepted(), 0);
 }
 
 #[tokio::test]
-async fn an_invalid_request_is_told_apart_from_a_failed_one() {
+async fn an_invalid_request_has_another_error_than_a_failed_one() {
     let fetcher = fetcher(&[]);
     let long = format!("http://127.0.0.1/{}", "x".repeat(70_000));
     for (method, url, text) in [
@@ -112,19 +112,19 @@ async fn an_invalid_request_is_told_apart_from_a_failed_one() {
 #[tokio::test]
 async fn informational_responses_are_skipped() {
     let server = HttpPeer::answering(|_| {
-        raw("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+        reply("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
     })
     .await;
-    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "x".into()));
+    assert_eq!(load(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "x".into()));
 }
 
 #[tokio::test]
 async fn the_response_to_head_has_no_body() {
-    let server = HttpPeer::answering(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| reply("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
         let request = FetchRequest { max_body_bytes: Some(10), ..request("HEAD", server.url("/")) };
-        assert_eq!(text(&fetcher, request).await.unwrap(), (200, String::new()));
+        assert_eq!(load(&fetcher, request).await.unwrap(), (200, String::new()));
     }
-    assert_eq!(server.accepted(), 1);
+    assert_eq!(server.connections_accepted(), 1);
 }

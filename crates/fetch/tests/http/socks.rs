@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{failure, fetcher, get, ok, text};
+use crate::support::{failure, fetcher, get, load, ok};
 use crate::tls::{SecureServer, fetcher_that_trusts};
 use fetch::FailureKind;
 use parking_lot::Mutex;
@@ -11,12 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// The method numbers of RFC 1928.
+/// The numbers of authentication methods in RFC 1928.
 const NO_CREDENTIALS: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
 
-/// A SOCKS5 proxy on loopback that connects every request to one port and keeps what it was asked for.
+/// A SOCKS5 proxy on loopback that connects every client to one port and records the destinations that clients ask
+/// for.
 pub(crate) struct SocksPeer {
     port: u16,
     /// `name HOST:PORT` or `address IP:PORT`, and ` as USER:PASSWORD` if credentials were sent.
@@ -24,14 +25,14 @@ pub(crate) struct SocksPeer {
     task: JoinHandle<()>,
 }
 
-/// How a [`SocksPeer`] behaves.
+/// The behaviour of a [`SocksPeer`].
 #[derive(Clone, Copy)]
 pub(crate) struct SocksRules {
-    /// The port of 127.0.0.1 to which every request is connected.
+    /// The port of 127.0.0.1 to which every client is connected.
     target: u16,
-    /// `USER:PASSWORD` that a client must send.
+    /// `USER:PASSWORD` that a client must send. None: the proxy asks for no credentials.
     credentials: Option<&'static str>,
-    /// The reply code of RFC 1928. Everything but 0 refuses.
+    /// The reply code of RFC 1928. Every code but 0 refuses the client.
     reply: u8,
 }
 
@@ -65,7 +66,7 @@ impl Drop for SocksPeer {
     }
 }
 
-/// Returns `None` when the client goes away.
+/// Serves one client. Returns `None` if the client leaves early.
 async fn serve_socks(mut stream: TcpStream, rules: SocksRules, asked: &Mutex<Vec<String>>) -> Option<()> {
     let sent_credentials = negotiate(&mut stream, rules).await?;
     let destination = read_destination(&mut stream).await?;
@@ -80,6 +81,8 @@ async fn serve_socks(mut stream: TcpStream, rules: SocksRules, asked: &Mutex<Vec
     Some(())
 }
 
+/// Negotiates the authentication. Returns ` as USER:PASSWORD` if the client has sent credentials, else an empty
+/// string.
 async fn negotiate(stream: &mut TcpStream, rules: SocksRules) -> Option<String> {
     assert_eq!(stream.read_u8().await.ok()?, 5, "the version of the protocol");
     let methods = read_text(stream).await?;
@@ -107,26 +110,26 @@ async fn read_destination(stream: &mut TcpStream) -> Option<String> {
     Some(format!("{host}:{}", stream.read_u16().await.ok()?))
 }
 
-/// Bytes with their number before them.
+/// Reads a text whose length is in the byte before it.
 async fn read_text(stream: &mut TcpStream) -> Option<String> {
     let mut text = vec![0; stream.read_u8().await.ok()?.into()];
     stream.read_exact(&mut text).await.ok()?;
     String::from_utf8(text).ok()
 }
 
-/// A proxy without credentials that connects every request to `target`.
-pub(crate) fn open_to(target: u16) -> SocksRules {
+/// The rules of a proxy that asks for no credentials and connects every client to `target`.
+pub(crate) fn allow_all(target: u16) -> SocksRules {
     SocksRules { target, credentials: None, reply: 0 }
 }
 
 #[tokio::test]
 async fn socks5h_gives_the_name_to_the_proxy_and_one_connection_serves_many_requests() {
     let server = HttpPeer::answering(|_| ok("through socks")).await;
-    let proxy = SocksPeer::start(open_to(server.port)).await;
+    let proxy = SocksPeer::start(allow_all(server.port)).await;
     for variable in ["ALL_PROXY", "HTTP_PROXY"] {
         let fetcher = fetcher(&[(variable, &proxy.url("socks5h", ""))]);
         for _ in 0..2 {
-            let answer = text(&fetcher, get("http://no-such-name.test:81/path?q")).await.unwrap();
+            let answer = load(&fetcher, get("http://no-such-name.test:81/path?q")).await.unwrap();
             assert_eq!(answer, (200, "through socks".into()));
         }
     }
@@ -138,11 +141,11 @@ async fn socks5h_gives_the_name_to_the_proxy_and_one_connection_serves_many_requ
 #[tokio::test]
 async fn socks5_gives_an_address_to_the_proxy() {
     let server = HttpPeer::answering(|_| ok("")).await;
-    let proxy = SocksPeer::start(open_to(server.port)).await;
+    let proxy = SocksPeer::start(allow_all(server.port)).await;
     let fetcher = fetcher(&[("ALL_PROXY", &proxy.url("socks5", ""))]);
-    text(&fetcher, get("http://localhost:81/")).await.unwrap();
-    text(&fetcher, get("http://127.0.0.9:82/")).await.unwrap();
-    text(&fetcher, get("http://[::1]:83/")).await.unwrap();
+    load(&fetcher, get("http://localhost:81/")).await.unwrap();
+    load(&fetcher, get("http://127.0.0.9:82/")).await.unwrap();
+    load(&fetcher, get("http://[::1]:83/")).await.unwrap();
     let asked = proxy.asked();
     assert!(asked[0] == "address 127.0.0.1:81" || asked[0] == "address [::1]:81", "{asked:?}");
     assert_eq!(asked[1..], ["address 127.0.0.9:82", "address [::1]:83"]);
@@ -153,11 +156,11 @@ async fn socks5_gives_an_address_to_the_proxy() {
 #[tokio::test]
 async fn tls_goes_through_socks_with_user_and_password() {
     let server = SecureServer::start("secure.test", |_| ok("secret")).await;
-    let rules = SocksRules { credentials: Some("us@er:p:ss"), ..open_to(server.port) };
+    let rules = SocksRules { credentials: Some("us@er:p:ss"), ..allow_all(server.port) };
     let proxy = SocksPeer::start(rules).await;
     let url = proxy.url("socks5h", "us%40er:p%3Ass@");
     let fetcher = fetcher_that_trusts(&server, &[("HTTPS_PROXY", &url)]);
-    assert_eq!(text(&fetcher, get("https://secure.test/")).await.unwrap(), (200, "secret".into()));
+    assert_eq!(load(&fetcher, get("https://secure.test/")).await.unwrap(), (200, "secret".into()));
     assert_eq!(proxy.asked(), ["name secure.test:443 as us@er:p:ss"]);
     assert_eq!(server.requests(), ["GET / HTTP/1.1\r\naccept: */*\r\nhost: secure.test\r\n\r\n"]);
 }
@@ -165,9 +168,9 @@ async fn tls_goes_through_socks_with_user_and_password() {
 #[tokio::test]
 async fn hosts_in_no_proxy_are_reached_without_socks() {
     let server = HttpPeer::answering(|_| ok("direct")).await;
-    let proxy = SocksPeer::start(open_to(server.port)).await;
+    let proxy = SocksPeer::start(allow_all(server.port)).await;
     let fetcher = fetcher(&[("ALL_PROXY", &proxy.url("socks5h", "")), ("NO_PROXY", "127.0.0.1")]);
-    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "direct");
+    assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "direct");
     assert!(proxy.asked().is_empty());
 }
 
@@ -175,10 +178,10 @@ async fn hosts_in_no_proxy_are_reached_without_socks() {
 async fn a_socks_proxy_that_refuses_is_named_without_its_credentials() {
     let secret = Some("user:secret");
     let cases = [
-        (SocksRules { credentials: secret, ..open_to(1) }, "", "server does not support user/pass authentication"),
-        (SocksRules { credentials: secret, ..open_to(1) }, "user:wrong@", "credentials not accepted"),
-        (SocksRules { reply: 2, ..open_to(1) }, "", "connection not allowed"),
-        (SocksRules { reply: 5, ..open_to(1) }, "", "connection refused"),
+        (SocksRules { credentials: secret, ..allow_all(1) }, "", "server does not support user/pass authentication"),
+        (SocksRules { credentials: secret, ..allow_all(1) }, "user:wrong@", "credentials not accepted"),
+        (SocksRules { reply: 2, ..allow_all(1) }, "", "connection not allowed"),
+        (SocksRules { reply: 5, ..allow_all(1) }, "", "connection refused"),
     ];
     for (rules, credentials, reason) in cases {
         let proxy = SocksPeer::start(rules).await;

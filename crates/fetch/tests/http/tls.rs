@@ -1,39 +1,38 @@
-//! HTTPS with an authority made for the test, and the errors for files with roots that cannot be used.
+//! HTTPS with a certificate authority that is made for the test, and the errors for files with root certificates that
+//! cannot be used.
 
 use std::fs;
 use std::sync::Arc;
 
-use crate::support::{failure, fetcher, get, ok, text, within};
+use crate::support::{failure, fetcher, get, load, ok, with_timeout_ms};
 use fetch::{FailureKind, FetchError, Fetcher, FetcherConfig};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
 use tempfile::TempDir;
-use testkit::{PeerReply, RecordedRequests, read_http_request, serve_http};
+use testkit::{PeerReply, RecordedRequests, read_http_request, serve_http, tls_acceptor};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 /// An HTTP/1.1 server with TLS on loopback, which keeps every request as text. Dropping it closes its listener.
 pub(crate) struct SecureServer {
     pub(crate) port: u16,
+    /// The authority of the server's certificate, as PEM.
     pub(crate) authority: String,
     requests: RecordedRequests,
     task: JoinHandle<()>,
 }
 
 impl SecureServer {
-    /// A server for a host of this name that knows nothing of ALPN.
+    /// A server with a certificate for the host `name`, and without ALPN.
     pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static) -> Self {
-        Self::start_with(name, &[], answer).await
+        Self::start_with_alpn(name, &[], answer).await
     }
 
-    pub(crate) async fn start_with(
+    pub(crate) async fn start_with_alpn(
         name: &str,
         protocols: &[&str],
         answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static,
     ) -> Self {
-        let (authority, acceptor) = certified(name, protocols);
+        let (authority, acceptor) = tls_acceptor(name, protocols);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = RecordedRequests::default();
@@ -68,25 +67,9 @@ impl Drop for SecureServer {
     }
 }
 
-/// An authority, and a server with a certificate from it that chooses one of these protocols (ALPN).
-pub(crate) fn certified(name: &str, protocols: &[&str]) -> (String, TlsAcceptor) {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key.into())
-        .unwrap();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    (authority.pem(), TlsAcceptor::from(Arc::new(config)))
-}
-
-/// Writes a file into a new directory, which is deleted with the first value. The second one is the path of the file.
-pub(crate) fn file_with(content: &str) -> (TempDir, String) {
+/// Writes a file into a new directory. Returns the directory, which is deleted when this value is dropped, and the
+/// path of the file.
+pub(crate) fn write_temporary_file(content: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("roots.pem");
     fs::write(&path, content).unwrap();
@@ -99,7 +82,7 @@ pub(crate) fn fetcher_that_trusts(server: &SecureServer, variables: &[(&str, &st
 
 /// A fetcher that trusts an authority, given as PEM.
 pub(crate) fn fetcher_with_authority(authority: &str, variables: &[(&str, &str)]) -> Fetcher {
-    let (_directory, path) = file_with(authority);
+    let (_directory, path) = write_temporary_file(authority);
     let mut variables = variables.to_vec();
     variables.push(("CODEX_CA_CERTIFICATE", &path));
     fetcher(&variables)
@@ -109,14 +92,14 @@ pub(crate) fn fetcher_with_authority(authority: &str, variables: &[(&str, &str)]
 async fn a_file_named_by_either_variable_is_trusted_and_the_first_variable_wins() {
     let server = SecureServer::start("localhost", |_| ok("safe")).await;
     let other = SecureServer::start("localhost", |_| ok("other")).await;
-    // A bundle: other sections and other authorities do no harm.
-    let (_first, bundle) = file_with(&format!("comment\n{}\n{}", other.authority, server.authority));
-    let (_second, others) = file_with(&other.authority);
+    // A file may also contain comments and other authorities.
+    let (_first, bundle) = write_temporary_file(&format!("comment\n{}\n{}", other.authority, server.authority));
+    let (_second, others) = write_temporary_file(&other.authority);
     for variables in [
         vec![("CODEX_CA_CERTIFICATE", bundle.as_str()), ("SSL_CERT_FILE", others.as_str())],
         vec![("SSL_CERT_FILE", &bundle)],
     ] {
-        assert_eq!(text(&fetcher(&variables), get(server.url())).await.unwrap(), (200, "safe".into()));
+        assert_eq!(load(&fetcher(&variables), get(server.url())).await.unwrap(), (200, "safe".into()));
     }
     let outcome =
         fetcher(&[("CODEX_CA_CERTIFICATE", &others), ("SSL_CERT_FILE", &bundle)]).send(get(server.url())).await;
@@ -131,34 +114,35 @@ async fn a_server_that_is_not_trusted_gets_no_request() {
     assert_eq!(kind, FailureKind::Tls);
     assert!(text.starts_with(&format!("http/request failed: no TLS with localhost:{}: ", server.port)), "{text}");
     assert!(!text.contains("secret"), "{text}");
-    // The right authority, but for another name.
+    // This certificate is of a trusted authority, but for another host name.
     assert_eq!(failure(fetcher_that_trusts(&other, &[]).send(get(other.url())).await).0, FailureKind::Tls);
     assert_eq!((server.requests().len(), other.requests().len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_server_that_sends_nothing_in_the_handshake_is_ended_by_the_deadline() {
+async fn the_deadline_ends_a_request_to_a_server_that_sends_nothing_in_the_handshake() {
     let trusted = SecureServer::start("localhost", |_| ok("")).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
-    let outcome = fetcher_that_trusts(&trusted, &[]).send(within(1000, get(url))).await;
+    let outcome = fetcher_that_trusts(&trusted, &[]).send(with_timeout_ms(1000, get(url))).await;
     assert_eq!(failure(outcome).0, FailureKind::Timeout);
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_off_without_a_goodbye_is_an_error() {
-    let (authority, acceptor) = certified("localhost", &[]);
+async fn a_body_whose_connection_ends_without_close_notify_is_an_error() {
+    let (authority, acceptor) = tls_acceptor("localhost", &[]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {
         let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
         read_http_request(&mut stream).await.unwrap();
-        // No length: only TLS can tell the end of this body from an attacker's cut.
+        // The body has no length. Only the `close_notify` of TLS tells its end from a connection that an attacker has
+        // cut.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
         stream.flush().await.unwrap();
     });
-    let (_directory, path) = file_with(&authority);
-    let outcome = text(&fetcher(&[("CODEX_CA_CERTIFICATE", &path)]), get(url)).await;
+    let (_directory, path) = write_temporary_file(&authority);
+    let outcome = load(&fetcher(&[("CODEX_CA_CERTIFICATE", &path)]), get(url)).await;
     assert_eq!(failure(outcome).0, FailureKind::Protocol);
     server.await.unwrap();
 }
@@ -172,7 +156,7 @@ fn a_file_with_roots_that_cannot_be_used_is_an_error_that_names_the_variable() {
             other => panic!("{other}"),
         }
     };
-    let (_directory, path) = file_with("nothing");
+    let (_directory, path) = write_temporary_file("nothing");
     let missing = format!("{path}.missing");
     assert_eq!(
         refusal("CODEX_CA_CERTIFICATE", &missing),
@@ -186,8 +170,8 @@ fn a_file_with_roots_that_cannot_be_used_is_an_error_that_names_the_variable() {
             "cannot use the file that SSL_CERT_FILE names: {path} has no certificate in it; expected a section `BEGIN CERTIFICATE`"
         )
     );
-    let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let (_directory, path) = write_temporary_file("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     assert!(refusal("SSL_CERT_FILE", &path).ends_with(&format!("no certificate in {path} can be trusted as a root")));
-    let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n");
+    let (_directory, path) = write_temporary_file("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n");
     assert!(refusal("SSL_CERT_FILE", &path).contains(&format!("{path} is not a valid PEM file: ")));
 }

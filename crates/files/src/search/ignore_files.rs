@@ -20,10 +20,12 @@ use super::{SearchSummary, has_too_many_braces};
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most lines of an ignore file. Each line becomes a regular expression, which can take 10 KB of memory.
 pub const MAX_LINES: usize = 10_000;
-/// The device number of `/dev/null`, `makedev(1, 3)`. A link to this device, or a variable that names it, means that there is no file.
+/// The device number of `/dev/null`, `makedev(1, 3)`. If an ignore file is a link to this device, or an
+/// environment variable names the device, the file counts as missing.
 const NULL_DEVICE: u64 = 0x103;
 
-/// An ignore file or configuration of git that cannot be read without waiting or within the limits.
+/// The reason why rules cannot be used. `path` is an ignore file or a configuration of git that cannot be read
+/// without waiting or within the limits, or a directory with too many rules.
 #[derive(Debug)]
 pub(super) struct UnreadableRules {
     pub(super) path: PathBuf,
@@ -32,7 +34,7 @@ pub(super) struct UnreadableRules {
 
 #[derive(Debug)]
 enum UnreadableCause {
-    /// It is not a regular file, or it is over one of the limits.
+    /// The path is not a regular file, or the file exceeds one of the limits.
     NotOrdinaryFile,
     /// The directory and those above it have too many rules together.
     TooManyRules,
@@ -46,7 +48,7 @@ impl UnreadableRules {
         Self { path: directory.to_owned(), cause: UnreadableCause::TooManyRules }
     }
 
-    /// The error text for a file because of which its directory is not searched.
+    /// The error text if a directory is not searched because of its rules.
     pub(super) fn why_directory_is_left_out(&self) -> &'static str {
         match self.cause {
             UnreadableCause::NotOrdinaryFile => {
@@ -61,7 +63,7 @@ impl UnreadableRules {
         }
     }
 
-    /// The error text for a file because of which the search does not use the global excludes of git.
+    /// The error text if the search does not use the global excludes of git.
     pub(super) fn why_global_excludes_are_unused(&self) -> &'static str {
         match self.cause {
             UnreadableCause::NotOrdinaryFile | UnreadableCause::TooManyRules => {
@@ -74,15 +76,15 @@ impl UnreadableRules {
     }
 }
 
-/// The rules of an ignore file, for paths below `directory`. Empty if the file does not exist or may not be read. Lines with syntax errors
-/// are skipped, and the first of them is added to the errors of `summary`.
-pub(super) fn rules(
+/// Reads the rules of an ignore file, for paths below `directory`. Empty if the file does not exist or may not be
+/// read. Lines with syntax errors are skipped, and the first of them is added to the errors of `summary`.
+pub(super) fn read_rules(
     path: &Path,
     directory: &Path,
     summary: &mut SearchSummary,
 ) -> Result<Gitignore, UnreadableRules> {
     let Some(bytes) = read(path)? else { return Ok(Gitignore::empty()) };
-    if costs_too_much(&bytes) {
+    if exceeds_line_limits(&bytes) {
         return Err(UnreadableRules { path: path.to_owned(), cause: UnreadableCause::NotOrdinaryFile });
     }
     let mut builder = GitignoreBuilder::new(directory);
@@ -118,27 +120,27 @@ pub(super) fn exclude_file(directory: &Path) -> Result<Option<PathBuf>, Unreadab
     Ok(common.map(|common| common.join("info/exclude")))
 }
 
-/// The global excludes of git, for paths below `directory`: from the file that a configuration of git names in `core.excludesFile`, or
-/// from the default, `git/ignore` in the configuration directory of the user.
+/// Reads the global excludes of git, for paths below `directory`. They are in the file that a configuration of git
+/// names in `core.excludesFile`. The default is `git/ignore` in the configuration directory of the user.
 pub(super) fn global_excludes(directory: &Path, summary: &mut SearchSummary) -> Result<Gitignore, UnreadableRules> {
     let home = std::env::home_dir();
-    let user_configurations = environment_path("XDG_CONFIG_HOME")
+    let user_directory = environment_path("XDG_CONFIG_HOME")
         .or_else(|| home.as_deref().map(|home| home.join(".config")))
-        .map(|at| at.join("git"));
+        .map(|directory| directory.join("git"));
     let configurations = [
         environment_path("GIT_CONFIG_GLOBAL"),
         home.as_deref().map(|home| home.join(".gitconfig")),
-        user_configurations.as_deref().map(|at| at.join("config")),
+        user_directory.as_deref().map(|directory| directory.join("config")),
         Some(environment_path("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"))),
     ];
     for configuration in configurations.into_iter().flatten() {
         let named = read(&configuration)?.and_then(|bytes| named_excludes_file(&bytes, home.as_deref()));
         if let Some(named) = named {
-            return rules(&named, directory, summary);
+            return read_rules(&named, directory, summary);
         }
     }
-    match user_configurations {
-        Some(at) => rules(&at.join("ignore"), directory, summary),
+    match user_directory {
+        Some(user_directory) => read_rules(&user_directory.join("ignore"), directory, summary),
         None => Ok(Gitignore::empty()),
     }
 }
@@ -188,7 +190,7 @@ fn is_null_device(found: &Metadata) -> bool {
 }
 
 /// Whether an ignore file has too many lines, or a line with too many braces.
-fn costs_too_much(text: &[u8]) -> bool {
+fn exceeds_line_limits(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').enumerate();
     lines.any(|(index, line)| index > MAX_LINES || has_too_many_braces(line))
 }

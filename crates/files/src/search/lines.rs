@@ -16,7 +16,7 @@ use super::{HitLine, MAX_LINE_BYTES, SearchHit};
 /// A batch is delivered when it has this many lines or bytes.
 const BATCH_LINES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
-/// How many bytes after a match the expression may examine if matches span lines, for example for `\b` or `$`.
+/// Bytes after a match that the expression may examine if matches span lines, for example for `\b` or `$`.
 const LOOKAHEAD_BYTES: usize = 128;
 
 /// Receives the matches and the lines of context of one file from the searcher.
@@ -98,7 +98,7 @@ impl Sink for LineSink<'_> {
         self.matches += 1;
         let Range { start, end } = found.bytes_range_in_buffer();
         let is_multi_line = searcher.multi_line_with_matcher(self.matcher);
-        // Matches are not looked for in the part of a line that is cut off.
+        // If matches do not span lines, matches in the part of a line that is cut off are not looked for.
         let (haystack, wanted_end) = if is_multi_line {
             (&found.buffer()[..(end + LOOKAHEAD_BYTES).min(found.buffer().len())], end)
         } else {
@@ -108,11 +108,11 @@ impl Sink for LineSink<'_> {
         let (mut lines, mut flow) = (MatchMarker::new(found), ControlFlow::Continue(()));
         let mut is_first = true;
         self.matcher
-            .find_iter_at(haystack, start, |one| {
-                let is_wanted = one.start() < wanted_end || (one.start() == wanted_end && is_first);
+            .find_iter_at(haystack, start, |hit| {
+                let is_wanted = hit.start() < wanted_end || (hit.start() == wanted_end && is_first);
                 is_first = false;
                 if is_wanted {
-                    flow = lines.mark(&(one.start()..one.end()), self);
+                    flow = lines.mark(&(hit.start()..hit.end()), self);
                 }
                 is_wanted && flow.is_continue()
             })
@@ -127,17 +127,19 @@ impl Sink for LineSink<'_> {
     }
 
     fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
-        // The pending lines remember a break themselves.
+        // If this delivery returns `Break`, `pending` remembers it, and the next flush returns `Break` too.
         let _flow = self.pending.flush();
         Ok(())
     }
 }
 
-/// The lines of one report of the searcher, with their matches. If matches span lines, one report can cover the whole file. So each line
-/// goes to the sink as soon as all its matches are known.
+/// Splits one report of the searcher into lines, and adds the matches to them. If matches span lines, one report can
+/// cover the whole file. So each line goes to the sink as soon as all its matches are known.
 struct MatchMarker<'b> {
     rest: LineIter<'b>,
+    /// Number of the first line of `rest`.
     number: u64,
+    /// Offset in the file at which `rest` begins.
     offset: u64,
     /// Offset in the buffer at which `rest` begins.
     start: usize,

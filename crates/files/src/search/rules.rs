@@ -1,6 +1,7 @@
-//! Decides which entries of a directory a search skips. Meaning and precedence are those of ripgrep: `.rgignore` before `.ignore` before
-//! `.gitignore` before `.git/info/exclude` before the global excludes of git. Of two files of the same kind, the one in the deeper
-//! directory decides. The walker of ripgrep itself is not used, because it opens ignore files in a way that can block for ever.
+//! Decides which entries of a directory a search skips. The rules mean the same as in ripgrep. Their precedence,
+//! highest first, is `.rgignore`, `.ignore`, `.gitignore`, `.git/info/exclude` and the global excludes of git. Of two
+//! files of the same kind, the one in the deeper directory decides. The walker of ripgrep itself is not used, because
+//! it opens ignore files in a way that can block for ever.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -17,10 +18,13 @@ use super::ignore_files::{self, UnreadableRules};
 
 /// Names of the ignore files of a directory, in descending precedence.
 const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
-/// Index in `by_kind` from which on the rules are those of git. They apply only inside a repository, and only up to its top directory.
-const FIRST_GIT_KIND: usize = 2;
+/// Number of kinds of rules. Each name in [`IGNORE_FILES`] is a kind, and the last kind is `.git/info/exclude`.
 const RULE_KINDS: usize = IGNORE_FILES.len() + 1;
-/// Most rules of a directory and all directories above it together. Each can take 10 KB, and a tree can be 2,000 levels deep.
+/// Index of the first kind of rules that belongs to git. Such rules apply only inside a repository, and only up to
+/// its top directory.
+const FIRST_GIT_KIND: usize = 2;
+/// Most rules of a directory and all directories above it together. Each rule can take 10 KB, and a tree can be 2,000
+/// levels deep.
 pub const MAX_RULES_IN_EFFECT: usize = 20_000;
 
 /// The rules of a directory and of the directories above it.
@@ -29,7 +33,7 @@ pub(super) struct DirectoryRules {
     /// The rules of the nearest directory above that has any.
     above: Option<Arc<Self>>,
     origin: RulesOrigin,
-    /// The rules of each ignore file, in the order of [`IGNORE_FILES`], and at the end those of `.git/info/exclude`.
+    /// The rules of each kind: of the ignore files, in the order of [`IGNORE_FILES`], and of `.git/info/exclude`.
     by_kind: [Gitignore; RULE_KINDS],
     /// Number of rules of this directory and all directories above it.
     rules_in_effect: usize,
@@ -49,7 +53,7 @@ pub(super) enum RulesOrigin {
     InTree,
 }
 
-/// Which ignore files and repository directories a directory contains, as far as the rules depend on them.
+/// The ignore files and repository directories (`.git`, `.jj`) that a directory contains, by their names alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleFileNames {
     ignore_files: [bool; IGNORE_FILES.len()],
@@ -87,12 +91,12 @@ impl DirectoryRules {
         let mut by_kind = [const { None }; RULE_KINDS];
         for ((rules, name), is_present) in by_kind.iter_mut().zip(IGNORE_FILES).zip(names.ignore_files) {
             if is_present {
-                *rules = Some(ignore_files::rules(&directory.join(name), directory, summary)?);
+                *rules = Some(ignore_files::read_rules(&directory.join(name), directory, summary)?);
             }
         }
         let has_git = names.git && directory.join(".git").exists();
         if has_git && let Some(exclude) = ignore_files::exclude_file(directory)? {
-            by_kind[RULE_KINDS - 1] = Some(ignore_files::rules(&exclude, directory, summary)?);
+            by_kind[RULE_KINDS - 1] = Some(ignore_files::read_rules(&exclude, directory, summary)?);
         }
         let is_repository = has_git || (names.jujutsu && directory.join(".jj").exists());
         let by_kind = by_kind.map(|rules| rules.unwrap_or_else(Gitignore::empty));
@@ -147,19 +151,20 @@ impl EntryFilter {
         }
     }
 
+    /// The verdict of the ignore rules alone, without the globs.
     fn verdict(&self, path: &Path, is_directory: bool, rules: &DirectoryRules) -> Option<Verdict> {
         let mut verdicts = [None; RULE_KINDS];
         let mut canonical = None;
         let mut has_left_repository = !rules.is_in_repository;
         for level in rules.self_and_ancestors() {
             for (kind, (verdict, rules)) in verdicts.iter_mut().zip(&level.by_kind).enumerate() {
-                let counts = kind < FIRST_GIT_KIND || !has_left_repository;
-                if verdict.is_some() || !counts || rules.is_empty() {
+                let applies = kind < FIRST_GIT_KIND || !has_left_repository;
+                if verdict.is_some() || !applies || rules.is_empty() {
                     continue;
                 }
                 let path = match level.origin {
                     RulesOrigin::InTree => path,
-                    RulesOrigin::AboveRoot => canonical.get_or_insert_with(|| self.canonical(path)),
+                    RulesOrigin::AboveRoot => canonical.get_or_insert_with(|| self.canonical_path(path)),
                 };
                 *verdict = verdict_of(&rules.matched(path, is_directory));
             }
@@ -170,14 +175,14 @@ impl EntryFilter {
             has_left_repository |= level.is_repository;
         }
         let global = || {
-            let counts = rules.is_in_repository && !self.global_excludes.is_empty();
-            counts.then(|| self.global_excludes.matched(path, is_directory)).and_then(|found| verdict_of(&found))
+            let applies = rules.is_in_repository && !self.global_excludes.is_empty();
+            applies.then(|| self.global_excludes.matched(path, is_directory)).and_then(|found| verdict_of(&found))
         };
         verdicts.into_iter().flatten().next().or_else(global)
     }
 
     /// The path of an entry with the canonical root instead of the root as written.
-    fn canonical<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+    fn canonical_path<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (root, canonical) = (self.root.as_os_str().as_bytes(), &self.canonical_root);
         if root == canonical.as_os_str().as_bytes() {
             return Cow::Borrowed(path);

@@ -26,11 +26,12 @@ use crate::Cancel;
 const HEAP_BYTES: usize = MAX_SEARCHED_BYTES + (1 << 20);
 
 impl PreparedSearch {
-    /// Searches, and passes results to `sink` as they are found, from several threads at once. A slow sink slows the search down, and
-    /// `Break` ends it. The calling thread searches too, and alone if no further thread can be started.
+    /// Runs the search, and passes results to `sink` as they are found, from several threads at once. A slow sink
+    /// slows the search down. The search ends when the sink returns `Break`. The calling thread searches too, and
+    /// searches alone if no further thread can be started.
     ///
     /// A file with a NUL byte is binary. Its search ends at the first NUL byte, so matches before that byte may have been delivered.
-    /// Only regular files are opened, without waiting.
+    /// Only regular files are searched, and no open waits.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(SearchHit) -> ControlFlow<()> + Sync)) -> SearchSummary {
         let mut summary = self.preparation.clone();
         let first = self.walk.first_task().unwrap_or_else(|error| {
@@ -62,7 +63,7 @@ impl PreparedSearch {
     }
 }
 
-/// What the threads of a search share.
+/// The state that the threads of a search share.
 struct RunningSearch<'r> {
     prepared: &'r PreparedSearch,
     cancel: &'r Cancel,
@@ -89,7 +90,7 @@ impl RunningSearch<'_> {
     }
 }
 
-/// What the searcher holds in memory at a time.
+/// The part of a file that the searcher holds in memory at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchedUnit {
     Line,
@@ -245,11 +246,11 @@ impl InterruptibleFile<'_> {
         if unit_bytes <= MAX_SEARCHED_BYTES {
             return Ok(());
         }
-        let what = match self.unit {
+        let text = match self.unit {
             SearchedUnit::Line => "the file has a line of more than 8 MiB, so it was searched only up to that line",
             SearchedUnit::File => "the file has more than 8 MiB, so it is not searched for matches that span lines",
         };
-        Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
     }
 }
 

@@ -56,7 +56,7 @@ impl<T> TaskStack<T> {
         drop(tasks);
         match added_count {
             _ if is_done => drop(self.changed.notify_all()),
-            // This thread takes the task itself.
+            // This thread takes one of the added tasks itself, so only the others need a waiting thread.
             0 | 1 => {}
             2 => drop(self.changed.notify_one()),
             _ => drop(self.changed.notify_all()),

@@ -1,6 +1,6 @@
 //! Walking the tree of a search: selects the entries of a directory that are searched or entered, by globs, ignore files, depth and size.
-//! `rules` knows what the ignore files mean. Nothing here waits to open a file, because a tree can contain FIFOs, and a FIFO can replace a
-//! file between a check and the open.
+//! `rules` knows what the ignore files mean. Files are opened only in a way that never waits, because a tree can
+//! contain FIFOs, and a FIFO can replace a file between a check and the open.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::io::{self, ErrorKind};
@@ -31,7 +31,7 @@ pub(super) struct DirectoryTask {
     /// The root has depth 0.
     depth: usize,
     rules_above: Option<Arc<DirectoryRules>>,
-    /// The directories above, up to the root. `None` if links are not followed.
+    /// The directories above, up to the root. `None` for the root itself, and if links are not followed.
     ancestors: Option<Arc<Ancestor>>,
 }
 
@@ -54,17 +54,17 @@ impl SearchWalk {
     /// Reads the rules above the root and the global excludes. Fails if the rules above the root, or those of the root, cannot be read.
     pub(super) fn prepare(query: &SearchQuery, summary: &mut SearchSummary) -> Result<Self, PrepareSearchError> {
         let root = &query.root;
-        let globs = globs(query)?;
+        let globs = compile_globs(query)?;
         let (mut canonical_root, mut rules_above_root) = (root.clone(), None);
         let mut global_excludes = Gitignore::empty();
         if query.respect_ignore {
             canonical_root = root.canonicalize().map_err(FileError::at(root))?;
-            rules_above_root = rules_above(&canonical_root, summary).map_err(|found| {
-                let text = format!("{}: {}", found.path.display(), found.why_directory_is_left_out());
-                FileError::check(ErrorKind::InvalidData, text, &found.path)
+            rules_above_root = rules_above(&canonical_root, summary).map_err(|unreadable| {
+                let text = format!("{}: {}", unreadable.path.display(), unreadable.why_directory_is_left_out());
+                FileError::failed_check(ErrorKind::InvalidData, text, &unreadable.path)
             })?;
-            global_excludes = ignore_files::global_excludes(root, summary).unwrap_or_else(|found| {
-                summary.add_error(&found.path, found.why_global_excludes_are_unused());
+            global_excludes = ignore_files::global_excludes(root, summary).unwrap_or_else(|unreadable| {
+                summary.add_error(&unreadable.path, unreadable.why_global_excludes_are_unused());
                 Gitignore::empty()
             });
         }
@@ -155,8 +155,8 @@ impl SearchWalk {
 }
 
 /// The error of a directory that is not searched because of one of its ignore files.
-fn skipped_directory(found: UnreadableRules) -> FileError {
-    FileError::check(ErrorKind::InvalidData, found.why_directory_is_left_out(), &found.path)
+fn skipped_directory_error(unreadable: UnreadableRules) -> FileError {
+    FileError::failed_check(ErrorKind::InvalidData, unreadable.why_directory_is_left_out(), &unreadable.path)
 }
 
 /// The entries of a directory, with the rules and ancestors that apply to all of them.
@@ -170,8 +170,8 @@ struct ListedDirectory {
 impl ListedDirectory {
     /// Fails if the target of a link is a directory above the link.
     fn check_loop(&self, link: &DirEntry, target: &Metadata) -> Result<(), Error> {
-        let mut ancestors = std::iter::successors(self.ancestors.as_deref(), |one| one.above.as_deref());
-        match ancestors.find(|one| one.device_and_inode == (target.dev(), target.ino())) {
+        let mut ancestors = std::iter::successors(self.ancestors.as_deref(), |ancestor| ancestor.above.as_deref());
+        match ancestors.find(|ancestor| ancestor.device_and_inode == (target.dev(), target.ino())) {
             Some(ancestor) => Err(Error::Loop { ancestor: ancestor.path.clone(), child: link.path() }),
             None => Ok(()),
         }
@@ -201,7 +201,7 @@ impl DirectoryTask {
         let mut rules = None;
         if query.respect_ignore {
             rules = DirectoryRules::read(path, names, self.rules_above.as_ref(), RulesOrigin::InTree, summary)
-                .map_err(skipped_directory)?;
+                .map_err(skipped_directory_error)?;
         }
         let mut ancestors = None;
         if query.follow_symlinks {
@@ -245,16 +245,16 @@ fn rules_above(
     Ok(rules)
 }
 
-fn globs(query: &SearchQuery) -> Result<Override, PrepareSearchError> {
-    let refused = |glob: &str, error: &Error| PrepareSearchError::InvalidGlob {
+fn compile_globs(query: &SearchQuery) -> Result<Override, PrepareSearchError> {
+    let invalid_glob = |glob: &str, error: &Error| PrepareSearchError::InvalidGlob {
         glob: shortened(glob),
         text: shortened(&reason(error).to_string()),
     };
     let mut builder = OverrideBuilder::new(&query.root);
     for glob in &query.globs {
-        builder.add(glob).map_err(|error| refused(glob, &error))?;
+        builder.add(glob).map_err(|error| invalid_glob(glob, &error))?;
     }
-    builder.build().map_err(|error| refused(&query.globs.join(" "), &error))
+    builder.build().map_err(|error| invalid_glob(&query.globs.join(" "), &error))
 }
 
 /// The cause of an error, without the path and depth that the library adds.

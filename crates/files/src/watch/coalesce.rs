@@ -18,14 +18,15 @@ use std::time::{Duration, Instant};
 
 use super::{PathChange, PathChangeKind};
 
-/// What happened at a path.
+/// An event at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEvent {
     /// A file or directory was created; nothing had this path before.
     Created,
-    /// A scan has found it in a directory that was not watched before. An event of its creation may still follow.
+    /// A scan has found a file or directory in a directory that was not watched before. An event of its creation may
+    /// still follow.
     Listed,
-    /// It was moved in from outside of the tree, and may have replaced a file.
+    /// A file or directory was moved in from outside of the tree, and may have replaced a file.
     MovedIn,
     /// Its contents or attributes have changed.
     Modified,
@@ -49,7 +50,7 @@ pub(super) struct Coalescer {
     sequence: u64,
     /// Paths that scans have found since the last delivery. A creation event for such a path may be about the same creation.
     listed: HashSet<PathBuf>,
-    /// The same paths of the delivery before.
+    /// Paths that scans had found between the last two deliveries.
     listed_before: HashSet<PathBuf>,
 }
 
@@ -99,7 +100,7 @@ impl Coalescer {
         }
     }
 
-    /// When the changes should be delivered. `None` if there are none.
+    /// The time at which the changes should be delivered. `None` if there are none.
     pub(super) fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + self.collect_time)
     }
@@ -144,6 +145,7 @@ impl Coalescer {
         }
     }
 
+    /// `is_certain` says whether the event proves that nothing had this path before.
     fn handle_created(&mut self, path: PathBuf, is_directory: bool, is_certain: bool) {
         let is_certain = is_certain && !self.listed.contains(&path) && !self.listed_before.contains(&path);
         let order = self.sequence;
@@ -183,7 +185,8 @@ impl Coalescer {
         }
     }
 
-    /// Records that no entry has this path any more, and that the entry that had it at the last delivery was not renamed.
+    /// Records that no entry has this path any more. The path is reported as removed, unless it is certain that
+    /// nothing had it at the last delivery.
     fn mark_vacated(&mut self, path: &Path, change: &PendingChange, is_directory: bool) {
         let removed = match &change.removed {
             Some(removed) => RemovedItem { is_directory: removed.is_directory, order: removed.order },
@@ -201,7 +204,7 @@ impl Coalescer {
         let order = self.sequence;
         let change = self.pending.entry(origin).or_default();
         change.is_new = false;
-        // The entry that has the path `origin` now came after the rename.
+        // If another entry has the path `origin` now, it came after the rename, so the removal is put before it.
         let order = change.now.as_ref().map_or(order, |now| now.order);
         change.removed.get_or_insert(RemovedItem { is_directory, order });
     }
@@ -269,7 +272,8 @@ impl Coalescer {
         }
     }
 
-    /// Whether the changes so far must be sealed. Two renames can be combined only if the first name was not used again since.
+    /// Whether the changes so far must be sealed before the file `from` is renamed. If it was renamed before, the two
+    /// renames can be combined only if its first name was not used again since.
     fn must_seal_before_renaming(&self, from: &Path) -> bool {
         match self.pending.get(from) {
             Some(PendingChange {

@@ -1,11 +1,12 @@
-//! Counts the watched directories of one session.
+//! Counts the watched directories of one session. A session is a group of watches that share a limit; the caller
+//! decides which watches belong to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of directories that the watches of one session watch together. Clones share the number. The kernel limits the directories of
-/// a user (`fs.inotify.max_user_watches`). A session may watch at most as many directories as it leaves free for other sessions, so that no
-/// session can take all.
+/// The number of directories that the watches of one session watch together. Clones share the number. The kernel
+/// limits how many directories a user may watch (`fs.inotify.max_user_watches`). A session may watch at most as many
+/// directories as it leaves free for other sessions, so that no session can take all.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 

@@ -1,4 +1,5 @@
-//! The events of one watch that are not yet handled, between the thread that reads inotify and the thread of the watch.
+//! The queue between the thread that reads inotify and the thread of one watch. It holds the events that the watch
+//! has not yet handled.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use rustix::io::Errno;
 
 use super::inotify_handle::InotifyEvent;
 
-/// Most events that wait for a busy watch, as many as the kernel queues by default. More are an overflow.
+/// Most events that wait for a busy watch, as many as the kernel queues by default. Further events are lost, and the
+/// watch reports an overflow.
 pub const MAX_EVENTS: usize = 16_384;
 
 #[derive(Debug, Default)]

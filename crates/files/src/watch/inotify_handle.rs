@@ -20,7 +20,7 @@ use super::shared_inotify::{AddDirectoryError, SharedInotify};
 use super::subscriptions::WatchId;
 use crate::FileError;
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
-use crate::resolve::{OPEN_TO_PASS, open_child};
+use crate::resolve::{OPEN_TO_TRAVERSE, open_child};
 use crate::stat::{kind, stat};
 
 /// The events that are requested for a watched directory.
@@ -47,13 +47,16 @@ pub(super) type WatchDescriptor = i32;
 pub(super) struct InotifyEvent {
     pub(super) descriptor: WatchDescriptor,
     pub(super) flags: ReadFlags,
+    /// Equal for the two events of one rename, and 0 for other events.
     pub(super) cookie: u32,
+    /// Name of an entry of the directory. `None` if the event is about the directory itself.
     pub(super) name: Option<OsString>,
 }
 
 impl InotifyEvent {
-    pub(super) fn is(&self, flag: ReadFlags) -> bool {
-        self.flags.intersects(flag)
+    /// Whether the event has any of these flags.
+    pub(super) fn is(&self, flags: ReadFlags) -> bool {
+        self.flags.intersects(flags)
     }
 }
 
@@ -63,7 +66,8 @@ pub(super) enum DirectoryScan {
     Listed(WatchDescriptor, ScannedEntries),
     /// The path does not exist.
     Missing,
-    /// The path is not a directory, or the directory may not be read. With a descriptor, it was nevertheless added to inotify.
+    /// The path is not a directory, or the directory may not be read. Holds the descriptor if the directory was added
+    /// to inotify nevertheless.
     Refused(Option<WatchDescriptor>),
 }
 
@@ -80,13 +84,14 @@ impl DirectoryScan {
 /// The entries of a directory.
 #[derive(Default)]
 pub(super) struct ScannedEntries {
-    /// Names, each with whether it is a directory.
+    /// Names. The flag says whether the entry is a directory.
     pub(super) entries: Vec<(OsString, bool)>,
-    /// Whether there were more files than requested, so that some are missing.
+    /// Whether there were more files than requested, so that some are not in `entries`.
     pub(super) is_incomplete: bool,
 }
 
-/// The access of one watch to the shared inotify instance. Dropping it removes the directories of the watch.
+/// The access of one watch to the shared inotify instance. Dropping it removes the directories of the watch from
+/// inotify.
 pub(super) struct InotifyHandle {
     shared_inotify: Arc<SharedInotify>,
     watch: WatchId,
@@ -111,9 +116,10 @@ impl InotifyHandle {
         self.add(path, ROOT_PARENT_EVENTS).ok()
     }
 
-    /// Opens a directory, adds it to inotify and lists it. All three concern the same directory, even if its path changes meanwhile; the
-    /// caller must find out whether it is the expected one. The path below `root` must not contain symbolic links. At most `max_files`
-    /// entries that are not directories are listed; with `None`, only directories are.
+    /// Opens a directory, adds it to inotify and lists it. All three steps concern the same directory, even if its
+    /// path changes meanwhile. The caller must find out whether it is the expected directory. The path below `root`
+    /// must not contain symbolic links. At most `max_files` entries that are not directories are listed; with `None`,
+    /// only directories are.
     pub(super) fn scan(
         &self,
         root: &Path,
@@ -153,7 +159,7 @@ impl InotifyHandle {
         self.shared_inotify.remove_directory(self.watch, descriptor);
     }
 
-    /// Waits for events until `timeout`. Breaks if the watch has to end.
+    /// Waits for events, at most for `timeout`. Breaks if the watch has to end.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
         self.queue.wait(timeout)
     }
@@ -184,7 +190,7 @@ fn open(root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
         opened => return opened,
     }
     // The path is too long for one system call.
-    let mut directory = openat(CWD, root, OPEN_TO_PASS, Mode::empty())?;
+    let mut directory = openat(CWD, root, OPEN_TO_TRAVERSE, Mode::empty())?;
     for name in path.strip_prefix(root).unwrap_or(path) {
         directory = open_child(&directory, name)?;
     }
@@ -221,7 +227,7 @@ fn watch_error(error: AddDirectoryError, path: &Path) -> FileError {
             "the session watches {watched} of the {limit} directories that this user may watch, and must leave as many free for other sessions; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
         ),
     };
-    FileError::check(io::ErrorKind::QuotaExceeded, text, path)
+    FileError::failed_check(io::ErrorKind::QuotaExceeded, text, path)
 }
 
 #[cfg(test)]
@@ -229,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_of_the_kernel_is_named() {
+    fn an_error_about_a_limit_names_the_sysctl_to_raise() {
         for error in
             [AddDirectoryError::Kernel(Errno::NOSPC), AddDirectoryError::TooManyDirectories { watched: 7, limit: 13 }]
         {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::directories::DirectoryId;
 
-/// How long to wait for the second event. The kernel queues it right after the first, so it will not come later than this.
-pub(super) const SECOND_HALF_TIMEOUT: Duration = Duration::from_millis(10);
+/// Time to wait for the second event. The kernel queues it right after the first, so it will not come later than
+/// this.
+pub(super) const SECOND_EVENT_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A rename whose `MOVED_TO` event has not come.
 #[derive(Debug)]
@@ -43,9 +44,9 @@ impl PendingRenames {
         self.0.extract_if(.., |rename| rename.parent == parent).collect()
     }
 
-    /// Takes the renames that have waited longer than [`SECOND_HALF_TIMEOUT`].
+    /// Takes the renames that have waited longer than [`SECOND_EVENT_TIMEOUT`].
     pub(super) fn take_expired(&mut self, now: Instant) -> Vec<PendingRename> {
-        self.0.extract_if(.., |rename| now.saturating_duration_since(rename.since) >= SECOND_HALF_TIMEOUT).collect()
+        self.0.extract_if(.., |rename| now.saturating_duration_since(rename.since) >= SECOND_EVENT_TIMEOUT).collect()
     }
 
     pub(super) fn take_all(&mut self) -> Vec<PendingRename> {

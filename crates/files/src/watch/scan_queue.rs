@@ -15,8 +15,8 @@ pub(super) struct ScanQueue {
     missing: BTreeSet<DirectoryId>,
     /// Directories that this user may not read. They are scanned again when the attributes of a directory change.
     refused: BTreeSet<DirectoryId>,
-    /// Directories that were in one of these sets when the last overflow was delivered. The receiver has listed them after that, and may
-    /// know entries that were removed before the directory was scanned.
+    /// Directories that were in one of these sets when the last overflow was delivered. The receiver of the changes
+    /// has listed them after that, and may know entries that were removed before the directory was scanned.
     unwatched_at_overflow: HashSet<DirectoryId>,
 }
 

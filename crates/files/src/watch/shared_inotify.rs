@@ -28,7 +28,7 @@ const READ_BYTES: usize = 64 << 10;
 const MAX_EVENT_BYTES: usize = 16 + 256;
 /// Directories that a user may watch if the kernel does not report a limit.
 const DEFAULT_MAX_DIRECTORIES: usize = 8192;
-/// Files with the limits of watched directories: the limit for this user, and the limit for this user in this user namespace.
+/// Files that contain a limit on watched directories: for this user, and for this user in this user namespace.
 const LIMIT_FILES: [&str; 2] = ["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"];
 
 /// The instance in use, if there is any watch.
@@ -37,6 +37,7 @@ static CURRENT: Mutex<Weak<SharedInotify>> = Mutex::new(Weak::new());
 /// The inotify instance and its reading thread. Every watch holds a reference; the thread ends when the last reference is dropped.
 pub(super) struct SharedInotify {
     instance: Arc<InotifyInstance>,
+    /// An eventfd that becomes readable when the reading thread must end.
     stop: Arc<OwnedFd>,
     /// Directories that the kernel lets this user watch. Read again before a directory is refused.
     limit: AtomicUsize,
@@ -72,10 +73,10 @@ impl SharedInotify {
         let buffer = Mutex::new(vec![MaybeUninit::uninit(); READ_BYTES]);
         let instance = Arc::new(InotifyInstance { inotify, buffer, subscriptions: Mutex::default() });
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let (reading, stopped) = (Arc::clone(&instance), Arc::clone(&stop));
+        let (thread_instance, thread_stop) = (Arc::clone(&instance), Arc::clone(&stop));
         thread::Builder::new()
             .name("watches".into())
-            .spawn(move || reading.run_reporting_failure(|| reading.run(&stopped)))?;
+            .spawn(move || thread_instance.run_reporting_failure(|| thread_instance.run(&thread_stop)))?;
         Ok(Self { instance, stop, limit: AtomicUsize::new(max_directories()) })
     }
 
@@ -106,7 +107,7 @@ impl SharedInotify {
             let descriptor = match inotify::add_watch(inotify, path, flags | WatchFlags::MASK_ADD) {
                 Ok(descriptor) => descriptor,
                 Err(error) => {
-                    subscriptions.lock().abandon_addition();
+                    subscriptions.lock().end_addition();
                     return Err(AddDirectoryError::Kernel(error));
                 }
             };
@@ -156,10 +157,11 @@ impl Drop for SharedInotify {
     }
 }
 
-/// Why a directory was not added.
+/// The reason why a directory was not added.
 pub(super) enum AddDirectoryError {
     Kernel(Errno),
-    /// The session watches `watched` directories, and the kernel allows `limit` for all sessions together.
+    /// The session of the watch, which is all watches with the same [`WatchedDirectoryCount`], has `watched`
+    /// directories. The kernel allows `limit` for all sessions together.
     TooManyDirectories {
         watched: usize,
         limit: usize,
@@ -167,7 +169,8 @@ pub(super) enum AddDirectoryError {
 }
 
 impl InotifyInstance {
-    /// Runs the work of the thread. If it fails or panics, every watch gets the error; otherwise the watches would wait for ever.
+    /// Runs the work of the reading thread. If the work fails or panics, every watch gets the error; otherwise the
+    /// watches would wait for ever.
     fn run_reporting_failure(&self, work: impl FnOnce() -> Result<(), Errno>) {
         let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::IO));
         if let Err(error) = ended {
@@ -190,8 +193,8 @@ impl InotifyInstance {
 
     fn read_events(&self) -> Result<(), Errno> {
         let mut buffer = self.buffer.lock();
-        // Only the events that are queued now are read. Otherwise a tree with constant changes could keep the watch of another tree, which
-        // waits for this call, from delivering.
+        // Only the events that are queued now are read. Otherwise this call would not return while a tree changes
+        // constantly, and the watch of another tree, which waits for the call, could not deliver.
         let queued = usize::try_from(rustix::io::ioctl_fionread(&self.inotify)?).unwrap_or(usize::MAX);
         let mut reads_left = queued.div_ceil(READ_BYTES - MAX_EVENT_BYTES);
         let mut events = Vec::new();
@@ -218,6 +221,7 @@ impl InotifyInstance {
     }
 }
 
+/// The number of directories that the kernel lets this user watch.
 fn max_directories() -> usize {
     let read = |path: &&str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
     LIMIT_FILES.iter().filter_map(read).min().unwrap_or(DEFAULT_MAX_DIRECTORIES)
@@ -227,7 +231,7 @@ fn start_error(error: io::Error, path: &Path) -> FileError {
     if error.raw_os_error() != Some(Errno::MFILE.raw_os_error()) {
         return FileError::os(error, path);
     }
-    FileError::check(
+    FileError::failed_check(
         io::ErrorKind::QuotaExceeded,
         "no watch can be started; raise the sysctl fs.inotify.max_user_instances or the limit of open files",
         path,
@@ -240,23 +244,23 @@ mod tests {
 
     #[test]
     fn an_instance_that_fails_reports_it_to_its_watches_and_is_replaced() {
-        let (entry, path) = (Mutex::new(Weak::new()), Path::new("/"));
-        let works: [fn() -> Result<(), Errno>; 2] = [|| Err(Errno::BADF), || panic!("on purpose")];
-        for (work, expected) in works.into_iter().zip([Errno::BADF, Errno::IO]) {
-            let shared_inotify = SharedInotify::current_in(&entry, path).unwrap();
+        let (current, path) = (Mutex::new(Weak::new()), Path::new("/"));
+        let failures: [fn() -> Result<(), Errno>; 2] = [|| Err(Errno::BADF), || panic!("on purpose")];
+        for (failure, expected) in failures.into_iter().zip([Errno::BADF, Errno::IO]) {
+            let shared_inotify = SharedInotify::current_in(&current, path).unwrap();
             assert!(
-                Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&entry, path).unwrap()),
+                Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&current, path).unwrap()),
                 "all watches share one instance"
             );
             let (before, after) = (Arc::new(EventQueue::default()), Arc::new(EventQueue::default()));
             shared_inotify.subscribe(Arc::clone(&before), WatchedDirectoryCount::default());
-            shared_inotify.instance.run_reporting_failure(work);
+            shared_inotify.instance.run_reporting_failure(failure);
             shared_inotify.subscribe(Arc::clone(&after), WatchedDirectoryCount::default());
             for queue in [before, after] {
                 assert_eq!(queue.take(&mut Vec::new()), Err(expected));
             }
             assert!(
-                !Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&entry, path).unwrap()),
+                !Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&current, path).unwrap()),
                 "a failed instance delivers no events"
             );
         }

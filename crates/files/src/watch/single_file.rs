@@ -16,9 +16,9 @@ pub(super) struct SingleFile {
     parent: WatchDescriptor,
     parent_path: PathBuf,
     name: OsString,
-    /// Whether the file existed after the last event.
+    /// Whether the file exists, according to the events so far.
     is_present: bool,
-    /// Events were lost, so the other fields may be wrong until the next [`rescan`](Self::rescan).
+    /// Whether events were lost, so that `is_present` may be wrong until the next [`rescan`](Self::rescan).
     is_out_of_sync: bool,
 }
 

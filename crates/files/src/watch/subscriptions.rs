@@ -1,8 +1,10 @@
-//! Which watches get the events of which directory. All watches share one inotify instance, and a directory has one watch descriptor,
-//! however many watches it belongs to. [`Subscriptions`] makes no system calls; [`shared_inotify`](super::shared_inotify) makes them.
+//! Decides which watches get the events of a directory. All watches share one inotify instance, and a directory has
+//! one watch descriptor, however many watches it belongs to. [`Subscriptions`] makes no system calls;
+//! [`shared_inotify`](super::shared_inotify) makes them.
 //!
-//! The system call that adds a directory can hang on a dead mount, so no lock is held during the call. Events that are read meanwhile are
-//! remembered, and the new watch gets them when its addition is finished.
+//! An *addition* is the system call that adds a directory to inotify for a watch. It can hang on a dead mount, so no
+//! lock is held during the call. Events that are read meanwhile are remembered, and the watch gets them when the
+//! addition is finished.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,8 +16,9 @@ use super::WatchedDirectoryCount;
 use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 
-/// Most events that are remembered for unfinished additions, and most removals. If an addition takes so long that an event is forgotten,
-/// its watch gets an overflow; if a removal is forgotten, the addition is retried.
+/// Most events that are remembered for unfinished additions, and also most removals of directories. If an addition
+/// takes so long that an event is forgotten, its watch gets an overflow; if a removal is forgotten, the addition is
+/// retried.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Events that every watch of a directory gets, whatever flags it has asked for.
@@ -24,7 +27,7 @@ const ALWAYS_WANTED: ReadFlags = ReadFlags::IGNORED.union(ReadFlags::UNMOUNT);
 /// Identifies a watch. Not used twice.
 pub(super) type WatchId = u64;
 
-/// When an addition began, as a sequence number of events and removals.
+/// The time at which an addition began, as a sequence number of events and removals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdditionStart(u64);
 
@@ -34,7 +37,8 @@ pub(super) enum AdditionResult {
     Added,
     /// The descriptor was removed from inotify meanwhile, because another watch has ended. The directory has to be added again.
     Retry,
-    /// The session watches this many directories, and may not watch more than it leaves free for others.
+    /// The session of the watch has this many directories, and may not watch more than it leaves free for other
+    /// sessions. A session is all watches with the same [`WatchedDirectoryCount`].
     TooManyDirectories(usize),
 }
 
@@ -45,9 +49,13 @@ pub(super) struct Subscriptions {
     /// Directories of all watches together. A directory of several watches is counted for each.
     total: usize,
     last_watch: WatchId,
+    /// Number of unfinished additions.
     additions: usize,
+    /// Number of events and removals so far.
     sequence: u64,
+    /// Events since the first unfinished addition, with their sequence numbers.
     events: VecDeque<(u64, InotifyEvent)>,
+    /// Removals from inotify since the first unfinished addition, with their sequence numbers.
     removals: VecDeque<(u64, WatchDescriptor)>,
     /// The error by which reading events has ended.
     failure: Option<Errno>,
@@ -93,8 +101,8 @@ impl Subscriptions {
         AdditionStart(self.sequence)
     }
 
-    /// To be called if the kernel refused to add the directory.
-    pub(super) fn abandon_addition(&mut self) {
+    /// Ends an addition. To be called from outside only if the kernel refused to add the directory.
+    pub(super) fn end_addition(&mut self) {
         self.additions -= 1;
         if self.additions == 0 {
             self.events = VecDeque::new();
@@ -112,7 +120,7 @@ impl Subscriptions {
         limit: usize,
     ) -> AdditionResult {
         let added = self.try_finish(start, watch, descriptor, flags, limit);
-        self.abandon_addition();
+        self.end_addition();
         added
     }
 
@@ -181,6 +189,7 @@ impl Subscriptions {
         !self.by_descriptor.contains_key(&descriptor) && self.forget(descriptor)
     }
 
+    /// Forgets a directory that no watch has any more. Always returns true, which the callers return.
     fn forget(&mut self, descriptor: WatchDescriptor) -> bool {
         self.by_descriptor.remove(&descriptor);
         self.sequence += 1;
@@ -227,6 +236,7 @@ impl Subscriptions {
 }
 
 impl SubscribedWatch {
+    /// Takes a directory from the watch. Returns whether the watch had it.
     fn release(&mut self, descriptor: WatchDescriptor) -> bool {
         let had = self.descriptors.remove(&descriptor);
         if had {
@@ -236,34 +246,35 @@ impl SubscribedWatch {
     }
 }
 
-fn remember<T>(queue: &mut VecDeque<T>, one: T) {
+fn remember<T>(queue: &mut VecDeque<T>, item: T) {
     if queue.len() == MAX_REMEMBERED {
         queue.pop_front();
     }
-    queue.push_back(one);
+    queue.push_back(item);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MANY: usize = 1000;
+    const HIGH_LIMIT: usize = 1000;
 
     fn event(descriptor: WatchDescriptor, flags: ReadFlags) -> InotifyEvent {
         InotifyEvent { descriptor, flags, cookie: 0, name: None }
     }
 
-    fn subscribed(subscriptions: &mut Subscriptions) -> (WatchId, Arc<EventQueue>) {
+    fn subscribe(subscriptions: &mut Subscriptions) -> (WatchId, Arc<EventQueue>) {
         let queue = Arc::new(EventQueue::default());
         (subscriptions.subscribe(Arc::clone(&queue), WatchedDirectoryCount::default()), queue)
     }
 
     fn add(subscriptions: &mut Subscriptions, watch: WatchId, descriptor: WatchDescriptor, flags: WatchFlags) {
         let start = subscriptions.begin_addition();
-        assert_eq!(subscriptions.finish_addition(start, watch, descriptor, flags, MANY), AdditionResult::Added);
+        assert_eq!(subscriptions.finish_addition(start, watch, descriptor, flags, HIGH_LIMIT), AdditionResult::Added);
     }
 
-    fn drained(queue: &EventQueue) -> (Vec<WatchDescriptor>, bool) {
+    /// Takes all events. Returns their descriptors, and whether events were lost.
+    fn drain(queue: &EventQueue) -> (Vec<WatchDescriptor>, bool) {
         let mut events = Vec::new();
         let overflow = queue.take(&mut events).unwrap();
         (events.iter().map(|event| event.descriptor).collect(), overflow)
@@ -272,60 +283,66 @@ mod tests {
     #[test]
     fn each_watch_gets_the_events_that_it_wants_of_a_shared_directory() {
         let mut subscriptions = Subscriptions::default();
-        let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
-        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
-        add(&mut subscriptions, other, 7, WatchFlags::CREATE | WatchFlags::MODIFY);
+        let (first, first_queue) = subscribe(&mut subscriptions);
+        let (second, second_queue) = subscribe(&mut subscriptions);
+        add(&mut subscriptions, first, 7, WatchFlags::CREATE);
+        add(&mut subscriptions, second, 7, WatchFlags::CREATE | WatchFlags::MODIFY);
         subscriptions.dispatch(event(7, ReadFlags::MODIFY));
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         subscriptions.dispatch(event(8, ReadFlags::CREATE));
-        assert_eq!((drained(&first), drained(&second)), ((vec![7], false), (vec![7, 7], false)));
-        assert!(!subscriptions.remove(one, 7), "the other watch still needs the directory");
+        assert_eq!((drain(&first_queue), drain(&second_queue)), ((vec![7], false), (vec![7, 7], false)));
+        assert!(!subscriptions.remove(first, 7), "the second watch still needs the directory");
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
-        assert_eq!((drained(&first), drained(&second)), ((vec![], false), (vec![7], false)));
-        assert!(subscriptions.remove(other, 7) && !subscriptions.remove(other, 7));
+        assert_eq!((drain(&first_queue), drain(&second_queue)), ((vec![], false), (vec![7], false)));
+        assert!(subscriptions.remove(second, 7) && !subscriptions.remove(second, 7));
         subscriptions.dispatch(event(-1, ReadFlags::QUEUE_OVERFLOW));
-        assert_eq!((drained(&first), drained(&second)), ((vec![], true), (vec![], true)), "an overflow concerns all");
+        let drained = (drain(&first_queue), drain(&second_queue));
+        assert_eq!(drained, ((vec![], true), (vec![], true)), "an overflow concerns all watches");
     }
 
     #[test]
     fn events_during_an_addition_are_delivered_when_it_is_finished() {
         let mut subscriptions = Subscriptions::default();
-        let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
-        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        let (first, first_queue) = subscribe(&mut subscriptions);
+        let (second, second_queue) = subscribe(&mut subscriptions);
+        add(&mut subscriptions, first, 7, WatchFlags::CREATE);
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         let start = subscriptions.begin_addition();
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         subscriptions.dispatch(event(9, ReadFlags::CREATE));
         subscriptions.dispatch(event(7, ReadFlags::MODIFY));
-        let added = subscriptions.finish_addition(start, other, 7, WatchFlags::CREATE, MANY);
-        assert_eq!((added, drained(&second)), (AdditionResult::Added, (vec![7], false)));
-        assert_eq!(drained(&first), (vec![7, 7], false));
+        let added = subscriptions.finish_addition(start, second, 7, WatchFlags::CREATE, HIGH_LIMIT);
+        assert_eq!((added, drain(&second_queue)), (AdditionResult::Added, (vec![7], false)));
+        assert_eq!(drain(&first_queue), (vec![7, 7], false));
         assert!(subscriptions.events.is_empty(), "no addition needs the remembered events any more");
 
         let slow = subscriptions.begin_addition();
         for _ in 0..=MAX_REMEMBERED {
             subscriptions.dispatch(event(1, ReadFlags::CREATE));
         }
-        subscriptions.finish_addition(slow, other, 8, WatchFlags::CREATE, MANY);
-        assert_eq!(drained(&second), (vec![], true), "a forgotten event is reported as an overflow");
+        subscriptions.finish_addition(slow, second, 8, WatchFlags::CREATE, HIGH_LIMIT);
+        assert_eq!(drain(&second_queue), (vec![], true), "a forgotten event is reported as an overflow");
     }
 
     #[test]
     fn an_addition_is_retried_if_its_descriptor_was_removed_meanwhile() {
         let mut subscriptions = Subscriptions::default();
-        let ((one, _first), (other, _second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
-        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        let (first, _first_queue) = subscribe(&mut subscriptions);
+        let (second, _second_queue) = subscribe(&mut subscriptions);
+        add(&mut subscriptions, first, 7, WatchFlags::CREATE);
         let start = subscriptions.begin_addition();
-        assert!(subscriptions.remove(one, 7));
-        assert_eq!(subscriptions.finish_addition(start, other, 7, WatchFlags::CREATE, MANY), AdditionResult::Retry);
-        add(&mut subscriptions, other, 8, WatchFlags::CREATE);
+        assert!(subscriptions.remove(first, 7));
+        let added = subscriptions.finish_addition(start, second, 7, WatchFlags::CREATE, HIGH_LIMIT);
+        assert_eq!(added, AdditionResult::Retry);
+        add(&mut subscriptions, second, 8, WatchFlags::CREATE);
     }
 
     #[test]
     fn a_session_leaves_as_many_directories_free_as_it_watches() {
         let mut subscriptions = Subscriptions::default();
         let count = WatchedDirectoryCount::default();
-        let mut taken_by = |count: &WatchedDirectoryCount| {
+        // Adds directories to a new watch until one is refused. Returns the number of directories of its session.
+        let mut watch_until_refused = |count: &WatchedDirectoryCount| {
             let watch = subscriptions.subscribe(Arc::default(), count.clone());
             for descriptor in 0.. {
                 let start = subscriptions.begin_addition();
@@ -341,10 +358,10 @@ mod tests {
             }
             0
         };
-        assert_eq!(taken_by(&count), 50);
-        assert_eq!(taken_by(&count), 50, "all watches of a session count");
-        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 25);
-        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 13);
+        assert_eq!(watch_until_refused(&count), 50);
+        assert_eq!(watch_until_refused(&count), 50, "all watches of a session count");
+        assert_eq!(watch_until_refused(&WatchedDirectoryCount::default()), 25);
+        assert_eq!(watch_until_refused(&WatchedDirectoryCount::default()), 13);
         for descriptor in subscriptions.descriptors_of(1) {
             assert!(subscriptions.remove(1, descriptor));
         }
@@ -355,10 +372,10 @@ mod tests {
     #[test]
     fn a_directory_that_the_kernel_has_removed_belongs_to_no_watch() {
         let mut subscriptions = Subscriptions::default();
-        let (one, first) = subscribed(&mut subscriptions);
-        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        let (watch, queue) = subscribe(&mut subscriptions);
+        add(&mut subscriptions, watch, 7, WatchFlags::CREATE);
         subscriptions.dispatch(event(7, ReadFlags::IGNORED));
-        assert_eq!((drained(&first), subscriptions.total), ((vec![7], false), 0));
-        assert!(!subscriptions.remove(one, 7), "the kernel has removed the directory already");
+        assert_eq!((drain(&queue), subscriptions.total), ((vec![7], false), 0));
+        assert!(!subscriptions.remove(watch, 7), "the kernel has removed the directory already");
     }
 }

@@ -1,5 +1,7 @@
 //! The state of a watched directory tree: which directories it has and which are watched. [`TreeState`] decides what an event or a scan of
-//! a directory means. It makes no system calls; [`watched_tree`](super::watched_tree) makes them.
+//! a directory means. It makes no system calls; [`watched_tree`](super::watched_tree) makes them. The *receiver* gets
+//! the changes that this state reports. An *overflow* tells the receiver that changes are missing and that it must
+//! list the tree again.
 //!
 //! An event describes the past, and a scan shows the present. These rules keep the two apart:
 //!
@@ -53,7 +55,7 @@ pub(super) struct TreeState {
     unneeded: Vec<WatchDescriptor>,
 }
 
-/// What is to be watched.
+/// The settings of a watched tree.
 #[derive(Clone)]
 pub(super) struct TreeConfig {
     pub(super) root: PathBuf,
@@ -73,7 +75,7 @@ pub(super) struct RootParent {
     pub(super) root_name: OsString,
 }
 
-/// How far the recorded state and the reports agree with the file system.
+/// Says whether the recorded state and the reports agree with the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SyncState {
     InSync,
@@ -124,6 +126,7 @@ impl TreeState {
         }
     }
 
+    /// Handles one event: updates the state, and reports the change. Fails if the watch has to end.
     pub(super) fn handle(
         &mut self,
         event: &InotifyEvent,
@@ -241,7 +244,7 @@ impl TreeState {
         report: &mut ReportEvent<'_>,
     ) -> Result<(), FileError> {
         if let Some(replaced) = self.directories.child(entry.parent, entry.name) {
-            // Either the directory was replaced, or the two were exchanged: the events are the same.
+            // Either the directory was replaced, or the two entries were exchanged: the events are the same.
             self.forget_directory(replaced);
             self.mark_out_of_sync();
         }
@@ -252,7 +255,7 @@ impl TreeState {
             return self.track_directory(entry, is_directory);
         };
         let Some(from) = self.origin_path(&pending) else {
-            // The directory that contained the old name was removed, and with it, for the receiver, the entry.
+            // The directory that contained the old name was removed, so the receiver has forgotten the entry too.
             if let Some(directory) = pending.directory {
                 self.forget_directory(directory);
             }
@@ -309,10 +312,11 @@ impl TreeState {
             "there are more than {} directories to watch; watch a smaller tree or raise the limit",
             self.config.max_directories
         );
-        FileError::check(std::io::ErrorKind::QuotaExceeded, text, &self.config.root)
+        FileError::failed_check(std::io::ErrorKind::QuotaExceeded, text, &self.config.root)
     }
 
-    /// A directory that has to be scanned, and its path. Directories between the two halves of a rename have no path and are passed over.
+    /// A directory that has to be scanned, and its path. A directory whose rename is pending has no path, and is
+    /// skipped.
     pub(super) fn next_unscanned(&self) -> Option<(DirectoryId, PathBuf)> {
         let reachable = self.scans.waiting().find(|directory| self.directories.components(*directory).is_some())?;
         Some((reachable, self.directories.path(reachable)?))
@@ -339,7 +343,8 @@ impl TreeState {
                 _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
                 None => self.handle_listed(directory, descriptor, listing, events, report)?,
                 Some(known) if self.directories.components(known).is_none() => {
-                    // The directory was moved into one that was not watched yet, so the second half of its rename will never come.
+                    // The directory was moved into one that was not watched yet, so the second event of its rename
+                    // will never come.
                     for pending in self.pending_renames.take_all() {
                         self.report_removed(pending, report);
                     }
@@ -361,6 +366,7 @@ impl TreeState {
         Ok(ScanVerdict::Accepted)
     }
 
+    /// Drops a scan that is not used. Its directory is removed from inotify, unless the tree has that directory.
     fn discard_scan(&mut self, scan: &DirectoryScan) {
         self.unneeded
             .extend(scan.descriptor().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
@@ -397,6 +403,7 @@ impl TreeState {
             self.mark_out_of_sync();
         }
         if self.scans.take_unwatched_at_overflow(directory) && directory != ROOT {
+            // The receiver may know entries that no longer exist. The removal of the directory makes it forget them.
             report(path.clone(), true, PathEvent::Removed);
             report(path.clone(), true, PathEvent::Created);
         }
@@ -412,13 +419,14 @@ impl TreeState {
         !self.pending_renames.is_empty()
     }
 
-    /// Reports renames as removals if their second half has not come in time.
+    /// Reports renames as removals if their second event has not come in time.
     pub(super) fn expire_pending_renames(&mut self, now: Instant, report: &mut ReportEvent<'_>) {
         for pending in self.pending_renames.take_expired(now) {
             self.report_removed(pending, report);
         }
     }
 
+    /// Reports the pending renames out of a directory as removals, after another event about the directory.
     fn finish_renames_in(&mut self, parent: DirectoryId, report: &mut ReportEvent<'_>) {
         for pending in self.pending_renames.take_in_directory(parent) {
             self.report_removed(pending, report);
@@ -490,8 +498,8 @@ impl TreeState {
     }
 }
 
-/// The entries of a directory before these events, each with whether it is a directory. The directory was listed before the events were
-/// read and after it was added to inotify.
+/// The entries that a directory had before these events. The flag says whether the entry is a directory. The
+/// directory was listed after it was added to inotify and before the events were read.
 fn entries_before(
     descriptor: WatchDescriptor,
     listing: ScannedEntries,

@@ -1,5 +1,6 @@
-//! A watched directory and, if it is recursive, everything below it. [`WatchedTree`] adds directories to inotify, lists them and reads
-//! events. It decides nothing: [`TreeState`] says which directory to scan next and what the events mean.
+//! A watched directory and, if the watch is recursive, everything below it. [`WatchedTree`] adds directories to
+//! inotify, lists them and reads events. It decides nothing: [`TreeState`] says which directory to scan next and what
+//! the events mean.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use super::watcher::ReportEvent;
 use super::{WatchEnd, WatchOptions};
 use crate::FileError;
 
-/// After this many discarded scans in a row, a watch begins although some directories have not been scanned; they are scanned later. Scans
-/// are discarded while a process keeps renaming directories.
+/// Most discarded scans in a row. After that, the watch begins although some directories have not been scanned; they
+/// are scanned later. Scans are discarded while a process keeps renaming directories.
 const MAX_DISCARDED_SCANS: usize = 100;
 
 pub(super) struct WatchedTree {
@@ -24,7 +25,8 @@ pub(super) struct WatchedTree {
 }
 
 impl WatchedTree {
-    /// Adds all directories of the tree to inotify before it returns, or only the root if the watch is not recursive.
+    /// Begins to watch a tree. When this function returns, all directories of the tree are in inotify, or only the
+    /// root if the watch is not recursive.
     pub(super) fn new(
         inotify: &InotifyHandle,
         root: &Path,
@@ -45,7 +47,7 @@ impl WatchedTree {
         watched.scan_all(inotify).map_err(|end| match end {
             WatchEnd::Failed(error) => error,
             WatchEnd::RootRemoved => {
-                FileError::check(ErrorKind::NotFound, "the directory was removed or moved", root)
+                FileError::failed_check(ErrorKind::NotFound, "the directory was removed or moved", root)
             }
         })?;
         Ok(watched)
@@ -115,7 +117,7 @@ impl WatchedTree {
         self.scan_all(inotify)
     }
 
-    /// Scans all directories and reports nothing, because the receiver lists the whole tree after this.
+    /// Scans all directories. Reports nothing, because the receiver of the changes lists the whole tree afterwards.
     fn scan_all(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         let mut discarded = 0;
         while discarded < MAX_DISCARDED_SCANS {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::coalesce::{Coalescer, PathEvent};
 use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, InotifyHandle};
-use super::pending_renames::SECOND_HALF_TIMEOUT;
+use super::pending_renames::SECOND_EVENT_TIMEOUT;
 use super::single_file::SingleFile;
 use super::watched_tree::WatchedTree;
 use super::{ChangeBatch, PathChange, PathChangeKind, WatchEnd, WatchOptions, WatchedDirectoryCount};
@@ -32,7 +32,7 @@ enum WatchTarget {
 }
 
 impl Watcher {
-    /// Adds the kernel watches for everything below the root before it returns.
+    /// Begins to watch. When this function returns, all directories to be watched are in inotify.
     pub(super) fn new(
         root: &Path,
         recursive: bool,
@@ -43,7 +43,7 @@ impl Watcher {
     ) -> Result<Self, FileError> {
         let is_directory = match std::fs::metadata(root) {
             Ok(metadata) => metadata.is_dir(),
-            // A symbolic link without a target is watched as a name.
+            // A symbolic link without a target is watched like a file.
             Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
         };
         let inotify = InotifyHandle::new(root, count, queue)?;
@@ -52,7 +52,7 @@ impl Watcher {
         } else {
             WatchTarget::File(SingleFile::new(&inotify, root)?)
         };
-        let coalescer = Coalescer::new(options.settle, options.max_pending);
+        let coalescer = Coalescer::new(options.collect_time, options.max_pending);
         Ok(Self { root: root.to_owned(), inotify, target, coalescer, sink })
     }
 
@@ -68,21 +68,21 @@ impl Watcher {
         }
     }
 
-    /// How long to wait for events. `None` is without a limit.
+    /// The time to wait for events. `None` is without a limit.
     fn wait_timeout(&self) -> Option<Duration> {
         if self.target.needs_scan() {
             return Some(Duration::ZERO);
         }
         let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
         if self.target.has_pending_renames() {
-            // A delivery waits for the second halves of renames, but at most this long.
-            return Some(
-                until_due.map_or(SECOND_HALF_TIMEOUT, |due| due.clamp(Duration::from_millis(1), SECOND_HALF_TIMEOUT)),
-            );
+            // The kernel reports a rename as two events. A delivery waits for the second one at most this long.
+            let longest = SECOND_EVENT_TIMEOUT;
+            return Some(until_due.map_or(longest, |due| due.clamp(Duration::from_millis(1), longest)));
         }
         until_due
     }
 
+    /// Handles all events, scans directories that have to be scanned, and delivers the changes if they are due.
     fn advance(&mut self, events: &mut Vec<InotifyEvent>) -> Result<ControlFlow<()>, WatchEnd> {
         if self.inotify.read_events(events).map_err(|error| failed(error, &self.root))? {
             self.target.mark_out_of_sync();
@@ -103,8 +103,8 @@ impl Watcher {
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
     }
 
-    /// Scans the tree again if events were lost, and gives up on renames whose second half has not come. To be called when all events
-    /// were handled.
+    /// Scans the tree again if events were lost, and stops waiting for the second event of renames that have timed
+    /// out. To be called when all events were handled.
     fn catch_up(&mut self) -> Result<(), WatchEnd> {
         let now = Instant::now();
         if self.target.take_needs_overflow() {
@@ -121,12 +121,12 @@ impl Watcher {
     }
 
     /// Whether the collected changes are due. To be called only when all events of the kernel were read. Otherwise an event of the next
-    /// batch could report again what a scan has already reported in this one.
+    /// batch could report an entry that a scan has already reported in this one.
     fn is_time_to_deliver(&self) -> bool {
         let now = Instant::now();
         let is_past = |time: Instant| now >= time;
         let Some(due) = self.coalescer.due() else { return false };
-        is_past(due) && (!self.target.has_pending_renames() || is_past(due + SECOND_HALF_TIMEOUT))
+        is_past(due) && (!self.target.has_pending_renames() || is_past(due + SECOND_EVENT_TIMEOUT))
     }
 
     fn deliver(&mut self) -> ControlFlow<()> {
@@ -166,7 +166,7 @@ impl WatchTarget {
         }
     }
 
-    /// Whether a directory has to be scanned, which needs no event.
+    /// Whether a directory is waiting to be scanned. The watch does this without waiting for an event.
     fn needs_scan(&self) -> bool {
         matches!(self, Self::Tree(tree) if tree.needs_scan())
     }
@@ -199,6 +199,7 @@ impl WatchTarget {
         }
     }
 
+    /// Records that events were lost. The state may be wrong until the next [`rescan`](Self::rescan).
     fn mark_out_of_sync(&mut self) {
         match self {
             Self::Tree(tree) => tree.mark_out_of_sync(),
@@ -220,7 +221,7 @@ impl WatchTarget {
         }
     }
 
-    /// Whether the second half of a rename is still awaited.
+    /// Whether the second event of a rename is still awaited.
     fn has_pending_renames(&self) -> bool {
         matches!(self, Self::Tree(tree) if tree.has_pending_renames())
     }

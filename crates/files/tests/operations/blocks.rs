@@ -1,4 +1,4 @@
-//! Reads an open file block by block, and asks for the extents of sparse files.
+//! Tests of reading an open file block by block, and of finding the extents of sparse files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

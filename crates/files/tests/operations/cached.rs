@@ -1,4 +1,5 @@
-//! Metadata and contents from the cache of the kernel are the same as those that the blocking calls return.
+//! Tests that metadata and contents from the cache of the kernel are the same as those that the blocking calls
+//! return.
 
 use std::fs;
 use std::io::IoSliceMut;
@@ -21,7 +22,7 @@ fn comparable<T>(result: Result<T, FileError>) -> Result<T, (String, Option<Path
 fn cached_answers_equal_those_of_the_blocking_calls() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "contents");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     test_dir.link("d/a", "link");
     test_dir.link("none", "dangling");
     test_dir.link("loop", "loop");
@@ -37,9 +38,9 @@ fn cached_answers_equal_those_of_the_blocking_calls() {
         "d/a/",
         "d/./a",
         "d/../d/a",
-        "way",
-        "way/",
-        "way/a",
+        "to-d",
+        "to-d/",
+        "to-d/a",
         "link",
         "link/",
         "dangling",
@@ -55,7 +56,7 @@ fn cached_answers_equal_those_of_the_blocking_calls() {
     ];
     let other_paths = ["/", "/dev/null", "/proc/self/status", "/proc/version", "/dev/shm", "/proc/self/exe", "/etc"];
     for path in names.map(|name| test_dir.at(name)).into_iter().chain(other_paths.map(PathBuf::from)) {
-        // The blocking calls come first, so that the kernel has the file in its cache.
+        // The blocking calls come first, so that the kernel has the file in its cache afterwards.
         let (described, read) =
             (comparable(metadata(&path, Follow::Yes)), comparable(read_file(&path, Follow::Yes, LIMIT)));
         if let Some(answer) = metadata_if_cached(&path) {
@@ -78,7 +79,7 @@ fn kernel_support(path: &Path) -> (bool, bool) {
 }
 
 #[test]
-fn a_cached_file_is_answered_if_the_kernel_supports_it() {
+fn a_cached_file_gets_an_answer_if_the_kernel_supports_it() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "contents");
     let described = metadata(&path, Follow::Yes).unwrap();

@@ -1,4 +1,4 @@
-//! Copies files, links and trees.
+//! Tests of copying files, links and trees.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
 use crate::support::{
-    TestDirectory, assert_errno, assert_refused, deep_tree, names_in, not_cancelled, without_blocking,
+    TestDirectory, assert_errno, assert_refused, create_deep_tree, names_in, not_cancelled, run_with_timeout,
 };
 
-const SYSTEM_FILE: &str = "/sys/kernel/fscaps";
+const SYSFS_FILE: &str = "/sys/kernel/fscaps";
 
 #[test]
 fn a_file_is_copied_with_its_permissions() {
@@ -62,8 +62,8 @@ fn empty_files_and_files_that_report_a_wrong_size_are_copied() {
     copy("/proc/version".as_ref(), &test_dir.at("version"), false, &not_cancelled()).unwrap();
     assert_eq!(fs::read(test_dir.at("version")).unwrap(), fs::read("/proc/version").unwrap());
     // Files of sysfs report the size of a page, whatever they contain.
-    copy(SYSTEM_FILE.as_ref(), &test_dir.at("page"), false, &not_cancelled()).unwrap();
-    assert_eq!(fs::read(test_dir.at("page")).unwrap(), fs::read(SYSTEM_FILE).unwrap());
+    copy(SYSFS_FILE.as_ref(), &test_dir.at("page"), false, &not_cancelled()).unwrap();
+    assert_eq!(fs::read(test_dir.at("page")).unwrap(), fs::read(SYSFS_FILE).unwrap());
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn a_file_is_never_copied_onto_itself() {
     let source = test_dir.file("d/a", "precious");
     fs::hard_link(&source, test_dir.at("hard")).unwrap();
     test_dir.link("d/a", "link");
-    test_dir.link("d", "way");
-    for target in ["d/a", "hard", "link", "way/a"] {
+    test_dir.link("d", "to-d");
+    for target in ["d/a", "hard", "link", "to-d/a"] {
         let copied = copy(&source, &test_dir.at(target), false, &not_cancelled());
         assert_refused(copied, "fs/copy cannot copy a file onto itself");
     }
@@ -100,11 +100,11 @@ fn a_file_is_never_copied_onto_itself() {
 fn a_directory_is_copied_only_recursively_and_never_into_itself() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/b/a", "a");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     let source = test_dir.at("d");
     let copied = copy(&source, &test_dir.at("e"), false, &not_cancelled());
     assert_refused(copied, "fs/copy requires recursive: true when sourcePath is a directory");
-    for target in ["d", "d/b", "d/new", "d/b/c/new", "way/new", "way", "way/b/new/er"] {
+    for target in ["d", "d/b", "d/new", "d/b/c/new", "to-d/new", "to-d", "to-d/b/new/er"] {
         let copied = copy(&source, &test_dir.at(target), true, &not_cancelled());
         assert_refused(copied, "fs/copy cannot copy a directory to itself or one of its descendants");
     }
@@ -118,7 +118,7 @@ fn a_directory_is_copied_only_recursively_and_never_into_itself() {
 }
 
 #[test]
-fn a_copied_tree_is_merged_with_its_links_and_without_special_files() {
+fn a_tree_is_merged_into_an_existing_one_with_its_links_but_without_special_files() {
     let test_dir = TestDirectory::new();
     test_dir.file("from/a", "new");
     test_dir.file("from/b/c", "c");
@@ -131,8 +131,8 @@ fn a_copied_tree_is_merged_with_its_links_and_without_special_files() {
     assert_eq!(names_in(&test_dir.at("to/b")), ["c", "kept", "link"]);
     assert_eq!(fs::read_link(test_dir.at("to/b/link")).unwrap(), Path::new("../elsewhere"));
 
-    copy(&test_dir.at("from/b"), &test_dir.at("made/on/the/way"), true, &not_cancelled()).unwrap();
-    assert_eq!(names_in(&test_dir.at("made/on/the/way")), ["c", "link"]);
+    copy(&test_dir.at("from/b"), &test_dir.at("new/parents/copy"), true, &not_cancelled()).unwrap();
+    assert_eq!(names_in(&test_dir.at("new/parents/copy")), ["c", "link"]);
     test_dir.file("blocked/b", "");
     assert_errno(copy(&test_dir.at("from"), &test_dir.at("blocked"), true, &not_cancelled()), Errno::EXIST);
     assert_errno(copy(&test_dir.at("from"), &test_dir.at("to/a"), true, &not_cancelled()), Errno::EXIST);
@@ -164,7 +164,7 @@ fn no_link_below_the_destination_is_followed() {
 
     // The destination itself may be a link.
     test_dir.directory("real");
-    copy(&test_dir.at("from"), &test_dir.link("real", "way"), true, &not_cancelled()).unwrap();
+    copy(&test_dir.at("from"), &test_dir.link("real", "to-real"), true, &not_cancelled()).unwrap();
     assert_eq!(names_in(&test_dir.at("real")), ["b", "dangling", "file"]);
     // A special file at the destination is not replaced.
     test_dir.fifo("to/pipe");
@@ -190,7 +190,7 @@ fn special_files_are_neither_read_nor_written() {
     let file = test_dir.file("a", "a");
     for path in [test_dir.fifo("fifo"), test_dir.socket("socket"), "/dev/null".into()] {
         let (from, to, file, target) = (path.clone(), path.clone(), file.clone(), test_dir.at("b"));
-        without_blocking(move || {
+        run_with_timeout(move || {
             let copied = copy(&from, &target, true, &not_cancelled());
             assert_refused(copied, "fs/copy only supports regular files, directories, and symlinks");
             let expected = format!("path `{}` is not a file", to.display());
@@ -239,7 +239,7 @@ fn role_copy_deep_tree() {
         return;
     }
     let test_dir = TestDirectory::in_memory();
-    deep_tree(&test_dir.at("deep"), 3_000);
+    create_deep_tree(&test_dir.at("deep"), 3_000);
     copy(&test_dir.at("deep"), &test_dir.at("copy"), true, &not_cancelled()).unwrap();
     let mut directory = OwnedFd::from(File::open(test_dir.at("copy")).unwrap());
     for _ in 0..3_000 {

@@ -1,4 +1,4 @@
-//! Creates directories: with missing parents, through links, and from several threads at once.
+//! Tests of creating directories: with missing parents, through links, and from several threads at once.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::thread;
 use files::{Follow, create_directory};
 use rustix::io::Errno;
 
-use crate::support::{TestDirectory, assert_errno, text};
+use crate::support::{TestDirectory, assert_errno, error_text};
 
 const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
 
@@ -41,7 +41,7 @@ fn an_existing_file_is_an_error() {
 
 #[test]
 fn creating_the_root_is_an_error() {
-    assert_eq!(text(create_directory("/".as_ref(), false, Follow::No)), "directory already exists");
+    assert_eq!(error_text(create_directory("/".as_ref(), false, Follow::No)), "directory already exists");
     assert_errno(create_directory("/".as_ref(), false, Follow::Yes), Errno::EXIST);
 }
 
@@ -49,12 +49,12 @@ fn creating_the_root_is_an_error() {
 fn links_are_followed_only_if_allowed() {
     let test_dir = TestDirectory::new();
     test_dir.directory("d");
-    let way = test_dir.link("d", "way");
-    create_directory(&way.join("by-link/b"), true, Follow::Yes).unwrap();
-    create_directory(&way, true, Follow::Yes).unwrap();
+    let link = test_dir.link("d", "to-d");
+    create_directory(&link.join("by-link/b"), true, Follow::Yes).unwrap();
+    create_directory(&link, true, Follow::Yes).unwrap();
     for recursive in [true, false] {
-        assert_errno(create_directory(&way.join("b"), recursive, Follow::No), Errno::NOTDIR);
-        assert_errno(create_directory(&way, recursive, Follow::No), Errno::EXIST);
+        assert_errno(create_directory(&link.join("b"), recursive, Follow::No), Errno::NOTDIR);
+        assert_errno(create_directory(&link, recursive, Follow::No), Errno::EXIST);
     }
     assert_eq!(fs::read_dir(test_dir.at("d")).unwrap().count(), 1);
 }

@@ -1,4 +1,4 @@
-//! Lists one directory.
+//! Tests of listing one directory.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ fn only_directories_are_listed() {
         ErrorKind::NotFound
     );
     test_dir.directory("d");
-    assert_eq!(read_directory(&test_dir.link("d", "way"), 10, DanglingLinks::LeftOut).unwrap(), []);
+    assert_eq!(read_directory(&test_dir.link("d", "to-d"), 10, DanglingLinks::LeftOut).unwrap(), []);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads and sets the metadata of files.
+//! Tests of reading and setting the metadata of files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -54,17 +54,17 @@ fn a_link_is_described_by_its_target_or_refused() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "12345");
     let link = test_dir.link("d/a", "link");
-    let way = test_dir.link("d", "way");
+    let directory_link = test_dir.link("d", "to-d");
     let dangling = test_dir.link("none", "dangling");
     let found = metadata(&link, Follow::Yes).unwrap();
     assert_eq!((found.is_symlink, found.is_file, found.size), (true, true, 5));
-    let found = metadata(&way, Follow::Yes).unwrap();
+    let found = metadata(&directory_link, Follow::Yes).unwrap();
     assert_eq!((found.is_symlink, found.is_directory), (true, true));
     assert_eq!(metadata(&dangling, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
-    for link in [&link, &way, &dangling] {
+    for link in [&link, &directory_link, &dangling] {
         assert_refused(metadata(link, Follow::No), "path contains a symbolic link");
     }
-    assert_errno(metadata(&way.join("a"), Follow::No), Errno::NOTDIR);
+    assert_errno(metadata(&directory_link.join("a"), Follow::No), Errno::NOTDIR);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_link_has_a_time_of_its_own_but_no_permissions() {
     set_metadata(&link, Some(0o700), Some((2_000, 0)), Follow::Yes).unwrap();
     let found = fs::metadata(&target).unwrap();
     assert_eq!((found.mode() & 0o7777, found.mtime()), (0o700, 2_000));
-    test_dir.link("d", "way");
-    assert_errno(set_metadata(&test_dir.at("way/a"), Some(0), None, Follow::No), Errno::NOTDIR);
+    test_dir.link("d", "to-d");
+    assert_errno(set_metadata(&test_dir.at("to-d/a"), Some(0), None, Follow::No), Errno::NOTDIR);
     assert!(metadata(Path::new("relative"), Follow::No).is_err());
 }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::support::{TestDirectory, not_cancelled};
 
 /// A path below the root directory, as a list of names. The empty list is the root directory.
-type Name = Vec<&'static str>;
+type ModelPath = Vec<&'static str>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ModelNode {
@@ -25,20 +25,20 @@ enum ModelNode {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Write(Name, Vec<u8>),
+    Write(ModelPath, Vec<u8>),
     /// The flag says whether an existing file is replaced.
-    Upload(Name, Vec<u8>, bool),
-    Read(Name),
+    Upload(ModelPath, Vec<u8>, bool),
+    Read(ModelPath),
     /// Creates a directory. The flag says whether missing parents are created.
-    Create(Name, bool),
+    Create(ModelPath, bool),
     /// The flags are `recursive` and `force`.
-    Remove(Name, bool, bool),
+    Remove(ModelPath, bool, bool),
     /// The flag says whether an existing entry is replaced.
-    Rename(Name, Name, bool),
+    Rename(ModelPath, ModelPath, bool),
     /// The flag is `recursive`.
-    Copy(Name, Name, bool),
-    Describe(Name),
-    List(Name),
+    Copy(ModelPath, ModelPath, bool),
+    Describe(ModelPath),
+    List(ModelPath),
 }
 
 /// The result of an operation as text, so that results of real files and of the model can be compared.
@@ -50,7 +50,7 @@ fn os_error<T>(errno: Errno) -> Result<T, String> {
 
 /// The expected files and directories below the root.
 #[derive(Default)]
-struct FileModel(BTreeMap<Name, ModelNode>);
+struct FileModel(BTreeMap<ModelPath, ModelNode>);
 
 impl FileModel {
     fn node(&self, name: &[&'static str]) -> Option<&ModelNode> {
@@ -69,18 +69,18 @@ impl FileModel {
         Ok(())
     }
 
-    fn existing(&self, name: &[&'static str]) -> Result<&ModelNode, String> {
+    fn existing_node(&self, name: &[&'static str]) -> Result<&ModelNode, String> {
         self.check_parents(name)?;
         self.node(name).map_or_else(|| os_error(Errno::NOENT), Ok)
     }
 
     /// Everything below a directory, at any depth.
-    fn below(&self, name: &[&'static str]) -> Vec<(Name, ModelNode)> {
+    fn below(&self, name: &[&'static str]) -> Vec<(ModelPath, ModelNode)> {
         let entries = self.0.iter().filter(|(other, _)| other.len() > name.len() && other.starts_with(name));
         entries.map(|(other, node)| (other.clone(), node.clone())).collect()
     }
 
-    fn write(&mut self, name: &Name, data: &[u8]) -> Result<(), String> {
+    fn write(&mut self, name: &ModelPath, data: &[u8]) -> Result<(), String> {
         self.check_parents(name)?;
         if self.node(name) == Some(&ModelNode::Directory) {
             return os_error(Errno::ISDIR);
@@ -101,8 +101,8 @@ impl FileModel {
         Ok(())
     }
 
-    fn remove(&mut self, name: &Name, recursive: bool) -> Result<(), String> {
-        let is_directory = self.existing(name)? == &ModelNode::Directory;
+    fn remove(&mut self, name: &ModelPath, recursive: bool) -> Result<(), String> {
+        let is_directory = self.existing_node(name)? == &ModelNode::Directory;
         let below = self.below(name);
         if is_directory && !recursive && !below.is_empty() {
             return os_error(Errno::NOTEMPTY);
@@ -112,7 +112,7 @@ impl FileModel {
         Ok(())
     }
 
-    fn rename(&mut self, from: &Name, to: &Name, replace: bool) -> Result<(), String> {
+    fn rename(&mut self, from: &ModelPath, to: &ModelPath, replace: bool) -> Result<(), String> {
         self.check_parents(from)?;
         self.check_parents(to)?;
         let Some(node) = self.node(from).cloned() else { return os_error(Errno::NOENT) };
@@ -146,8 +146,8 @@ impl FileModel {
     }
 
     /// `None` if the result depends on the order in which the file system lists entries.
-    fn copy(&mut self, from: &Name, to: &Name, recursive: bool) -> Option<Result<(), String>> {
-        let node = match self.existing(from) {
+    fn copy(&mut self, from: &ModelPath, to: &ModelPath, recursive: bool) -> Option<Result<(), String>> {
+        let node = match self.existing_node(from) {
             Ok(node) => node.clone(),
             Err(error) => return Some(Err(error)),
         };
@@ -169,8 +169,8 @@ impl FileModel {
         if let Err(error) = self.create_all(to) {
             return Some(Err(error));
         }
-        let target = |other: &Name| [&to[..], &other[from.len()..]].concat();
-        let clashes = |(other, node): &(Name, ModelNode)| match (node, self.node(&target(other))) {
+        let target = |other: &ModelPath| [&to[..], &other[from.len()..]].concat();
+        let clashes = |(other, node): &(ModelPath, ModelNode)| match (node, self.node(&target(other))) {
             (_, None) => false,
             (copied, Some(existing)) => {
                 matches!(copied, ModelNode::File(_)) != matches!(existing, ModelNode::File(_))
@@ -186,6 +186,7 @@ impl FileModel {
         Some(Ok(()))
     }
 
+    /// Performs an operation on the model. `None` if its result cannot be predicted.
     fn apply(&mut self, operation: &Operation) -> Option<OperationResult> {
         let without_text = |result: Result<(), String>| Some(result.map(|()| String::new()));
         match operation {
@@ -194,12 +195,12 @@ impl FileModel {
                 if name.is_empty() {
                     return Some(os_error(Errno::ISDIR));
                 }
-                if !replace && self.existing(name).is_ok() {
+                if !replace && self.existing_node(name).is_ok() {
                     return Some(os_error(Errno::EXIST));
                 }
                 without_text(self.write(name, data))
             }
-            Operation::Read(name) => Some(match self.existing(name) {
+            Operation::Read(name) => Some(match self.existing_node(name) {
                 Ok(ModelNode::File(data)) => Ok(format!("{data:?}")),
                 Ok(ModelNode::Directory) => Err("is not a file".into()),
                 Err(error) => Err(error),
@@ -220,11 +221,11 @@ impl FileModel {
             Operation::Copy(from, to, recursive) => {
                 self.copy(from, to, *recursive).map(|copied| copied.map(|()| String::new()))
             }
-            Operation::Describe(name) => Some(self.existing(name).map(|node| match node {
+            Operation::Describe(name) => Some(self.existing_node(name).map(|node| match node {
                 ModelNode::File(data) => format!("file of {}", data.len()),
                 ModelNode::Directory => "directory".into(),
             })),
-            Operation::List(name) => Some(match self.existing(name) {
+            Operation::List(name) => Some(match self.existing_node(name) {
                 Ok(ModelNode::Directory) => {
                     let entries = self.below(name).into_iter().filter(|(other, _)| other.len() == name.len() + 1);
                     Ok(entries.map(|(other, _)| format!("{} ", other[name.len()])).collect())
@@ -236,8 +237,9 @@ impl FileModel {
     }
 }
 
+/// Performs an operation on the real files below `root`.
 fn apply(root: &Path, operation: &Operation, follow: Follow) -> OperationResult {
-    let at = |name: &Name| name.iter().fold(root.to_owned(), |path, part| path.join(part));
+    let at = |name: &ModelPath| name.iter().fold(root.to_owned(), |path, part| path.join(part));
     let without_text = |result: Result<(), FileError>| result.map(|()| String::new());
     let result = match operation {
         Operation::Write(name, data) => without_text(write_file(&at(name), data, follow)),
@@ -268,7 +270,7 @@ fn apply(root: &Path, operation: &Operation, follow: Follow) -> OperationResult 
 }
 
 /// The real files and directories below the root.
-fn tree(root: &Path) -> BTreeMap<String, ModelNode> {
+fn real_tree(root: &Path) -> BTreeMap<String, ModelNode> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(directory) = waiting.pop() {
@@ -286,24 +288,25 @@ fn tree(root: &Path) -> BTreeMap<String, ModelNode> {
     found
 }
 
-fn names(shortest: usize) -> impl Strategy<Value = Name> {
+/// Paths of at least `shortest` names.
+fn paths(shortest: usize) -> impl Strategy<Value = ModelPath> {
     prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), shortest..4)
 }
 
 fn operations() -> impl Strategy<Value = Operation> {
     let data = || prop::collection::vec(any::<u8>(), 0..20);
     prop_oneof![
-        3 => (names(0), data()).prop_map(|(name, data)| Operation::Write(name, data)),
-        2 => (names(1), data(), any::<bool>()).prop_map(|(name, data, replace)| Operation::Upload(name, data, replace)),
-        1 => names(0).prop_map(Operation::Read),
-        3 => (names(0), any::<bool>()).prop_map(|(name, recursive)| Operation::Create(name, recursive)),
-        1 => (names(1), any::<bool>(), any::<bool>()).prop_map(|(name, recursive, force)| {
+        3 => (paths(0), data()).prop_map(|(name, data)| Operation::Write(name, data)),
+        2 => (paths(1), data(), any::<bool>()).prop_map(|(name, data, replace)| Operation::Upload(name, data, replace)),
+        1 => paths(0).prop_map(Operation::Read),
+        3 => (paths(0), any::<bool>()).prop_map(|(name, recursive)| Operation::Create(name, recursive)),
+        1 => (paths(1), any::<bool>(), any::<bool>()).prop_map(|(name, recursive, force)| {
             Operation::Remove(name, recursive, force)
         }),
-        2 => (names(1), names(1), any::<bool>()).prop_map(|(from, to, replace)| Operation::Rename(from, to, replace)),
-        2 => (names(1), names(1), any::<bool>()).prop_map(|(from, to, recursive)| Operation::Copy(from, to, recursive)),
-        1 => names(0).prop_map(Operation::Describe),
-        1 => names(0).prop_map(Operation::List),
+        2 => (paths(1), paths(1), any::<bool>()).prop_map(|(from, to, replace)| Operation::Rename(from, to, replace)),
+        2 => (paths(1), paths(1), any::<bool>()).prop_map(|(from, to, recursive)| Operation::Copy(from, to, recursive)),
+        1 => paths(0).prop_map(Operation::Describe),
+        1 => paths(0).prop_map(Operation::List),
     ]
 }
 
@@ -327,7 +330,7 @@ proptest! {
                 _ => prop_assert_eq!(&result, &expected, "{:?}", operation),
             }
             let expected = model.0.iter().map(|(name, node)| (name.join("/"), node.clone())).collect();
-            prop_assert_eq!(tree(test_dir.root()), expected, "after {:?}", operation);
+            prop_assert_eq!(real_tree(test_dir.root()), expected, "after {:?}", operation);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Operations on trees with mount points and on a full disk. They run in processes with a mount namespace of their own.
+//! Tests of operations on trees with mount points and on a full disk. They run in processes with a mount namespace of
+//! their own.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,9 +10,9 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
 use crate::roles::{is_role_process, report_done, run_in_own_mount_namespace};
-use crate::support::{TestDirectory, assert_errno, names_in, not_cancelled, text};
+use crate::support::{TestDirectory, assert_errno, error_text, names_in, not_cancelled};
 
-fn mount_memory(at: &Path, size: &str) {
+fn mount_tmpfs(at: &Path, size: &str) {
     let options = std::ffi::CString::new(format!("size={size}")).unwrap();
     mount("none", at, "tmpfs", MountFlags::empty(), &*options).unwrap();
 }
@@ -29,30 +30,30 @@ fn role_remove_mounts() {
     }
     let test_dir = TestDirectory::new();
     let mounted = test_dir.directory("tree/b/mounted");
-    mount_memory(&mounted, "1m");
+    mount_tmpfs(&mounted, "1m");
     fs::write(mounted.join("kept"), "").unwrap();
     let refusal = |path: &Path| format!("`{}` is a mount point and is not removed", path.display());
 
     for recursive in [true, false] {
-        assert_eq!(text(remove(&mounted, recursive, true, Follow::Yes, &not_cancelled())), refusal(&mounted));
+        assert_eq!(error_text(remove(&mounted, recursive, true, Follow::Yes, &not_cancelled())), refusal(&mounted));
     }
-    assert_eq!(text(remove(&mounted, false, true, Follow::No, &not_cancelled())), refusal(&mounted));
+    assert_eq!(error_text(remove(&mounted, false, true, Follow::No, &not_cancelled())), refusal(&mounted));
     let nested = remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((nested.to_string(), nested.path()), (refusal(&mounted), Some(mounted.as_path())));
     assert_eq!(names_in(&mounted), ["kept"]);
 
     // A bind mount of a directory on the same device, and one of a single file.
-    let (origin, same) =
-        (test_dir.file("origin/kept", "").parent().unwrap().to_owned(), test_dir.directory("other/same"));
-    mount_bind(&origin, &same).unwrap();
-    assert_eq!(fs::metadata(&same).unwrap().dev(), fs::metadata(test_dir.root()).unwrap().dev());
-    assert_eq!(text(remove(&test_dir.at("other"), true, true, Follow::Yes, &not_cancelled())), refusal(&same));
-    assert_eq!(text(remove(&same, true, true, Follow::Yes, &not_cancelled())), refusal(&same));
+    let (origin, bound) =
+        (test_dir.file("origin/kept", "").parent().unwrap().to_owned(), test_dir.directory("other/bound"));
+    mount_bind(&origin, &bound).unwrap();
+    assert_eq!(fs::metadata(&bound).unwrap().dev(), fs::metadata(test_dir.root()).unwrap().dev());
+    assert_eq!(error_text(remove(&test_dir.at("other"), true, true, Follow::Yes, &not_cancelled())), refusal(&bound));
+    assert_eq!(error_text(remove(&bound, true, true, Follow::Yes, &not_cancelled())), refusal(&bound));
     let file = test_dir.file("third/file", "");
     mount_bind(origin.join("kept"), &file).unwrap();
-    assert_eq!(text(remove(&test_dir.at("third"), true, true, Follow::Yes, &not_cancelled())), refusal(&file));
+    assert_eq!(error_text(remove(&test_dir.at("third"), true, true, Follow::Yes, &not_cancelled())), refusal(&file));
     assert_eq!(names_in(&origin), ["kept"]);
-    for mounted in [mounted, same, file] {
+    for mounted in [mounted, bound, file] {
         rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
     }
     remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
@@ -75,7 +76,7 @@ fn role_copy_mounted_tree() {
     let (inside, target) = (test_dir.directory("tree/d/target"), test_dir.directory("target"));
     mount_bind(&inside, &target).unwrap();
     let copied = copy(&test_dir.at("tree"), &target, true, &not_cancelled());
-    assert_eq!(text(copied), "fs/copy cannot copy a directory to itself or one of its descendants");
+    assert_eq!(error_text(copied), "fs/copy cannot copy a directory to itself or one of its descendants");
     rustix::mount::unmount(&target, rustix::mount::UnmountFlags::empty()).unwrap();
     report_done();
 }
@@ -93,7 +94,7 @@ fn role_fill_disk() {
     }
     let test_dir = TestDirectory::new();
     let small = test_dir.directory("small");
-    mount_memory(&small, "1m");
+    mount_tmpfs(&small, "1m");
     let large = vec![1; 2_000_000];
     assert_errno(write_file(&small.join("a"), &large, Follow::Yes), Errno::NOSPC);
     fs::remove_file(small.join("a")).unwrap();
@@ -117,8 +118,8 @@ fn role_fill_disk() {
     // A client may ask for the commit before it has read the error of a block.
     let expected =
         "the upload has failed: 2000000 bytes at offset 5 were not written: No space left on device (os error 28)";
-    assert_eq!(text(upload.write_block(0, b"x")), expected);
-    assert_eq!(text(upload.commit(&CommitOptions::default())), expected);
+    assert_eq!(error_text(upload.write_block(0, b"x")), expected);
+    assert_eq!(error_text(upload.commit(&CommitOptions::default())), expected);
     assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"old".to_vec(), vec!["a".to_owned()]));
     drop(upload);
     let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();

@@ -1,4 +1,5 @@
-//! Operations on files and directories that this user may not read. Root may read everything, so these run as another user.
+//! Tests of operations on files and directories that the user may not read. Root may read everything, so these tests
+//! run as another user.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +13,7 @@ use files::{
 };
 
 use crate::roles::{is_role_process, report_done, run_without_privileges};
-use crate::support::{TestDirectory, names_in, not_cancelled, text};
+use crate::support::{TestDirectory, error_text, names_in, not_cancelled};
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -30,30 +31,30 @@ fn role_use_unlistable_directory() {
         return;
     }
     let test_dir = TestDirectory::new();
-    let file = test_dir.file("narrow/d/a", "a");
-    let unreadable = test_dir.file("narrow/unreadable", "12345");
-    let socket = test_dir.socket("narrow/socket");
-    let narrow = test_dir.at("narrow");
+    let file = test_dir.file("unlistable/d/a", "a");
+    let unreadable = test_dir.file("unlistable/unreadable", "12345");
+    let socket = test_dir.socket("unlistable/socket");
+    let unlistable = test_dir.at("unlistable");
     chmod(&unreadable, 0);
-    chmod(&narrow, 0o300);
+    chmod(&unlistable, 0o300);
     for follow in [Follow::Yes, Follow::No] {
-        assert!(fs::read_dir(&narrow).is_err(), "this user is bound by permissions");
+        assert!(fs::read_dir(&unlistable).is_err(), "this user is bound by permissions");
         assert_eq!(metadata(&unreadable, follow).unwrap().size, 5);
         assert!(!metadata(&socket, follow).unwrap().is_file);
-        assert_eq!(text(read_file(&unreadable, follow, 10)), "Permission denied (os error 13)");
-        assert_eq!(text(write_file(&unreadable, b"", follow)), "Permission denied (os error 13)");
+        assert_eq!(error_text(read_file(&unreadable, follow, 10)), "Permission denied (os error 13)");
+        assert_eq!(error_text(write_file(&unreadable, b"", follow)), "Permission denied (os error 13)");
         write_file(&file, b"b", follow).unwrap();
         assert_eq!(read_file(&file, follow, 10).unwrap(), b"b");
-        create_directory(&narrow.join(format!("{follow:?}/b")), true, follow).unwrap();
+        create_directory(&unlistable.join(format!("{follow:?}/b")), true, follow).unwrap();
         set_metadata(&file, Some(0o600), Some((1, 1)), follow).unwrap();
         set_metadata(&unreadable, Some(0), None, follow).unwrap();
-        remove(&narrow.join(format!("{follow:?}/b")), false, false, follow, &not_cancelled()).unwrap();
+        remove(&unlistable.join(format!("{follow:?}/b")), false, false, follow, &not_cancelled()).unwrap();
     }
-    let upload = Upload::create(&narrow.join("uploaded"), false, Follow::Yes).unwrap();
+    let upload = Upload::create(&unlistable.join("uploaded"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     upload.commit(&CommitOptions { sync: true, ..CommitOptions::default() }).unwrap();
-    assert_eq!(fs::read(narrow.join("uploaded")).unwrap(), b"abc");
-    chmod(&narrow, 0o700);
+    assert_eq!(fs::read(unlistable.join("uploaded")).unwrap(), b"abc");
+    chmod(&unlistable, 0o700);
     report_done();
 }
 

@@ -1,4 +1,5 @@
-//! Another thread exchanges a directory and a link while an operation runs. The operation must not touch files outside of its tree.
+//! Tests in which another thread exchanges a directory and a link while an operation runs. The operation must not
+//! touch files outside of its tree.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::support::{TestDirectory, names_in, not_cancelled};
 
 /// Runs `work` while another thread keeps exchanging the two paths of each pair.
-fn while_exchanging(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
+fn run_while_exchanging(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -33,11 +34,11 @@ fn while_exchanging(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
 fn no_operation_follows_a_link_that_replaces_a_directory() {
     let test_dir = TestDirectory::new();
     let secret = test_dir.file("outside/secret", "secret");
-    test_dir.file("way/secret", "inside");
+    test_dir.file("inside/secret", "inside");
     test_dir.link(test_dir.at("outside"), "link");
-    let target = test_dir.at("way/secret");
+    let target = test_dir.at("inside/secret");
     let mut reached = 0;
-    while_exchanging(&[(test_dir.at("way"), test_dir.at("link"))], || {
+    run_while_exchanging(&[(test_dir.at("inside"), test_dir.at("link"))], || {
         for round in 0..3_000 {
             reached += usize::from(write_file(&target, b"written", Follow::No).is_ok());
             if let Ok(read) = read_file(&target, Follow::No, 100) {
@@ -46,17 +47,17 @@ fn no_operation_follows_a_link_that_replaces_a_directory() {
             if let Ok(found) = metadata(&target, Follow::No) {
                 assert_ne!(
                     found.inode,
-                    fs::metadata(&secret).map(|m| std::os::unix::fs::MetadataExt::ino(&m)).unwrap()
+                    fs::metadata(&secret).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).unwrap()
                 );
             }
             let _ = set_metadata(&target, Some(0o600), Some((1, 0)), Follow::No);
-            let _ = create_directory(&test_dir.at(format!("way/d{round}/e")), true, Follow::No);
+            let _ = create_directory(&test_dir.at(format!("inside/d{round}/e")), true, Follow::No);
             let _ = remove(&target, false, true, Follow::No, &not_cancelled());
         }
     });
     assert!(reached > 0, "the directory was there in some rounds");
     assert_eq!(fs::read(&secret).unwrap(), b"secret");
-    assert_ne!(fs::metadata(&secret).map(|m| std::os::unix::fs::MetadataExt::mtime(&m)).unwrap(), 1);
+    assert_ne!(fs::metadata(&secret).map(|found| std::os::unix::fs::MetadataExt::mtime(&found)).unwrap(), 1);
     assert_eq!(names_in(&test_dir.at("outside")), ["secret"]);
 }
 
@@ -74,7 +75,7 @@ fn removing_a_tree_leaves_files_outside_of_it_alone() {
             (test_dir.at(format!("tree/{number}")), link)
         });
         // The removal may fail because of the exchanges, but must not remove files outside.
-        while_exchanging(&pairs, || {
+        run_while_exchanging(&pairs, || {
             remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_or_default();
         });
         assert_eq!(names_in(&test_dir.at("outside")).len(), 200, "round {round}");

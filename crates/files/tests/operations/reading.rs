@@ -1,4 +1,4 @@
-//! Reads whole files.
+//! Tests of reading whole files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,9 @@ use std::thread;
 use files::{Follow, open_file, read_file, remove};
 use rustix::io::Errno;
 
-use crate::support::{TestDirectory, assert_errno, assert_refused, deep_tree, not_cancelled, text, without_blocking};
+use crate::support::{
+    TestDirectory, assert_errno, assert_refused, create_deep_tree, error_text, not_cancelled, run_with_timeout,
+};
 
 const LIMIT: u64 = 512 * 1024 * 1024;
 
@@ -34,7 +36,7 @@ fn the_error_of_a_missing_file_is_that_of_the_system() {
         let missing = read_file(&test_dir.at("none/a"), follow, LIMIT);
         assert_eq!(missing.as_ref().unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(missing.as_ref().unwrap_err().path(), Some(test_dir.at("none/a").as_path()));
-        assert_eq!(text(missing), "No such file or directory (os error 2)");
+        assert_eq!(error_text(missing), "No such file or directory (os error 2)");
     }
 }
 
@@ -50,7 +52,7 @@ fn only_regular_files_are_read_and_nothing_blocks() {
     ];
     for path in paths {
         let expected = format!("path `{}` is not a file", path.display());
-        without_blocking(move || {
+        run_with_timeout(move || {
             assert_refused(read_file(&path, Follow::Yes, LIMIT), &expected);
             assert_refused(open_file(&path, Follow::Yes), &expected);
             assert_refused(read_file(&path, Follow::No, LIMIT), "path is not a regular file");
@@ -64,17 +66,17 @@ fn links_are_refused_if_they_may_not_be_followed() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "a");
     test_dir.link("d/a", "link");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     assert_errno(read_file(&test_dir.at("link"), Follow::No, LIMIT), Errno::LOOP);
-    assert_errno(read_file(&test_dir.at("way/a"), Follow::No, LIMIT), Errno::NOTDIR);
-    assert_eq!(read_file(&test_dir.at("way/a"), Follow::Yes, LIMIT).unwrap(), b"a");
+    assert_errno(read_file(&test_dir.at("to-d/a"), Follow::No, LIMIT), Errno::NOTDIR);
+    assert_eq!(read_file(&test_dir.at("to-d/a"), Follow::Yes, LIMIT).unwrap(), b"a");
     assert_refused(read_file(&test_dir.at("d/../d/a"), Follow::No, LIMIT), "path must be absolute and normalized");
 }
 
 #[test]
 fn a_path_longer_than_the_kernel_allows_is_resolved_step_by_step() {
     let test_dir = TestDirectory::in_memory();
-    deep_tree(&test_dir.at("deep"), 3_000);
+    create_deep_tree(&test_dir.at("deep"), 3_000);
     let path = test_dir.at(format!("deep{}/file", "/d".repeat(2_999)));
     assert_errno(read_file(&path, Follow::Yes, LIMIT), Errno::NAMETOOLONG);
     assert_eq!(read_file(&path, Follow::No, LIMIT).unwrap(), b"");
@@ -82,7 +84,7 @@ fn a_path_longer_than_the_kernel_allows_is_resolved_step_by_step() {
 }
 
 #[test]
-fn a_limit_is_named_in_the_error() {
+fn the_error_for_a_file_that_is_too_large_contains_the_limit() {
     let test_dir = TestDirectory::new();
     let path = test_dir.at("large");
     File::create(&path).unwrap().set_len(20_000_000_000).unwrap();
@@ -97,7 +99,7 @@ fn a_limit_is_named_in_the_error() {
 }
 
 #[test]
-fn files_of_proc_have_contents_and_limits() {
+fn files_in_proc_are_read_up_to_the_limit_although_their_size_is_0() {
     let status = Path::new("/proc/self/status");
     assert_eq!(fs::metadata(status).unwrap().len(), 0);
     let read = read_file(status, Follow::Yes, LIMIT).unwrap();

@@ -1,4 +1,4 @@
-//! Removes files and trees.
+//! Tests of removing files and trees.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -8,7 +8,9 @@ use files::{Cancel, Follow, remove};
 use rustix::io::Errno;
 
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
-use crate::support::{TestDirectory, assert_errno, assert_refused, deep_tree, names_in, not_cancelled, text};
+use crate::support::{
+    TestDirectory, assert_errno, assert_refused, create_deep_tree, error_text, names_in, not_cancelled,
+};
 
 #[test]
 fn files_links_and_special_files_are_removed() {
@@ -35,7 +37,7 @@ fn a_directory_with_entries_is_removed_only_recursively() {
     let outside = test_dir.file("outside/a", "a");
     test_dir.file("d/a", "");
     test_dir.file("d/b/c/e", "");
-    test_dir.link(test_dir.at("outside"), "d/b/way");
+    test_dir.link(test_dir.at("outside"), "d/b/to-outside");
     test_dir.fifo("d/b/fifo");
     let directory = test_dir.at("d");
     assert_errno(remove(&directory, false, true, Follow::Yes, &not_cancelled()), Errno::NOTEMPTY);
@@ -64,23 +66,23 @@ fn without_following_links_only_a_file_or_an_empty_directory_is_removed() {
     let test_dir = TestDirectory::new();
     let file = test_dir.file("d/a", "");
     let link = test_dir.link("d/a", "link");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     let recursive = remove(&test_dir.at("d"), true, true, Follow::No, &not_cancelled()).unwrap_err();
     assert_eq!(recursive.kind(), ErrorKind::Unsupported);
     assert_eq!(recursive.to_string(), "recursive no-follow removal is unsupported");
     assert_refused(remove(&link, false, true, Follow::No, &not_cancelled()), "path contains a symbolic link");
-    assert_errno(remove(&test_dir.at("way/a"), false, true, Follow::No, &not_cancelled()), Errno::NOTDIR);
+    assert_errno(remove(&test_dir.at("to-d/a"), false, true, Follow::No, &not_cancelled()), Errno::NOTDIR);
     remove(&file, false, false, Follow::No, &not_cancelled()).unwrap();
     remove(&test_dir.at("d"), false, false, Follow::No, &not_cancelled()).unwrap();
-    assert_eq!(names_in(test_dir.root()), ["link", "way"]);
+    assert_eq!(names_in(test_dir.root()), ["link", "to-d"]);
 }
 
 #[test]
 fn a_link_in_the_parent_path_is_followed() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/b/c", "");
-    test_dir.link("d", "way");
-    remove(&test_dir.at("way/b"), true, false, Follow::Yes, &not_cancelled()).unwrap();
+    test_dir.link("d", "to-d");
+    remove(&test_dir.at("to-d/b"), true, false, Follow::Yes, &not_cancelled()).unwrap();
     assert!(names_in(&test_dir.at("d")).is_empty());
 }
 
@@ -88,11 +90,11 @@ fn a_link_in_the_parent_path_is_followed() {
 fn the_root_is_never_removed() {
     for follow in [Follow::Yes, Follow::No] {
         let removed = remove("/".as_ref(), false, true, follow, &not_cancelled());
-        assert_eq!(text(removed), "`/` is a mount point and is not removed");
+        assert_eq!(error_text(removed), "`/` is a mount point and is not removed");
     }
     // None of these calls is recursive, so that a bug does no harm.
     assert_eq!(
-        text(remove("/.".as_ref(), false, true, Follow::Yes, &not_cancelled())),
+        error_text(remove("/.".as_ref(), false, true, Follow::Yes, &not_cancelled())),
         "`/.` is a mount point and is not removed"
     );
     let up = "/proc/..".as_ref();
@@ -111,12 +113,12 @@ fn role_remove_deep_tree() {
         return;
     }
     let test_dir = TestDirectory::in_memory();
-    deep_tree(&test_dir.at("deep"), 10_000);
+    create_deep_tree(&test_dir.at("deep"), 10_000);
     // The stack is so small that a recursive function would overflow it.
     let path = test_dir.at("deep");
-    let removed = thread::Builder::new().stack_size(64 * 1024);
-    let removed = removed.spawn(move || remove(&path, true, false, Follow::Yes, &not_cancelled())).unwrap();
-    removed.join().unwrap().unwrap();
+    let builder = thread::Builder::new().stack_size(64 * 1024);
+    let remover = builder.spawn(move || remove(&path, true, false, Follow::Yes, &not_cancelled())).unwrap();
+    remover.join().unwrap().unwrap();
     assert!(names_in(test_dir.root()).is_empty());
     report_done();
 }

@@ -1,4 +1,4 @@
-//! Renames files, directories and links.
+//! Tests of renaming files, directories and links.
 
 use std::fs;
 

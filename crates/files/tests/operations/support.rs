@@ -1,4 +1,4 @@
-//! The temporary directory of a test, and short forms of what many tests create and check.
+//! The temporary directory of a test, and functions by which many tests create files and check results.
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -95,8 +95,8 @@ pub(crate) fn not_cancelled() -> Cancel {
     Cancel::new()
 }
 
-/// The text of the error that is expected.
-pub(crate) fn text<T: Debug>(result: Result<T, FileError>) -> String {
+/// The text of an error. Fails the test if the result is no error.
+pub(crate) fn error_text<T: Debug>(result: Result<T, FileError>) -> String {
     result.unwrap_err().to_string()
 }
 
@@ -113,16 +113,16 @@ pub(crate) fn assert_errno<T: Debug>(result: Result<T, FileError>, expected: rus
     assert_eq!(error.io().raw_os_error(), Some(expected.raw_os_error()), "{error}");
 }
 
-/// Runs `work` on another thread. Fails the test if it blocks.
-pub(crate) fn without_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `work` on another thread. Fails the test if `work` is not finished after [`TIMEOUT`].
+pub(crate) fn run_with_timeout<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(work()));
-    receive.recv_timeout(TIMEOUT).expect("the work does not block")
+    receive.recv_timeout(TIMEOUT).expect("the work blocks")
 }
 
-/// Creates `depth` nested directories, each with a file. Each is created relative to the one above, because the whole path would be too
-/// long.
-pub(crate) fn deep_tree(top: &Path, depth: usize) {
+/// Creates `depth` nested directories, each with a file. Each directory is created relative to the one above, because
+/// the whole path would be too long.
+pub(crate) fn create_deep_tree(top: &Path, depth: usize) {
     use rustix::fs::{OFlags, mkdirat, openat};
     fs::create_dir(top).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Uploads: files that are written block by block and appear when they are committed.
+//! Tests of uploads: files that are written block by block and appear when they are committed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno, assert_refused, names_in};
 
-fn plain() -> CommitOptions {
+fn default_options() -> CommitOptions {
     CommitOptions::default()
 }
 
@@ -22,7 +22,7 @@ fn an_upload_is_invisible_until_it_is_committed() {
     upload.write_block(3, b"def").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"old");
     upload.write_block(0, b"abc").unwrap();
-    upload.commit(&plain()).unwrap();
+    upload.commit(&default_options()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abcdef");
     assert_eq!(names_in(test_dir.root()), ["a"]);
 }
@@ -42,7 +42,7 @@ fn blocks_can_be_written_by_several_threads() {
             });
         }
     });
-    upload.commit(&plain()).unwrap();
+    upload.commit(&default_options()).unwrap();
     let expected: Vec<u8> = (0..8u8).flat_map(|part| [part; 64_000]).collect();
     assert_eq!(fs::read(&path).unwrap(), expected);
 }
@@ -65,13 +65,13 @@ fn a_replaced_file_keeps_mode_and_owner_and_a_new_file_gets_the_usual_mode() {
         std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
     }
     let before = fs::metadata(&path).unwrap();
-    Upload::create(&path, true, Follow::Yes).unwrap().commit(&plain()).unwrap();
+    Upload::create(&path, true, Follow::Yes).unwrap().commit(&default_options()).unwrap();
     let after = fs::metadata(&path).unwrap();
     assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
     assert_ne!(after.ino(), before.ino());
 
     let other = test_dir.file("other", "");
-    Upload::create(&test_dir.at("new"), false, Follow::Yes).unwrap().commit(&plain()).unwrap();
+    Upload::create(&test_dir.at("new"), false, Follow::Yes).unwrap().commit(&default_options()).unwrap();
     assert_eq!(fs::metadata(test_dir.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
 }
 
@@ -83,7 +83,7 @@ fn the_commit_sets_size_mode_and_time() {
         let upload = Upload::create(&path, true, Follow::Yes).unwrap();
         upload.write_block(0, b"abcd").unwrap();
         let mtime = Some((1_000_000_000, 5));
-        let options = CommitOptions { size: Some(size), mode: Some(0o4701), mtime, sync: true, ..plain() };
+        let options = CommitOptions { size: Some(size), mode: Some(0o4701), mtime, sync: true, ..default_options() };
         upload.commit(&options).unwrap();
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.len(), found.mode() & 0o7777), (size, 0o4701));
@@ -94,7 +94,7 @@ fn the_commit_sets_size_mode_and_time() {
 #[test]
 fn the_umask_applies_only_to_the_mode_of_a_new_file() {
     let test_dir = TestDirectory::new();
-    let written = |name: &str, options: CommitOptions| {
+    let mode_after_upload = |name: &str, options: CommitOptions| {
         let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
         upload.commit(&options).unwrap();
         fs::metadata(test_dir.at(name)).unwrap().mode() & 0o7777
@@ -105,12 +105,12 @@ fn the_umask_applies_only_to_the_mode_of_a_new_file() {
             fs::OpenOptions::new().write(true).create_new(true).mode(0o777).open(test_dir.at("probe")).unwrap();
         probe.metadata().unwrap().mode() & 0o777
     };
-    let new = |bits| CommitOptions { mode_if_new: Some(bits), ..plain() };
-    assert_eq!(written("usual", plain()), 0o666 & allowed);
-    assert_eq!(written("wide", new(0o777)), allowed);
-    assert_eq!(written("narrow", new(0o4500)), 0o500 & allowed);
-    assert_eq!(written("exact", CommitOptions { mode: Some(0o706), ..new(0o777) }), 0o706);
-    assert_eq!(written("exact", new(0o777)), 0o706, "a file that is replaced keeps its mode");
+    let mode_if_new = |bits| CommitOptions { mode_if_new: Some(bits), ..default_options() };
+    assert_eq!(mode_after_upload("usual", default_options()), 0o666 & allowed);
+    assert_eq!(mode_after_upload("wide", mode_if_new(0o777)), allowed);
+    assert_eq!(mode_after_upload("narrow", mode_if_new(0o4500)), 0o500 & allowed);
+    assert_eq!(mode_after_upload("exact", CommitOptions { mode: Some(0o706), ..mode_if_new(0o777) }), 0o706);
+    assert_eq!(mode_after_upload("exact", mode_if_new(0o777)), 0o706, "a file that is replaced keeps its mode");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn an_upload_to_a_link_replaces_its_target() {
     let write = |name: &str| {
         let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
         upload.write_block(0, b"new").unwrap();
-        upload.commit(&plain()).unwrap();
+        upload.commit(&default_options()).unwrap();
     };
     write("further");
     write("dangling");
@@ -146,7 +146,7 @@ fn an_existing_file_is_not_replaced_unless_asked() {
     let late = test_dir.at("late");
     let upload = Upload::create(&late, false, Follow::Yes).unwrap();
     fs::write(&late, "first").unwrap();
-    assert_errno(upload.commit(&plain()), Errno::EXIST);
+    assert_errno(upload.commit(&default_options()), Errno::EXIST);
     assert_eq!(fs::read(&late).unwrap(), b"first");
     assert_eq!(names_in(test_dir.root()), ["a", "dangling", "late"]);
 }
@@ -164,11 +164,11 @@ fn only_regular_files_are_replaced() {
     let path = test_dir.at("late");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     test_dir.fifo("late");
-    assert_refused(upload.commit(&plain()), &format!("path `{}` is not a file", path.display()));
+    assert_refused(upload.commit(&default_options()), &format!("path `{}` is not a file", path.display()));
     fs::remove_file(&path).unwrap();
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     test_dir.directory("late");
-    assert_errno(upload.commit(&plain()), Errno::ISDIR);
+    assert_errno(upload.commit(&default_options()), Errno::ISDIR);
     assert_eq!(names_in(test_dir.root()), ["d", "fifo", "late", "socket"]);
 }
 
@@ -178,10 +178,10 @@ fn a_commit_finishes_the_upload_even_if_it_fails() {
     let path = test_dir.file("a", "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
-    let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..plain() });
+    let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..default_options() });
     assert_refused(refused, "nanoseconds must be below 1000000000");
     assert_refused(upload.write_block(0, b"x"), "the upload is finished");
-    assert_refused(upload.commit(&plain()), "the upload is finished");
+    assert_refused(upload.commit(&default_options()), "the upload is finished");
     assert_eq!((fs::read(&path).unwrap(), names_in(test_dir.root())), (b"old".to_vec(), vec!["a".to_owned()]));
 }
 
@@ -194,7 +194,7 @@ fn offsets_that_no_file_can_have_are_refused() {
         let expected = format!(
             "the upload has failed: 3 bytes at offset {offset} were not written: file write offset overflowed"
         );
-        assert_refused(upload.commit(&plain()), &expected);
+        assert_refused(upload.commit(&default_options()), &expected);
     }
     assert!(names_in(test_dir.root()).is_empty());
 }
@@ -204,6 +204,6 @@ fn the_longest_name_can_be_uploaded() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file(&"n".repeat(255), "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
-    upload.commit(&plain()).unwrap();
+    upload.commit(&default_options()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }

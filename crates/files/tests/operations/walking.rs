@@ -1,4 +1,4 @@
-//! Walks directory trees: order, limits, links, hidden directories, and how a walk ends early.
+//! Tests of walks through directory trees: order, limits, links, hidden directories, and how a walk ends early.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
 
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
-use crate::support::{TestDirectory, assert_refused, deep_tree, not_cancelled};
+use crate::support::{TestDirectory, assert_refused, create_deep_tree, not_cancelled};
 
 /// The largest limits. Links are not followed.
 const ALL: TreeWalkOptions = TreeWalkOptions {
@@ -24,15 +24,15 @@ const ALL: TreeWalkOptions = TreeWalkOptions {
 };
 const FOLLOWING: TreeWalkOptions = TreeWalkOptions { follow_directory_symlinks: true, ..ALL };
 
-/// Everything that a walk has passed to its visitor, and whether it was truncated.
-struct Walked {
+/// Everything that a walk has passed to its visitor. Entries are relative to the root, and directories end with a
+/// slash.
+struct WalkRecord {
     entries: Vec<String>,
     errors: Vec<(PathBuf, String)>,
     truncated: bool,
 }
 
-/// The entries of a walk, relative to the root. Directories end with a slash.
-fn walked(root: &Path, options: &TreeWalkOptions) -> Result<Walked, FileError> {
+fn record_walk(root: &Path, options: &TreeWalkOptions) -> Result<WalkRecord, FileError> {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     let end = walk(root, options, &not_cancelled(), &mut |item| {
         match item {
@@ -44,22 +44,22 @@ fn walked(root: &Path, options: &TreeWalkOptions) -> Result<Walked, FileError> {
         }
         ControlFlow::Continue(())
     })?;
-    Ok(Walked { entries, errors, truncated: end.truncated })
+    Ok(WalkRecord { entries, errors, truncated: end.truncated })
 }
 
 fn entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
-    let walked = walked(root, options).unwrap();
-    assert!(walked.errors.is_empty() && !walked.truncated);
-    walked.entries
+    let record = record_walk(root, options).unwrap();
+    assert!(record.errors.is_empty() && !record.truncated);
+    record.entries
 }
 
 fn truncated_entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
-    let walked = walked(root, options).unwrap();
-    assert!(walked.truncated);
-    walked.entries
+    let record = record_walk(root, options).unwrap();
+    assert!(record.truncated);
+    record.entries
 }
 
-fn sample() -> TestDirectory {
+fn sample_tree() -> TestDirectory {
     let test_dir = TestDirectory::new();
     for file in ["b/2", "b/1", "a/x/deep", "c", "B", "a/y"] {
         test_dir.file(file, "");
@@ -69,13 +69,13 @@ fn sample() -> TestDirectory {
 
 #[test]
 fn entries_come_level_by_level_and_sorted() {
-    let test_dir = sample();
+    let test_dir = sample_tree();
     assert_eq!(entries(test_dir.root(), &ALL), ["B", "a/", "b/", "c", "a/x/", "a/y", "b/1", "b/2", "a/x/deep"]);
 }
 
 #[test]
 fn a_limit_truncates_the_walk() {
-    let test_dir = sample();
+    let test_dir = sample_tree();
     let depth = |max_depth| TreeWalkOptions { max_depth, ..ALL };
     assert_eq!(entries(test_dir.root(), &depth(0)), ["B", "a/", "b/", "c"]);
     assert_eq!(entries(test_dir.root(), &depth(1)).len(), 8);
@@ -95,7 +95,7 @@ fn a_limit_truncates_the_walk() {
 fn limits_are_checked_before_anything_else() {
     let none = Path::new("/none/at/all");
     for options in [TreeWalkOptions { max_directories: 0, ..ALL }, TreeWalkOptions { max_entries: 0, ..ALL }] {
-        assert_refused(walked(none, &options).map(|_| ()), "filesystem walk limits must be greater than zero");
+        assert_refused(record_walk(none, &options).map(|_| ()), "filesystem walk limits must be greater than zero");
     }
     for options in [
         TreeWalkOptions { max_depth: 65, ..ALL },
@@ -103,21 +103,21 @@ fn limits_are_checked_before_anything_else() {
         TreeWalkOptions { max_entries: 50_001, ..ALL },
     ] {
         let text = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
-        assert_refused(walked(none, &options).map(|_| ()), text);
+        assert_refused(record_walk(none, &options).map(|_| ()), text);
     }
-    assert_eq!(walked(none, &ALL).map(|_| ()).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(record_walk(none, &ALL).map(|_| ()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
 fn a_root_that_is_no_directory_has_no_entries() {
-    let test_dir = sample();
+    let test_dir = sample_tree();
     assert!(entries(&test_dir.at("c"), &ALL).is_empty());
     let link = test_dir.link("b", "link");
     assert!(entries(&link, &ALL).is_empty());
     assert_eq!(entries(&link, &FOLLOWING), ["1", "2"]);
     let dangling = test_dir.link("none", "dangling");
     assert!(entries(&dangling, &ALL).is_empty());
-    assert_eq!(walked(&dangling, &FOLLOWING).map(|_| ()).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(record_walk(&dangling, &FOLLOWING).map(|_| ()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -125,21 +125,21 @@ fn links_to_directories_are_followed_once_and_other_links_are_not_listed() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "");
     test_dir.link("..", "d/up");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     test_dir.link("d/a", "to-a");
     test_dir.link("none", "to-none");
     test_dir.fifo("fifo");
     assert_eq!(entries(test_dir.root(), &ALL), ["d/", "d/a"]);
-    assert_eq!(entries(test_dir.root(), &FOLLOWING), ["d/", "way/", "d/a", "d/up/"]);
+    assert_eq!(entries(test_dir.root(), &FOLLOWING), ["d/", "to-d/", "d/a", "d/up/"]);
 }
 
 #[test]
 fn a_link_to_itself_is_reported_and_the_walk_goes_on() {
-    let test_dir = sample();
+    let test_dir = sample_tree();
     let link = test_dir.link("loop", "loop");
-    let walked = walked(test_dir.root(), &FOLLOWING).unwrap();
-    assert_eq!(walked.errors, [(link, "Too many levels of symbolic links (os error 40)".to_owned())]);
-    assert_eq!(walked.entries.len(), 9);
+    let record = record_walk(test_dir.root(), &FOLLOWING).unwrap();
+    assert_eq!(record.errors, [(link, "Too many levels of symbolic links (os error 40)".to_owned())]);
+    assert_eq!(record.entries.len(), 9);
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn names_may_contain_any_bytes() {
 
 #[test]
 fn the_visitor_and_the_caller_can_end_a_walk() {
-    let test_dir = sample();
+    let test_dir = sample_tree();
     let mut count = 0;
-    let enough = &mut |_: WalkItem<'_>| {
+    let stop_at_third = &mut |_: WalkItem<'_>| {
         count += 1;
         if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    assert!(walk(test_dir.root(), &ALL, &not_cancelled(), enough).unwrap().truncated);
+    assert!(walk(test_dir.root(), &ALL, &not_cancelled(), stop_at_third).unwrap().truncated);
     assert_eq!(count, 3);
 
     let cancelled = Cancel::new();
@@ -203,13 +203,13 @@ fn role_walk_deep_and_wide_tree() {
         return;
     }
     let test_dir = TestDirectory::in_memory();
-    deep_tree(&test_dir.at("deep"), 300);
+    create_deep_tree(&test_dir.at("deep"), 300);
     for number in 0..1000 {
         test_dir.file(&format!("wide/{number}/below/a"), "");
     }
-    let walked = walked(test_dir.root(), &ALL).unwrap();
-    assert!(walked.errors.is_empty(), "{:?}", walked.errors);
-    assert_eq!(walked.entries.len(), 2 + 64 * 2 + 3000);
+    let record = record_walk(test_dir.root(), &ALL).unwrap();
+    assert!(record.errors.is_empty(), "{:?}", record.errors);
+    assert_eq!(record.entries.len(), 2 + 64 * 2 + 3000);
     report_done();
 }
 
@@ -222,15 +222,15 @@ fn a_walk_is_not_much_slower_than_find() {
             fs::write(path.join(format!("a file with a name {file}")), "").unwrap();
         }
     }
-    let timed = |work: &mut dyn FnMut()| {
-        let fastest = (0..5).map(|_| {
+    let fastest_of_five = |work: &mut dyn FnMut()| {
+        let times = (0..5).map(|_| {
             let start = Instant::now();
             work();
             start.elapsed()
         });
-        fastest.min().unwrap()
+        times.min().unwrap()
     };
-    let ours = timed(&mut || {
+    let ours = fastest_of_five(&mut || {
         let mut count = 0;
         let visit = &mut |_: WalkItem<'_>| {
             count += 1;
@@ -239,7 +239,7 @@ fn a_walk_is_not_much_slower_than_find() {
         assert!(!walk(test_dir.root(), &ALL, &not_cancelled(), visit).unwrap().truncated);
         assert_eq!(count, 49_510);
     });
-    let find = timed(&mut || {
+    let find = fastest_of_five(&mut || {
         let found = Command::new("find").arg(test_dir.root()).output().unwrap();
         assert_eq!(found.stdout.split(|byte| *byte == b'\n').count(), 49_512);
     });

@@ -1,4 +1,4 @@
-//! Writes whole files in place.
+//! Tests of writing whole files in place.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use files::{Follow, write_file};
 use rustix::io::Errno;
 
-use crate::support::{TestDirectory, assert_errno, assert_refused, without_blocking};
+use crate::support::{TestDirectory, assert_errno, assert_refused, run_with_timeout};
 
 const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
 
@@ -67,15 +67,15 @@ fn special_files_are_refused_and_do_not_block() {
     let (fifo, socket) = (test_dir.fifo("fifo"), test_dir.socket("socket"));
     for path in [fifo.clone(), socket.clone(), "/dev/null".into()] {
         let expected = format!("path `{}` is not a file", path.display());
-        without_blocking(move || assert_refused(write_file(&path, b"a", Follow::Yes), &expected));
+        run_with_timeout(move || assert_refused(write_file(&path, b"a", Follow::Yes), &expected));
     }
     for path in [socket, "/dev/null".into()] {
-        without_blocking(move || assert_refused(write_file(&path, b"a", Follow::No), "path is not a regular file"));
+        run_with_timeout(move || assert_refused(write_file(&path, b"a", Follow::No), "path is not a regular file"));
     }
-    let unread = fifo.clone();
-    without_blocking(move || assert_errno(write_file(&unread, b"a", Follow::No), Errno::NXIO));
+    let fifo_without_reader = fifo.clone();
+    run_with_timeout(move || assert_errno(write_file(&fifo_without_reader, b"a", Follow::No), Errno::NXIO));
     let _reader = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
-    without_blocking(move || assert_refused(write_file(&fifo, b"a", Follow::No), "path is not a regular file"));
+    run_with_timeout(move || assert_refused(write_file(&fifo, b"a", Follow::No), "path is not a regular file"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_link_is_written_through_or_refused() {
     let test_dir = TestDirectory::new();
     let target = test_dir.file("d/a", "old");
     let link = test_dir.link(&target, "link");
-    test_dir.link("d", "way");
+    test_dir.link("d", "to-d");
     write_file(&link, b"new", Follow::Yes).unwrap();
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert!(link.is_symlink());
@@ -91,7 +91,7 @@ fn a_link_is_written_through_or_refused() {
     assert_eq!(fs::read(test_dir.at("d/made")).unwrap(), b"made");
 
     assert_errno(write_file(&link, b"worse", Follow::No), Errno::LOOP);
-    assert_errno(write_file(&test_dir.at("way/a"), b"worse", Follow::No), Errno::NOTDIR);
+    assert_errno(write_file(&test_dir.at("to-d/a"), b"worse", Follow::No), Errno::NOTDIR);
     assert_eq!(fs::read(&target).unwrap(), b"new");
 }
 

@@ -43,7 +43,7 @@ fn run(search: SearchQuery) -> (Vec<SearchHit>, SearchSummary) {
     (found.into_inner().unwrap(), end)
 }
 
-/// The files that a search reports, relative to the root.
+/// Runs a search, and returns the files that it reports, relative to the root.
 fn names(root: &Path, search: SearchQuery) -> BTreeSet<String> {
     let relative = |path: &Path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
     let (found, _) = run(search);
@@ -55,6 +55,7 @@ fn names(root: &Path, search: SearchQuery) -> BTreeSet<String> {
         .collect()
 }
 
+/// Runs a search, and returns all lines that it reports.
 fn lines(search: SearchQuery) -> Vec<HitLine> {
     let (found, end) = run(search);
     assert_eq!(end.errors, []);
@@ -363,7 +364,8 @@ fn special_or_oversized_ignore_files_are_not_read() {
     let refused: BTreeSet<_> = end.errors.iter().map(|error| error.path.clone()).collect();
     assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 6));
 
-    // In the root or above it, such a file is an error of the search. A search that ignores these files is not affected.
+    // In the root or above it, such a file is an error of the search. A search that does not read ignore files is not
+    // affected.
     for root in [at("fifo"), at("device"), at("fifo/b")] {
         assert!(matches!(SearchQuery::below(root).prepare(), Err(PrepareSearchError::Root(_))));
     }
@@ -371,7 +373,8 @@ fn special_or_oversized_ignore_files_are_not_read() {
     assert_eq!(names(root.path(), all), set(&["fifo/b"]));
 }
 
-/// At each match the search looks for both ends of the line. In this line of eight million matches that would take hours.
+/// At each match the search looks for both ends of the line. The line of this test has eight million matches, so a
+/// search that cannot be cancelled would take hours.
 #[test]
 fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
     let root = tree(&[("long", &"a".repeat(8 << 20)), ("short", "a")]);
@@ -387,7 +390,7 @@ fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
 
 /// With a pattern that may span lines, the searcher passes all matching lines of this file on as a single block.
 #[test]
-fn many_matches_over_many_lines_take_no_more_memory_than_the_file() {
+fn many_matches_over_many_lines_are_not_all_held_in_memory() {
     const LINES: usize = MAX_SEARCHED_BYTES / 8;
     let root = tree(&[("many", &"aaaaaaa\n".repeat(LINES))]);
     let before = peak_resident_bytes();
@@ -427,8 +430,8 @@ fn a_line_that_is_too_long_is_reported_as_an_error_of_its_file() {
         found.iter().flat_map(lines_in).map(|line| line.number).collect()
     };
     assert_eq!((numbers("short"), numbers("long")), (vec![1], vec![1]));
-    let barely = format!("{}needle\n", "a".repeat(MAX_SEARCHED_BYTES - "needle".len()));
-    let root = tree(&[("barely", &barely)]);
+    let longest = format!("{}needle\n", "a".repeat(MAX_SEARCHED_BYTES - "needle".len()));
+    let root = tree(&[("longest", &longest)]);
     assert_eq!(lines(search(&root, pattern("needle"))).len(), 1);
 }
 

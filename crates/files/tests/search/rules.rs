@@ -55,7 +55,7 @@ const PATTERNS: [&str; 34] = [
 const GLOBS: [&str; 6] = ["*.t", "!a", "!b/**", ".h", "/a", "a/**"];
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
-/// The kind of repository whose root a directory is.
+/// The kind of a repository. The directory that has it is the top of the repository.
 #[derive(Clone, Debug)]
 enum RepositoryKind {
     Repository {
@@ -72,9 +72,12 @@ enum RepositoryKind {
 #[derive(Clone, Debug)]
 struct RandomDirectory {
     files: Vec<&'static str>,
+    /// Name and lines of each ignore file.
     rules: Vec<(&'static str, Vec<&'static str>)>,
     repository: Option<RepositoryKind>,
+    /// Name and target of a symbolic link.
     link: Option<(&'static str, &'static str)>,
+    /// Name and contents of each subdirectory.
     below: Vec<(&'static str, RandomDirectory)>,
 }
 
@@ -114,14 +117,15 @@ fn directory() -> impl Strategy<Value = RandomDirectory> {
     })
 }
 
-/// Creates a directory with everything in it. A name that exists already is left as it is.
-fn make(directory: &RandomDirectory, at: &Path, outside: &Path) {
+/// Creates a directory with everything in it. A name that exists already is left as it is. The repositories of
+/// worktrees are created in the directory `outside`.
+fn create(directory: &RandomDirectory, at: &Path, outside: &Path) {
     if fs::create_dir(at).is_err() {
         return;
     }
     let text = |lines: &[&str]| lines.join("\n");
     for (name, below) in &directory.below {
-        make(below, &at.join(name), outside);
+        create(below, &at.join(name), outside);
     }
     for (name, lines) in &directory.rules {
         fs::write(at.join(name), text(lines)).unwrap();
@@ -155,7 +159,7 @@ fn make(directory: &RandomDirectory, at: &Path, outside: &Path) {
 }
 
 /// The files that the walker of ripgrep finds.
-fn expected(search: &SearchQuery) -> BTreeSet<PathBuf> {
+fn files_found_by_ripgrep(search: &SearchQuery) -> BTreeSet<PathBuf> {
     let mut overrides = OverrideBuilder::new(&search.root);
     for glob in &search.globs {
         overrides.add(glob).unwrap();
@@ -185,12 +189,12 @@ fn expected(search: &SearchQuery) -> BTreeSet<PathBuf> {
     found.into_inner().unwrap()
 }
 
-fn found(search: SearchQuery) -> BTreeSet<PathBuf> {
+fn files_found(search: SearchQuery) -> BTreeSet<PathBuf> {
     let (found, _) = run(search);
-    let path = |hit: &SearchHit| match hit {
+    let path_of = |hit: &SearchHit| match hit {
         SearchHit::File { path } | SearchHit::Lines { path, .. } => path.to_path_buf(),
     };
-    found.iter().map(path).collect()
+    found.iter().map(path_of).collect()
 }
 
 /// Roots to search: the directories of a tree, links to them from outside, and other ways to write their paths.
@@ -242,11 +246,11 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let (root, outside) = (directory.path().join("tree"), directory.path().join("outside"));
         fs::create_dir(&outside).unwrap();
-        make(&tree, &root, &outside);
+        create(&tree, &root, &outside);
         for root in roots(&root, &outside) {
             let search = SearchQuery { root, ..options.clone() };
-            let expected = expected(&search);
-            prop_assert_eq!(found(search.clone()), expected, "{:?}", search);
+            let expected = files_found_by_ripgrep(&search);
+            prop_assert_eq!(files_found(search.clone()), expected, "{:?}", search);
         }
     }
 }
@@ -259,19 +263,20 @@ fn rules_above_the_root_are_obeyed_however_the_root_is_written() {
     symlink(tree.path().join("d"), &link).unwrap();
     for root in [tree.path().join("d"), tree.path().join("d/."), tree.path().join("d/e/.."), link] {
         let search = SearchQuery::below(&root);
-        assert_eq!(found(search.clone()), [root.join("b"), root.join("e/a")].into());
-        assert_eq!(found(search.clone()), expected(&search));
+        assert_eq!(files_found(search.clone()), [root.join("b"), root.join("e/a")].into());
+        assert_eq!(files_found(search.clone()), files_found_by_ripgrep(&search));
     }
 }
 
-/// The configuration of git comes from the environment, so the test runs itself in another process for each configuration.
+/// The environment says where the configuration of git is, so the test runs itself in another process for each
+/// configuration.
 #[test]
 fn global_excludes_of_git_are_obeyed_as_by_ripgrep() {
     const INNER: &str = "SEARCH_WITH_GLOBAL_EXCLUDES";
     if let Some(root) = std::env::var_os(INNER) {
         let search = SearchQuery::below(root);
-        let found = found(search.clone());
-        assert_eq!(found, expected(&search));
+        let found = files_found(search.clone());
+        assert_eq!(found, files_found_by_ripgrep(&search));
         assert_eq!(found.len(), 3, "{found:?}");
         return;
     }

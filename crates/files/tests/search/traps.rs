@@ -20,8 +20,8 @@ use super::{listing, names, run, set, tree};
 /// A search of these few files takes milliseconds. A lease that its holder keeps makes a blocking `open` wait for 45 seconds.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a task on a thread of its own. Fails if the task hangs, which must not make the test hang too.
-fn in_time<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs a task on a thread of its own. Fails the test if the task is not finished after [`TIMEOUT`].
+fn run_with_timeout<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(task()));
     receiver.recv_timeout(TIMEOUT).expect("the search hangs")
@@ -61,12 +61,12 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
         fs::write(&leased, "x\n").unwrap();
         let holder = LeaseHolder::start(&leased);
         let search = listing(&root);
-        let (found, end) = in_time(move || run(search));
+        let (found, end) = run_with_timeout(move || run(search));
         assert_eq!((found.len(), end.error_count), (1, 1), "{name}");
         assert_eq!(end.errors[0].path, leased);
         assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
         let below = root.path().join("leased");
-        let refusal = in_time(move || SearchQuery::below(below).prepare().unwrap_err());
+        let refusal = run_with_timeout(move || SearchQuery::below(below).prepare().unwrap_err());
         assert!(
             matches!(&refusal, PrepareSearchError::Root(error) if error.path() == Some(leased.as_path())),
             "{refusal}"
@@ -82,7 +82,7 @@ fn a_leased_file_is_an_error_and_does_not_block_the_search() {
     let leased = root.path().join("leased");
     let _holder = LeaseHolder::start(&leased);
     let search = super::search(&root, super::pattern("x"));
-    let (found, end) = in_time(move || run(search));
+    let (found, end) = run_with_timeout(move || run(search));
     let paths: Vec<_> = end.errors.into_iter().map(|error| error.path).collect();
     assert_eq!((found.len(), paths), (1, vec![leased]));
 }
@@ -96,13 +96,13 @@ struct ExchangeThread {
 impl ExchangeThread {
     fn start(first: PathBuf, second: PathBuf) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&is_over);
-        let swap = move || {
-            while !ends.load(Ordering::Relaxed) {
+        let must_end = Arc::clone(&is_over);
+        let exchange = move || {
+            while !must_end.load(Ordering::Relaxed) {
                 renameat_with(CWD, &first, CWD, &second, RenameFlags::EXCHANGE).unwrap();
             }
         };
-        Self { is_over, thread: Some(thread::spawn(swap)) }
+        Self { is_over, thread: Some(thread::spawn(exchange)) }
     }
 }
 
@@ -113,15 +113,16 @@ impl Drop for ExchangeThread {
     }
 }
 
-/// The number of searches while two names are exchanged. A walker that checks first and opens later hangs within some tens of searches.
+/// The number of searches while two names are exchanged. A walker that checks the kind of a file before it opens the
+/// file in a blocking way hangs within some tens of searches.
 const SEARCHES: usize = 100;
 
 fn search_often(search: SearchQuery) -> Vec<SearchSummary> {
-    in_time(move || (0..SEARCHES).filter_map(|_| end_of(search.clone())).collect())
+    run_with_timeout(move || (0..SEARCHES).filter_map(|_| run_to_end(search.clone())).collect())
 }
 
 /// Runs a search to its end. `None` if the root cannot be searched at this moment.
-fn end_of(search: SearchQuery) -> Option<SearchSummary> {
+fn run_to_end(search: SearchQuery) -> Option<SearchSummary> {
     let prepared = search.prepare().ok()?;
     Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
 }
@@ -170,12 +171,12 @@ fn a_file_that_turns_into_a_fifo_does_not_block_a_search() {
     }
 }
 
-/// The configuration of git comes from the environment, so the test runs itself in another process.
+/// The environment says where the configuration of git is, so the test runs itself in another process.
 #[test]
 fn a_leased_configuration_of_git_does_not_block_a_search() {
     const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
     if let Some(root) = std::env::var_os(INNER) {
-        let (found, end) = in_time(move || run(SearchQuery::below(root)));
+        let (found, end) = run_with_timeout(move || run(SearchQuery::below(root)));
         assert_eq!((found.len(), end.error_count), (2, 1), "{end:?}");
         assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
         return;

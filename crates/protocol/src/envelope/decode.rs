@@ -60,7 +60,8 @@ pub struct Response<'a> {
     pub result: &'a RawValue,
 }
 
-/// Why a message could not be decoded. It is always the sender's fault. The texts are part of the published protocol.
+/// Why a message could not be decoded. It is always the sender's fault. The texts are part of the published protocol,
+/// that of `codex exec-server`.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The message is not UTF-8.
@@ -103,8 +104,8 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     members.classify()
 }
 
-/// Finds the id of a request in the beginning of its message. For a message that was too large, so that only its beginning was kept. None
-/// unless `id` is the first member and is complete.
+/// Finds the id of a request in the beginning of its message. The server uses this for a message over the size limit,
+/// of which it has kept only the beginning. None unless `id` is the first member and is complete.
 pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
     let rest = members_of_object(prefix)?.trim_start().strip_prefix("\"id\"")?;
     let (id, _) = first_value(rest.trim_start().strip_prefix(':')?)?;

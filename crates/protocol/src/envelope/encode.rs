@@ -1,5 +1,5 @@
-//! Encodes messages as JSON text. The member `jsonrpc` is never sent, and the order of members is that of the published
-//! protocol.
+//! Encodes messages as JSON text. As in the published protocol of `codex exec-server`, the member `jsonrpc` is never
+//! sent, and the members have a fixed order.
 
 use serde::Serialize;
 

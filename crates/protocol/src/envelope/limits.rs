@@ -1,5 +1,5 @@
-//! Limits that keep a small message from costing much memory: the number of values, the depth of nesting, and no object with
-//! the same key twice.
+//! Limits that keep a small message from costing much memory: the number of values and the depth of nesting. An
+//! object that has the same key twice is refused here too.
 //!
 //! The check follows the structure of text that is already known to be valid JSON. It does not recurse, so that a deeply nested
 //! message cannot overflow the stack.

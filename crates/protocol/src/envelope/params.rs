@@ -7,7 +7,7 @@ use super::published_text::published_text;
 use crate::WireError;
 
 /// Decodes params. Absent params count as `null`, and a method without params accepts `{}` too. Any failure is an
-/// [`ErrorCode::InvalidParams`](crate::ErrorCode::InvalidParams) with the published text.
+/// [`ErrorCode::InvalidParams`](crate::ErrorCode::InvalidParams) with the text that `published_text.rs` makes.
 pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, WireError> {
     let text = params.map_or("null", RawValue::get);
     // Serde would also fill the members of a struct from an array, but the protocol has no params by position.
@@ -34,26 +34,26 @@ mod tests {
     use super::*;
     use crate::{ConfigReadParams, DiscoverParams, ReadParams, SignalParams, WriteParams, fs::FileParams};
 
-    fn raw(text: &str) -> Box<RawValue> {
+    fn raw_value(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()
     }
 
     #[test]
     fn a_method_without_params_accepts_only_absent_null_or_empty_params() {
         assert_eq!(decode_params::<()>(None), Ok(()));
-        assert_eq!(decode_params::<()>(Some(&raw("null"))), Ok(()));
-        assert_eq!(decode_params::<()>(Some(&raw("{ }"))), Ok(()));
-        assert_eq!(decode_params::<()>(Some(&raw(r#"{"a":1}"#))).unwrap_err().code, -32602);
+        assert_eq!(decode_params::<()>(Some(&raw_value("null"))), Ok(()));
+        assert_eq!(decode_params::<()>(Some(&raw_value("{ }"))), Ok(()));
+        assert_eq!(decode_params::<()>(Some(&raw_value(r#"{"a":1}"#))).unwrap_err().code, -32602);
     }
 
     #[test]
     fn params_by_position_are_refused() {
-        let error = decode_params::<crate::SessionKeepParams>(Some(&raw("[1]"))).unwrap_err();
+        let error = decode_params::<crate::SessionKeepParams>(Some(&raw_value("[1]"))).unwrap_err();
         assert_eq!(error.code, -32602);
     }
 
-    fn refused<T: DeserializeOwned + std::fmt::Debug>(params: Option<&str>) -> String {
-        let raw = params.map(raw);
+    fn refusal<T: DeserializeOwned + std::fmt::Debug>(params: Option<&str>) -> String {
+        let raw = params.map(raw_value);
         let error = decode_params::<T>(raw.as_deref()).unwrap_err();
         assert_eq!(error.code, -32602);
         error.message
@@ -61,22 +61,22 @@ mod tests {
 
     #[test]
     fn invalid_params_are_refused_with_the_published_texts() {
-        assert_eq!(refused::<ReadParams>(Some("{}")), "missing field `processId`");
-        assert_eq!(refused::<WriteParams>(Some(r#"{"processId":"p"}"#)), "missing field `chunk`");
+        assert_eq!(refusal::<ReadParams>(Some("{}")), "missing field `processId`");
+        assert_eq!(refusal::<WriteParams>(Some(r#"{"processId":"p"}"#)), "missing field `chunk`");
         for nothing in [None, Some("null")] {
-            assert_eq!(refused::<SignalParams>(nothing), "invalid type: null, expected struct SignalParams");
+            assert_eq!(refusal::<SignalParams>(nothing), "invalid type: null, expected struct SignalParams");
             let expected = "invalid type: null, expected struct CapabilityRootsDiscoverParams";
-            assert_eq!(refused::<DiscoverParams>(nothing), expected);
+            assert_eq!(refusal::<DiscoverParams>(nothing), expected);
         }
-        assert_eq!(refused::<FileParams>(Some("7")), "invalid type: number, expected struct FsReadFileParams");
-        assert_eq!(refused::<FileParams>(Some("7.5")), "invalid type: number, expected struct FsReadFileParams");
+        assert_eq!(refusal::<FileParams>(Some("7")), "invalid type: number, expected struct FsReadFileParams");
+        assert_eq!(refusal::<FileParams>(Some("7.5")), "invalid type: number, expected struct FsReadFileParams");
         assert_eq!(
-            refused::<ConfigReadParams>(Some(r#""x""#)),
+            refusal::<ConfigReadParams>(Some(r#""x""#)),
             r#"invalid type: string "x", expected struct EnvironmentConfigReadParams"#
         );
-        assert_eq!(refused::<()>(Some("5")), "invalid type: number, expected unit");
-        assert_eq!(refused::<()>(Some(r#"{"a":1}"#)), "invalid type: map, expected unit");
-        assert_eq!(refused::<()>(Some("[]")), "invalid type: sequence, expected unit");
+        assert_eq!(refusal::<()>(Some("5")), "invalid type: number, expected unit");
+        assert_eq!(refusal::<()>(Some(r#"{"a":1}"#)), "invalid type: map, expected unit");
+        assert_eq!(refusal::<()>(Some("[]")), "invalid type: sequence, expected unit");
         for (member, text) in [
             (r#""processId":5"#, "invalid type: number, expected a string"),
             (r#""processId":"p","afterSeq":-1"#, "invalid number"),
@@ -85,10 +85,11 @@ mod tests {
             (r#""processId":"p","afterSeq":1e400"#, "number out of range"),
             (r#""processId":"p","afterSeq":"x""#, r#"invalid type: string "x", expected u64"#),
             (r#""processId":"p","afterSeq":true"#, "invalid type: boolean `true`, expected u64"),
+            // No error: the id is valid, although it looks like the text of an error.
             (r#""processId":"integer `5`, expected u64""#, ""),
         ] {
             let params = format!("{{{member}}}");
-            let decoded = decode_params::<ReadParams>(Some(&raw(&params)));
+            let decoded = decode_params::<ReadParams>(Some(&raw_value(&params)));
             assert_eq!(decoded.err().map(|error| error.message).unwrap_or_default(), text, "{params}");
         }
         for (signal, text) in [
@@ -98,14 +99,14 @@ mod tests {
                 "unknown variant `SIGINT`, expected one of `interrupt`, `hangup`, `quit`, `terminate`, `kill`, `user1`, `user2`, `stop`, `continue`",
             ),
         ] {
-            assert_eq!(refused::<SignalParams>(Some(&format!(r#"{{"processId":"p","signal":{signal}}}"#))), text);
+            assert_eq!(refusal::<SignalParams>(Some(&format!(r#"{{"processId":"p","signal":{signal}}}"#))), text);
         }
         for (chunk, text) in [
             ("aGk", "Invalid padding"),
             ("a-_=", "Invalid symbol 45, offset 1."),
             ("!", "Invalid symbol 33, offset 0."),
         ] {
-            assert_eq!(refused::<WriteParams>(Some(&format!(r#"{{"processId":"p","chunk":"{chunk}"}}"#))), text);
+            assert_eq!(refusal::<WriteParams>(Some(&format!(r#"{{"processId":"p","chunk":"{chunk}"}}"#))), text);
         }
         for (path, text) in [
             ("/etc/hosts", "invalid URI: relative URL without a base"),
@@ -114,7 +115,7 @@ mod tests {
             ("file:///a#f", "fragments are not allowed in path URIs"),
             ("file:///a%00b", "'file:///a%00b' is invalid on 'linux'"),
         ] {
-            assert_eq!(refused::<FileParams>(Some(&format!(r#"{{"path":"{path}"}}"#))), text);
+            assert_eq!(refusal::<FileParams>(Some(&format!(r#"{{"path":"{path}"}}"#))), text);
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The published texts of errors about params and members. They have no line and column, because a position in the whole
-//! message does not help a client that has sent a value. They also leave out a number that has the wrong type or range. This
-//! file is used only after decoding has failed, so that decoding itself stays fast.
+//! The error texts for params and members of the envelope that do not decode. The published protocol, that of `codex
+//! exec-server`, fixes these texts. They are those of serde with two differences: they have no line and column, and
+//! they do not repeat a number that has the wrong type or range. This file is used only after decoding has failed, so
+//! that decoding stays fast.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 const NUMBER_TYPES: [&str; 12] =
     ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f32", "f64"];
 
-/// The published text for `error`, with which `text` failed to decode as `T`.
+/// The published text for `error`, which is the error of decoding `text` as a `T`.
 pub(super) fn published_text<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String {
     // Decoding from a `Value` finds the same error, but without a position in the text.
     match serde_json::from_str::<Value>(text).map(serde_json::from_value::<T>) {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::{RequestId, WireError};
 
-fn refused(text: &str) -> String {
+fn refusal(text: &str) -> String {
     decode(text.as_bytes()).expect_err("must be refused").to_string()
 }
 
@@ -34,7 +34,7 @@ fn the_four_kinds_of_messages_are_distinguished() {
 fn ids_are_strings_or_64_bit_integers() {
     for id in ["null", "1.5", "true", "9223372036854775808", "[]", "{}", "1e3"] {
         let expected = "data did not match any variant of untagged enum RequestId";
-        assert_eq!(refused(&format!(r#"{{"id":{id},"method":"m"}}"#)), expected);
+        assert_eq!(refusal(&format!(r#"{{"id":{id},"method":"m"}}"#)), expected);
     }
     for id in ["-9223372036854775808", "9223372036854775807", "\"\"", "\"ünï\""] {
         let text = format!(r#"{{"id":{id},"method":"m"}}"#);
@@ -45,24 +45,24 @@ fn ids_are_strings_or_64_bit_integers() {
 
 #[test]
 fn malformed_messages_are_refused_with_the_published_texts() {
-    assert_eq!(refused("[]"), "expected a JSON-RPC object");
-    assert_eq!(refused("7"), "expected a JSON-RPC object");
-    assert_eq!(refused("not-json"), "expected ident at line 1 column 2");
-    assert_eq!(refused(r#"{"id":1}"#), "missing field `error`");
-    assert_eq!(refused(r#"{"result":1}"#), "missing field `id`");
-    assert!(refused("{\"id\":1,").contains("EOF"));
-    assert!(refused("").contains("EOF"));
+    assert_eq!(refusal("[]"), "expected a JSON-RPC object");
+    assert_eq!(refusal("7"), "expected a JSON-RPC object");
+    assert_eq!(refusal("not-json"), "expected ident at line 1 column 2");
+    assert_eq!(refusal(r#"{"id":1}"#), "missing field `error`");
+    assert_eq!(refusal(r#"{"result":1}"#), "missing field `id`");
+    assert!(refusal("{\"id\":1,").contains("EOF"));
+    assert!(refusal("").contains("EOF"));
     assert!(decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().starts_with("invalid UTF-8"));
-    assert_eq!(refused(r#"{"method":7}"#), "invalid type: number, expected a string");
+    assert_eq!(refusal(r#"{"method":7}"#), "invalid type: number, expected a string");
 }
 
 #[test]
 fn duplicate_keys_are_refused_at_any_depth_and_in_any_spelling() {
-    assert_eq!(refused(r#"{"method":"a","method":"b"}"#), "duplicate JSON object key `method`");
-    assert_eq!(refused(r#"{"id":1,"method":"m","params":{"x":[{"k":1,"k":2}]}}"#), "duplicate JSON object key `k`");
-    assert_eq!(refused(r#"{"id":1,"method":"m","params":{"k":1,"\u006b":2}}"#), "duplicate JSON object key `k`");
+    assert_eq!(refusal(r#"{"method":"a","method":"b"}"#), "duplicate JSON object key `method`");
+    assert_eq!(refusal(r#"{"id":1,"method":"m","params":{"x":[{"k":1,"k":2}]}}"#), "duplicate JSON object key `k`");
+    assert_eq!(refusal(r#"{"id":1,"method":"m","params":{"k":1,"\u006b":2}}"#), "duplicate JSON object key `k`");
     let many: String = (0..40).map(|n| format!("\"k{n}\":{n},")).collect();
-    assert_eq!(refused(&format!(r#"{{"method":"m","params":{{{many}"k3":0}}}}"#)), "duplicate JSON object key `k3`");
+    assert_eq!(refusal(&format!(r#"{{"method":"m","params":{{{many}"k3":0}}}}"#)), "duplicate JSON object key `k3`");
     assert!(decode(format!(r#"{{"method":"m","params":{{{many}"z":{{"k3":0}}}}}}"#).as_bytes()).is_ok());
 }
 
@@ -71,13 +71,14 @@ fn values_are_counted_and_keys_are_not() {
     let zeros = |n: usize| format!(r#"{{"method":"m","params":[{}]}}"#, vec!["0"; n].join(","));
     // The outer object, the method and the array count as three values.
     assert!(decode(zeros(MAX_VALUES - 3).as_bytes()).is_ok());
-    assert_eq!(refused(&zeros(MAX_VALUES - 2)), "JSON-RPC message exceeds the limit of 262144 JSON values");
-    assert_eq!(refused(&zeros(2_100_000)), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    assert_eq!(refusal(&zeros(MAX_VALUES - 2)), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    assert_eq!(refusal(&zeros(2_100_000)), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    // `serde_json` marks raw values with this key internally. In a message it is a key like any other.
     let wrapped = format!(
         r#"{{"method":"m","params":{{"$serde_json::private::RawValue":[{}]}}}}"#,
         vec!["0"; MAX_VALUES].join(",")
     );
-    assert_eq!(refused(&wrapped), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    assert_eq!(refusal(&wrapped), "JSON-RPC message exceeds the limit of 262144 JSON values");
     let long = format!(r#"{{"method":"m","params":"{}"}}"#, "x".repeat(2 * MAX_VALUES));
     assert!(decode(long.as_bytes()).is_ok());
 }
@@ -86,8 +87,8 @@ fn values_are_counted_and_keys_are_not() {
 fn depth_is_limited_without_recursion() {
     let nested = |n: usize| format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(n), "]".repeat(n));
     assert!(decode(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
-    assert_eq!(refused(&nested(MAX_DEPTH)), "JSON-RPC message exceeds the limit of 128 nested containers");
-    refused(&nested(1_000_000));
+    assert_eq!(refusal(&nested(MAX_DEPTH)), "JSON-RPC message exceeds the limit of 128 nested containers");
+    refusal(&nested(1_000_000));
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn the_id_of_a_cut_message_is_found_if_it_is_the_first_member() {
     }
 }
 
-fn json() -> impl Strategy<Value = Value> {
+fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -139,13 +140,13 @@ fn json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn requests_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in json()) {
+    fn requests_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in any_json()) {
         let text = encode_request(&id, &method, &params);
         let Incoming::Request(request) = decode(&text).unwrap() else { panic!("expected a request") };
         prop_assert_eq!(&request.id, &id);
         prop_assert_eq!(&*request.method, method.as_str());
         prop_assert_eq!(serde_json::from_str::<Value>(request.params.map_or("null", RawValue::get)).unwrap(), params);
-        let text = encode_response(&id, &json_of(&text));
+        let text = encode_response(&id, &parse_json(&text));
         let Incoming::Response(response) = decode(&text).unwrap() else { panic!("expected a response") };
         prop_assert_eq!(response.id, id);
     }
@@ -166,7 +167,7 @@ proptest! {
     }
 }
 
-fn json_of(text: &[u8]) -> Value {
+fn parse_json(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap()
 }
 

@@ -1,5 +1,5 @@
-//! Encodes messages that carry a block of a file, and recognises them when they arrive. Almost all of such a message is base64,
-//! so no byte of it is scanned more often than needed.
+//! Encodes messages that carry a block of a file, and recognises them when they arrive. Almost all of such a message
+//! is base64, so this file scans the base64 only once, to encode or decode it.
 //!
 //! Only messages that are spelled exactly as this file writes them are recognised, by their beginning and their end.
 //! [`crate::decode`] handles every other spelling. Start with [`BlockAnswer`] for reading and [`encode_write_block`] for
@@ -70,7 +70,7 @@ pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
     Some((id, end - result.len()..end))
 }
 
-/// Decodes the result that [`recognise_block_answer`] found. Returns the bytes, and whether there were fewer than asked for.
+/// Decodes the result that [`recognise_block_answer`] found. Returns the bytes of the block and the member `eof`.
 /// Returns none if the result is spelled differently or has invalid base64.
 pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     let chunk = result.strip_prefix(CHUNK)?;
@@ -142,10 +142,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_recognised_answer_equals_the_decoded_one(id in 0..=i64::MAX, bytes in bytes(), thirds in 1_usize..900, eof: bool) {
+        fn a_recognised_answer_equals_the_decoded_one(id in 0..=i64::MAX, bytes in bytes(), triples in 1_usize..900, eof: bool) {
             let mut answer = BlockAnswer::begin(&RequestId::Integer(id), bytes.len());
             let capacity = answer.message.capacity();
-            bytes.chunks(thirds * 3).for_each(|piece| answer.push(piece));
+            bytes.chunks(triples * 3).for_each(|piece| answer.push(piece));
             let message = answer.end(eof);
             prop_assert_eq!(message.capacity(), capacity, "the message was reallocated");
             let Ok(Incoming::Response(response)) = decode(&message) else { panic!("not an answer") };
@@ -180,10 +180,10 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_never_makes_both_decoders_disagree(at in 0_usize..6000, with: u8, bytes in bytes()) {
+        fn a_changed_byte_never_makes_the_two_decoders_disagree(at in 0_usize..6000, new_byte: u8, bytes in bytes()) {
             let mut message = encode_write_block(&RequestId::Integer(7), "h", 12, &bytes);
             let at = at % message.len();
-            message[at] = with;
+            message[at] = new_byte;
             if let Some((id, params)) = recognise_write_block(&message) {
                 let Ok(Incoming::Request(request)) = decode(&message) else { panic!("not a request") };
                 prop_assert_eq!((request.id, decode_params(request.params).unwrap()), (id, params));

@@ -1,5 +1,5 @@
-//! Collects the answer to `fs/walk` within the maximum size of the published protocol. The server uses this, and so does a client that
-//! walks a tree of its own machine.
+//! Collects the answer to `fs/walk`, up to the maximum size that the published protocol of `codex exec-server` sets.
+//! The server uses this, and so does a client that walks a tree of its own machine.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub const MAX_WALK_ANSWER_BYTES: usize = 4 << 20;
 /// Bytes that an entry or an error counts in addition to its text.
 const ENTRY_BYTES: usize = 64;
 
-/// A [`WalkResult`] that grows until it is full. A path that has no URI is left out.
+/// A [`WalkResult`] that grows until it has [`MAX_WALK_ANSWER_BYTES`]. A path that has no URI is left out.
 #[derive(Debug)]
 pub struct WalkAnswer {
     result: WalkResult,
@@ -22,17 +22,17 @@ pub struct WalkAnswer {
 
 impl WalkAnswer {
     /// Adds a file or a directory. Returns `Break` if the answer is full, which ends the walk.
-    pub fn entry(&mut self, path: &Path, kind: WalkKind) -> ControlFlow<()> {
+    pub fn add_entry(&mut self, path: &Path, kind: WalkKind) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
-        self.take(path.as_str().len())?;
+        self.reserve(path.as_str().len())?;
         self.result.entries.push(WalkEntry { path, kind });
         ControlFlow::Continue(())
     }
 
     /// Adds a path that could not be examined. Returns `Break` if the answer is full, which ends the walk.
-    pub fn failure(&mut self, path: &Path, message: String) -> ControlFlow<()> {
+    pub fn add_failure(&mut self, path: &Path, message: String) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
-        self.take(path.as_str().len() + message.len())?;
+        self.reserve(path.as_str().len() + message.len())?;
         self.result.errors.push(WalkFailure { path, message });
         ControlFlow::Continue(())
     }
@@ -42,7 +42,7 @@ impl WalkAnswer {
         WalkResult { truncated, ..self.result }
     }
 
-    fn take(&mut self, text_bytes: usize) -> ControlFlow<()> {
+    fn reserve(&mut self, text_bytes: usize) -> ControlFlow<()> {
         match self.left_bytes.checked_sub(text_bytes + ENTRY_BYTES) {
             Some(left) => {
                 self.left_bytes = left;

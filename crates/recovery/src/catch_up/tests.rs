@@ -1,4 +1,4 @@
-//! Which events an answer to `process/read` adds, and which answers are refused.
+//! Tests of which events an answer to `process/read` adds, and of which answers are refused.
 
 use protocol::{Base64Bytes, OutputChunk, Stream};
 
@@ -12,7 +12,7 @@ fn output(text: &str) -> Event {
 }
 
 /// An `EventOrder` that has handed out these events.
-fn known(events: &[Event]) -> EventOrder {
+fn order_after(events: &[Event]) -> EventOrder {
     let mut order = EventOrder::default();
     for (seq, event) in (1..).zip(events) {
         order.handle_event(seq, event.clone()).unwrap();
@@ -45,11 +45,13 @@ fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResul
     }
 }
 
-/// The answer of a server without `readGaps` about a process that has exited.
+/// The answer about a process that has exited, from a server without the capability `readGaps`: it does not say the
+/// number of the exit.
 fn exited<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
     ReadResult { exited: true, exit_code: Some(7), ..running(chunks, next_seq) }
 }
 
+/// As [`exited`], about a process that is closed.
 fn closed<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
     ReadResult { closed: true, ..exited(chunks, next_seq) }
 }
@@ -60,7 +62,7 @@ fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
 
 #[test]
 fn output_that_was_missed_is_added_once() {
-    let mut order = known(&[output("a")]);
+    let mut order = order_after(&[output("a")]);
     order.handle_read(running([(1, "a"), (2, "b"), (3, "c")], 4), 1).unwrap();
     assert!(!order.has_hole(), "an event that was handed out is not kept again");
     order.handle_event(2, output("b")).unwrap();
@@ -72,7 +74,7 @@ fn output_that_was_missed_is_added_once() {
 
 #[test]
 fn an_answer_with_nothing_new_changes_nothing() {
-    let mut order = known(&[output("a"), output("b")]);
+    let mut order = order_after(&[output("a"), output("b")]);
     for answer in [running([], 3), running([], 0), running([(1, "a")], 2), exited([], 2)] {
         order.handle_read(answer, 2).unwrap();
     }
@@ -86,7 +88,7 @@ fn a_process_can_be_closed_without_an_exit_code() {
         order.handle_read(ReadResult { closed: true, ..answer }, 0).unwrap();
         assert_eq!(drain(&mut order), [(1, Event::Closed)]);
     }
-    let mut order = known(&[output("a")]);
+    let mut order = order_after(&[output("a")]);
     order.handle_read(closed([], 2), 1).unwrap();
     assert_eq!(
         drain(&mut order),
@@ -97,7 +99,7 @@ fn a_process_can_be_closed_without_an_exit_code() {
 
 #[test]
 fn an_answer_fills_the_hole_before_a_pushed_event() {
-    let mut order = known(&[output("a")]);
+    let mut order = order_after(&[output("a")]);
     order.handle_event(5, output("e")).unwrap();
     order.handle_read(running([(2, "b"), (3, "c"), (4, "d")], 5), 1).unwrap();
     let texts = ["b", "c", "d", "e"].map(output);
@@ -139,9 +141,9 @@ fn two_missing_events_are_refused() {
 
 #[test]
 fn a_missing_event_is_refused_if_it_cannot_be_the_exit() {
-    let error = known(&[output("a"), Event::Exited(EXIT)]).handle_read(exited([(4, "d")], 5), 1).unwrap_err();
+    let error = order_after(&[output("a"), Event::Exited(EXIT)]).handle_read(exited([(4, "d")], 5), 1).unwrap_err();
     assert_eq!(error.to_string(), "process events are no longer retained while recovering through sequence 4");
-    assert_eq!(known(&[]).handle_read(running([(2, "b")], 3), 0), Err(CatchUpError::NotRetained(2)));
+    assert_eq!(order_after(&[]).handle_read(running([(2, "b")], 3), 0), Err(CatchUpError::NotRetained(2)));
 
     let mut pending = EventOrder::default();
     pending.handle_event(3, Event::Exited(EXIT)).unwrap();
@@ -153,7 +155,7 @@ fn output_with_the_number_of_the_close_is_refused() {
     let error = EventOrder::default().handle_read(closed([(2, "b")], 3), 0).unwrap_err();
     assert_eq!(error.to_string(), "process close sequence 2 conflicts with recovered output");
 
-    let mut pushed = known(&[Event::Exited(EXIT)]);
+    let mut pushed = order_after(&[Event::Exited(EXIT)]);
     pushed.handle_event(3, output("c")).unwrap();
     assert_eq!(pushed.handle_read(closed([(2, "b")], 4), 0), Err(CatchUpError::CloseConflict(3)));
 }
@@ -201,7 +203,7 @@ fn a_pushed_exit_learns_from_the_answer_whether_the_sandbox_denied_something() {
 fn an_exit_without_a_code_is_refused_only_if_the_exit_is_missing() {
     let without_code = |answer| ReadResult { exit_code: None, ..answer };
     assert_eq!(EventOrder::default().handle_read(without_code(exited([], 2)), 0), Err(CatchUpError::ExitUnknown));
-    let mut order = known(&[Event::Exited(EXIT)]);
+    let mut order = order_after(&[Event::Exited(EXIT)]);
     order.handle_read(without_code(closed([], 3)), 0).unwrap();
     assert_eq!(drain(&mut order), [(2, Event::Closed)]);
 }
@@ -209,7 +211,7 @@ fn an_exit_without_a_code_is_refused_only_if_the_exit_is_missing() {
 #[test]
 fn a_gap_reports_how_many_bytes_are_lost() {
     let gap = |answer| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq: Some(4), ..answer };
-    let error = known(&[output("abc")]).handle_read(gap(running([(4, "d")], 5)), 3).unwrap_err();
+    let error = order_after(&[output("abc")]).handle_read(gap(running([(4, "d")], 5)), 3).unwrap_err();
     assert_eq!(error, CatchUpError::OutputLost { through: 4, lost_bytes: Some(7) });
     assert_eq!(
         error.to_string(),
@@ -217,24 +219,24 @@ fn a_gap_reports_how_many_bytes_are_lost() {
     );
 
     let unknown = ReadResult { dropped_bytes: None, ..gap(running([(4, "d")], 5)) };
-    let error = known(&[]).handle_read(unknown, 0).unwrap_err();
+    let error = order_after(&[]).handle_read(unknown, 0).unwrap_err();
     assert!(error.to_string().ends_with("4: an unknown number of bytes of output are lost"), "{error}");
 
     let exit = ReadResult { exit_seq: Some(5), ..gap(closed([(4, "d")], 7)) };
-    let error = known(&[output("abc")]).handle_read(exit, 3).unwrap_err();
+    let error = order_after(&[output("abc")]).handle_read(exit, 3).unwrap_err();
     assert_eq!(error, CatchUpError::OutputLost { through: 6, lost_bytes: Some(7) });
 }
 
 #[test]
 fn pushed_output_that_waits_does_not_count_as_lost() {
     let gap = |oldest_seq| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq, ..running([(5, "e")], 6) };
-    let mut order = known(&[output("abc")]);
+    let mut order = order_after(&[output("abc")]);
     order.handle_event(4, output("dd")).unwrap();
     order.handle_event(5, output("e")).unwrap();
     let lost_bytes = Some(10 - 3 - 2);
     assert_eq!(order.handle_read(gap(Some(5)), 3), Err(CatchUpError::OutputLost { through: 5, lost_bytes }));
 
-    let mut order = known(&[output("abc")]);
+    let mut order = order_after(&[output("abc")]);
     order.handle_event(4, output("dd")).unwrap();
     let nothing_left = ReadResult { chunks: vec![], ..gap(None) };
     assert_eq!(order.handle_read(nothing_left, 3), Err(CatchUpError::OutputLost { through: 5, lost_bytes }));
@@ -242,7 +244,7 @@ fn pushed_output_that_waits_does_not_count_as_lost() {
 
 #[test]
 fn a_gap_that_pushed_events_fill_is_no_error() {
-    let mut order = known(&[output("a")]);
+    let mut order = order_after(&[output("a")]);
     order.handle_event(2, output("b")).unwrap();
     let answer = ReadResult { gap: true, dropped_bytes: Some(2), oldest_seq: Some(3), ..running([(3, "c")], 4) };
     order.handle_read(answer, 1).unwrap();
@@ -267,16 +269,16 @@ fn a_page_before_the_last_does_not_close_the_process() {
 
 #[test]
 fn the_close_of_an_old_server_has_no_number_in_an_answer_either() {
-    let mut exit_missed = known(&[output("a")]);
+    let mut exit_missed = order_after(&[output("a")]);
     exit_missed.handle_read(closed([], 3), 1).unwrap();
     assert_eq!(drain(&mut exit_missed), [(2, Event::Exited(EXIT)), (3, Event::Closed)]);
 
-    let mut exit_waits = known(&[]);
+    let mut exit_waits = order_after(&[]);
     exit_waits.handle_event(2, Event::Exited(EXIT)).unwrap();
     exit_waits.handle_read(closed([(1, "a")], 3), 0).unwrap();
     assert_eq!(drain(&mut exit_waits), [(1, output("a")), (2, Event::Exited(EXIT)), (3, Event::Closed)]);
 
-    let mut only_close_missed = known(&[output("a"), Event::Exited(EXIT)]);
+    let mut only_close_missed = order_after(&[output("a"), Event::Exited(EXIT)]);
     only_close_missed.handle_read(closed([], 3), 1).unwrap();
     assert_eq!(drain(&mut only_close_missed), [(3, Event::Closed)]);
 }

@@ -1,4 +1,4 @@
-//! How a client learns that a process has ended, and how many reads it needs in each case.
+//! Tests of how a client learns that a process has ended, and of how many reads it needs in each case.
 
 use bytes::Bytes;
 use protocol::{Base64Bytes, OutputChunk, Stream};
@@ -67,18 +67,18 @@ fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read
 }
 
 #[test]
-fn output_before_a_truncated_replay_is_read_once() {
+fn output_before_the_first_pushed_event_is_read_once() {
     let mut completion = Completion::default();
     assert_eq!(completion.handle_event(769, &output()), CompletionStep::Read { after: 0 });
     completion.handle_read(&answer(1..1025, 1025));
-    let replay: Vec<_> = (769..1025).map(|seq| completion.handle_event(seq, &output())).collect();
-    assert!(replay.iter().all(|step| *step == CompletionStep::Skip), "no event is taken twice");
+    let repeated: Vec<_> = (769..1025).map(|seq| completion.handle_event(seq, &output())).collect();
+    assert!(repeated.iter().all(|step| *step == CompletionStep::Skip), "no event is taken twice");
     assert_eq!(completion.handle_event(1025, &exited(Some(false))), CompletionStep::Take);
     assert_eq!(completion.handle_event(1026, &Event::Closed), CompletionStep::Take);
 }
 
 #[test]
-fn a_receiver_that_missed_events_reads_after_the_last_that_it_knows() {
+fn a_client_that_missed_events_reads_after_the_last_that_it_knows() {
     let mut completion = Completion::after(7);
     assert_eq!(completion.handle_event(7, &output()), CompletionStep::Skip);
     assert_eq!(completion.handle_lag(), CompletionStep::Read { after: 7 });

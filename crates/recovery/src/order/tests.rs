@@ -1,4 +1,4 @@
-//! Events that come in any order and any number of times, up to the limits.
+//! Tests with events that come in any order and any number of times, up to the limits.
 
 use bytes::Bytes;
 use protocol::Stream;
@@ -18,7 +18,7 @@ fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
     std::iter::from_fn(|| order.poll_event()).collect()
 }
 
-fn numbers(order: &mut EventOrder) -> Vec<u64> {
+fn drain_numbers(order: &mut EventOrder) -> Vec<u64> {
     drain(order).iter().map(|(seq, _)| *seq).collect()
 }
 
@@ -28,7 +28,7 @@ fn events_are_handed_out_in_the_order_of_their_numbers() {
     for (seq, event) in [(4, Event::Closed), (1, output(1)), (3, exited()), (2, output(2))] {
         order.handle_event(seq, event.clone()).unwrap();
         order.handle_event(seq, event).unwrap();
-        assert_eq!(order.has_hole(), seq == 4, "after event {seq}: only a missing first event is a hole");
+        assert_eq!(order.has_hole(), seq == 4, "after event {seq}: there is a hole only while event 1 is missing");
     }
     assert_eq!(drain(&mut order), [(1, output(1)), (2, output(2)), (3, exited()), (4, Event::Closed)]);
     assert_eq!((order.last(), order.is_closed(), order.has_hole()), (4, true, false));
@@ -38,7 +38,7 @@ fn events_are_handed_out_in_the_order_of_their_numbers() {
 fn no_event_is_handed_out_twice() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
-    assert_eq!(numbers(&mut order), [1]);
+    assert_eq!(drain_numbers(&mut order), [1]);
     order.handle_event(1, output(1)).unwrap();
     order.handle_event(0, output(1)).unwrap();
     assert_eq!((drain(&mut order), order.has_hole()), (vec![], false));
@@ -52,7 +52,7 @@ fn no_event_follows_the_close() {
     order.handle_event(3, output(9)).unwrap();
     order.handle_event(2, Event::Closed).unwrap();
     order.handle_event(1, exited()).unwrap();
-    assert_eq!(numbers(&mut order), [1, 2]);
+    assert_eq!(drain_numbers(&mut order), [1, 2]);
     order.handle_event(3, output(1)).unwrap();
     order.handle_event(4, output(2 << 20)).unwrap();
     order.handle_unnumbered_close();
@@ -79,7 +79,7 @@ fn an_order_may_start_after_an_event() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_event(5, output(1)).unwrap();
     order.handle_event(6, output(1)).unwrap();
-    assert_eq!(numbers(&mut order), [6]);
+    assert_eq!(drain_numbers(&mut order), [6]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn output_that_is_too_large_is_refused_with_any_number() {
     assert_eq!(order.handle_event(1, output((1 << 20) + 1)), Err(OrderError::EventTooLarge(1 << 20)));
     order.handle_event(2, output(1 << 20)).unwrap();
     order.handle_event(1, output(1 << 20)).unwrap();
-    assert_eq!(numbers(&mut order), [1, 2]);
+    assert_eq!(drain_numbers(&mut order), [1, 2]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn waiting_events_are_limited_in_number_but_the_next_event_is_always_accepted() 
     );
     order.handle_event(100, output(0)).unwrap();
     order.handle_event(1, output(0)).unwrap();
-    assert_eq!(numbers(&mut order), (1..258).collect::<Vec<_>>());
+    assert_eq!(drain_numbers(&mut order), (1..258).collect::<Vec<_>>());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn waiting_events_are_limited_in_bytes_but_the_next_event_is_always_accepted() {
     assert_eq!(error.to_string(), "process event reorder buffer exceeds 1048576 bytes");
     order.handle_event(4, exited()).unwrap();
     order.handle_event(1, output(1 << 20)).unwrap();
-    assert_eq!(numbers(&mut order), [1, 2, 3, 4]);
+    assert_eq!(drain_numbers(&mut order), [1, 2, 3, 4]);
     order.handle_event(6, output(1 << 20)).unwrap();
     assert!(order.has_hole(), "events that were handed out do not count");
 }
@@ -132,7 +132,7 @@ fn an_unnumbered_close_is_handed_out_after_all_other_events() {
     order.handle_event(3, exited()).unwrap();
     order.handle_unnumbered_close();
     order.handle_unnumbered_close();
-    assert_eq!(numbers(&mut order), [1]);
+    assert_eq!(drain_numbers(&mut order), [1]);
     order.handle_event(2, output(1)).unwrap();
     assert_eq!(drain(&mut order), [(2, output(1)), (3, exited()), (4, Event::Closed)]);
     assert!(order.is_closed());
@@ -142,7 +142,7 @@ fn an_unnumbered_close_is_handed_out_after_all_other_events() {
 fn an_unnumbered_close_waits_for_an_exit_that_comes_later() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
-    assert_eq!(numbers(&mut order), [1]);
+    assert_eq!(drain_numbers(&mut order), [1]);
     order.handle_unnumbered_close();
     assert_eq!(drain(&mut order), []);
     order.handle_event(3, exited()).unwrap();
@@ -165,11 +165,11 @@ fn the_largest_sequence_number_does_not_overflow() {
     order.handle_unnumbered_close();
     assert_eq!((drain(&mut order), order.has_hole()), (vec![], true));
     order.handle_event(1, output(1)).unwrap();
-    assert_eq!(numbers(&mut order), [1]);
+    assert_eq!(drain_numbers(&mut order), [1]);
 
     let mut last = EventOrder::after(u64::MAX - 1, OrderLimits::default());
     last.handle_event(u64::MAX, exited()).unwrap();
     last.handle_unnumbered_close();
-    assert_eq!(numbers(&mut last), [u64::MAX]);
+    assert_eq!(drain_numbers(&mut last), [u64::MAX]);
     assert!(!last.has_hole());
 }

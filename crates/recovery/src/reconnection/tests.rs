@@ -1,4 +1,5 @@
-//! A reconnection on virtual time: which calls are admitted in each state, and which actions the caller gets.
+//! Tests of a reconnection on virtual time: which calls are admitted in each state, and which actions the caller
+//! gets.
 
 use super::*;
 
@@ -35,6 +36,7 @@ impl Scene {
         scene
     }
 
+    /// Lets this much time pass.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.reconnection.handle_timeout(self.now);
@@ -52,7 +54,7 @@ impl Scene {
         self.reconnection.attempt_succeeded(Generation(generation), self.now);
     }
 
-    fn settle(&mut self) {
+    fn finish_start(&mut self) {
         self.reconnection.note_start_finished(self.now);
     }
 
@@ -150,7 +152,7 @@ fn a_client_that_cannot_reconnect_fails_with_the_loss() {
     assert_eq!((scene.reconnection.failure(), scene.wakes_in()), (Some(LOST), None));
     let refused = CallAdmission::Refused(CallRefusal::Failed(LOST.to_owned()));
     assert_eq!(scene.admits(), [refused.clone(), refused]);
-    scene.settle();
+    scene.finish_start();
     assert_eq!(scene.actions(), []);
 }
 
@@ -162,21 +164,21 @@ fn a_client_without_a_session_fails_with_the_loss() {
 }
 
 #[test]
-fn starts_in_flight_delay_the_first_attempt_until_the_last_has_settled() {
+fn starts_in_flight_delay_the_first_attempt_until_the_last_has_finished() {
     let mut scene = Scene::usual();
     assert!(scene.reconnection.note_start_sent(Generation(0)));
     assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     assert_eq!((scene.actions(), scene.wakes_in()), (vec![fail_streams()], Some(25 * SECOND)));
     scene.pass(2 * SECOND);
-    scene.settle();
+    scene.finish_start();
     assert_eq!((scene.actions(), scene.wakes_in()), (vec![], Some(23 * SECOND)));
-    scene.settle();
+    scene.finish_start();
     assert_eq!(scene.actions(), [attempt(1)]);
 }
 
 #[test]
-fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
+fn starts_that_never_finish_end_the_recovery_at_its_deadline() {
     let mut scene = Scene::usual();
     assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
@@ -184,22 +186,22 @@ fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
     assert_eq!(scene.actions(), [fail_streams()]);
     scene.pass(Duration::from_nanos(1));
     assert_eq!(scene.actions(), [failed("recovery timed out after 25s")]);
-    scene.settle();
+    scene.finish_start();
     assert_eq!((scene.actions(), scene.wakes_in()), (vec![], None));
 }
 
 #[test]
-fn a_start_that_settles_after_the_deadline_does_not_begin_an_attempt() {
+fn a_start_that_finishes_after_the_deadline_does_not_begin_an_attempt() {
     let mut scene = Scene::usual();
     assert!(scene.reconnection.note_start_sent(Generation(0)));
     scene.lose(0);
     scene.now += 26 * SECOND;
-    scene.settle();
+    scene.finish_start();
     assert_eq!(scene.actions(), [fail_streams(), failed("recovery timed out after 25s")]);
 }
 
 #[test]
-fn a_start_begins_only_over_the_current_connection() {
+fn a_start_is_sent_only_over_the_current_connection() {
     let mut scene = Scene::lost();
     assert!(!scene.reconnection.note_start_sent(Generation(0)), "this connection was lost");
     assert!(!scene.reconnection.note_start_sent(Generation(1)), "this connection is not made yet");
@@ -208,8 +210,8 @@ fn a_start_begins_only_over_the_current_connection() {
     assert!(scene.reconnection.note_start_sent(Generation(1)));
     scene.actions();
     scene.lose(1);
-    assert_eq!(scene.actions(), [fail_streams()], "the client waits for the start that began");
-    scene.settle();
+    assert_eq!(scene.actions(), [fail_streams()], "the client waits for the start that was sent");
+    scene.finish_start();
     assert_eq!(scene.actions(), [], "the connection was too short to reset the backoff");
     scene.pass(SECOND);
     assert_eq!(scene.actions(), [attempt(2)]);
@@ -385,12 +387,12 @@ fn closing_a_connected_client_fails_everything_that_waits() {
 fn closing_ends_a_recovery_in_every_step() {
     let closed = || Action::Fail("closed".to_owned());
 
-    let mut settling = Scene::usual();
-    assert!(settling.reconnection.note_start_sent(Generation(0)));
-    settling.lose(0);
-    settling.reconnection.close("closed");
-    settling.settle();
-    assert_eq!(settling.actions(), [fail_streams(), closed()]);
+    let mut awaiting_starts = Scene::usual();
+    assert!(awaiting_starts.reconnection.note_start_sent(Generation(0)));
+    awaiting_starts.lose(0);
+    awaiting_starts.reconnection.close("closed");
+    awaiting_starts.finish_start();
+    assert_eq!(awaiting_starts.actions(), [fail_streams(), closed()]);
 
     let mut attempting = Scene::lost();
     attempting.reconnection.close("closed");

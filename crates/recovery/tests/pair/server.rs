@@ -36,7 +36,7 @@ pub(crate) struct SimulatedServer {
     attached: Option<ConnectionNumber>,
     /// When the process stops waiting for a client whose connection was lost. None while a client is attached, and before the first loss.
     hold_ends: Option<Instant>,
-    /// Acts of the process that wait until the delivery has room for output.
+    /// Acts of the process that wait until the delivery allows more output.
     waiting: VecDeque<ProcessAct>,
     /// Unsent messages of the kinds of server that send each event when it happens.
     outbox: Vec<(ConnectionNumber, Push)>,
@@ -84,24 +84,27 @@ impl SimulatedServer {
         server
     }
 
-    /// The process acts now, or as soon as the delivery has room.
+    /// The process acts now, or as soon as the delivery allows more output.
     pub(crate) fn act(&mut self, act: ProcessAct, now: Instant) {
         self.waiting.push_back(act);
         self.run_process(now);
     }
 
-    /// Carries out acts of the process as long as the delivery has room.
+    /// Carries out acts of the process as long as the delivery allows more output.
     pub(crate) fn run_process(&mut self, now: Instant) {
         while let Some(act) = self.waiting.pop_front() {
             match act {
                 ProcessAct::Write(stream, mut bytes) => {
-                    let room = self.delivery.room(MemoryPressure::Normal, now);
-                    if room == usize::MAX {
-                        let is_over = self.hold_ends.is_some_and(|hold_ends| hold_ends <= now);
-                        assert!(is_over || self.kind != ServerKind::Ours, "the process does not wait for its client");
+                    let allowed = self.delivery.allowed_output_bytes(MemoryPressure::Normal, now);
+                    if allowed == usize::MAX {
+                        let hold_is_over = self.hold_ends.is_some_and(|hold_ends| hold_ends <= now);
+                        assert!(
+                            hold_is_over || self.kind != ServerKind::Ours,
+                            "the process does not wait for its client"
+                        );
                         self.may_lose_output = true;
                     }
-                    let rest = bytes.split_off(bytes.len().min(room).min(self.max_chunk_bytes));
+                    let rest = bytes.split_off(bytes.len().min(allowed).min(self.max_chunk_bytes));
                     self.truth.wrote(stream, &bytes);
                     let (count, mut buffer) = (bytes.len(), bytes);
                     buffer.resize(count * 3, 0);
@@ -110,7 +113,7 @@ impl SimulatedServer {
                     if !rest.is_empty() {
                         self.waiting.push_front(ProcessAct::Write(stream, rest));
                     }
-                    if room == 0 {
+                    if allowed == 0 {
                         return;
                     }
                 }
@@ -156,8 +159,8 @@ impl SimulatedServer {
         self.hold_ends = None;
     }
 
-    /// The server has noticed that a connection is lost. Returns the time at which the process stops
-    /// waiting for the client of that connection.
+    /// The server has noticed that a connection is lost. Returns the time at which the process stops waiting for the
+    /// client of that connection.
     pub(crate) fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> Instant {
         let hold_ends = now + self.hold;
         self.delivery.detach(connection, Departure::Lost, hold_ends);
@@ -204,10 +207,10 @@ impl SimulatedServer {
     /// The next messages for a connection.
     pub(crate) fn poll(&mut self, connection: ConnectionNumber, now: Instant) -> Vec<Push> {
         let Polled::Events(batch) = self.delivery.poll(connection, self.batch_bytes) else { return Vec::new() };
-        let (through, is_last, output_bytes) = (batch.through(), batch.is_last(), batch.output_bytes);
+        let (through, is_last, output_bytes) = (batch.last_seq(), batch.is_last(), batch.output_bytes);
         let mut pushes = Vec::new();
         for event in batch.events {
-            let (seq, event) = (event.seq(), self.on_the_wire(event));
+            let (seq, event) = (event.seq(), self.as_client_event(event));
             self.truth.check_same(seq, &event);
             pushes.push(match event {
                 Event::Closed if self.kind == ServerKind::Old => Push::UnnumberedClose,
@@ -228,7 +231,8 @@ impl SimulatedServer {
         pushes
     }
 
-    fn on_the_wire(&self, event: session::LogEvent) -> Event {
+    /// The event as this kind of server sends it.
+    fn as_client_event(&self, event: session::LogEvent) -> Event {
         match event {
             session::LogEvent::Output(chunk) => Event::Output { stream: chunk.stream, chunk: chunk.bytes },
             session::LogEvent::Exited { exit, .. } => Event::Exited(Exit {

@@ -48,8 +48,8 @@ enum Happening {
     /// The client pauses the process for this long.
     Pause(Time),
     /// The client starts another process, whose result comes after this long.
-    StartBegins(Time),
-    StartSettles,
+    StartIsSent(Time),
+    StartFinishes,
     AttemptFails(Generation, Retry),
     MessageToServer(Generation, ToServer),
     MessageToClient(Generation, ToClient),
@@ -177,7 +177,7 @@ impl PairSimulation {
             self.plan(at, Happening::Process(act));
         }
         schedule.cuts.into_iter().for_each(|cut| self.plan(cut.at, Happening::Cut(cut)));
-        schedule.starts.into_iter().for_each(|(at, lasts)| self.plan(at, Happening::StartBegins(lasts)));
+        schedule.starts.into_iter().for_each(|(at, lasts)| self.plan(at, Happening::StartIsSent(lasts)));
         // The other kinds of server are simulated without pauses, reclaimed memory, takeovers and watchers.
         if schedule.kind == ServerKind::Ours {
             schedule.pauses.into_iter().for_each(|pause| self.plan(pause.at, Happening::Pause(pause.lasts)));
@@ -240,14 +240,14 @@ impl PairSimulation {
                 self.server.watch(WATCHER, after);
             }
             Happening::Pause(lasts) => self.pause(lasts),
-            Happening::StartBegins(lasts) => {
+            Happening::StartIsSent(lasts) => {
                 if self.reconnection.current().is_some_and(|generation| self.reconnection.note_start_sent(generation))
                 {
                     self.starts += 1;
-                    self.plan(self.now + lasts, Happening::StartSettles);
+                    self.plan(self.now + lasts, Happening::StartFinishes);
                 }
             }
-            Happening::StartSettles => {
+            Happening::StartFinishes => {
                 self.starts -= 1;
                 self.reconnection.note_start_finished(now);
             }

@@ -1,10 +1,10 @@
-//! Decides in which order the jobs of a thread pool are begun, and when the pool gets another thread. This is a value without side effects:
-//! the time is passed in, threads are only counted, and what a job does is not known.
+//! Decides in which order the jobs of a thread pool are begun, and when the pool gets another thread. This is a value
+//! without side effects: the time is passed in, threads are only counted, and jobs are opaque.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// When a pool gets more threads than those that it always keeps.
+/// The rules for adding threads to a pool, beyond the threads that it always keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolGrowth {
     /// While there are fewer threads than this, a thread is added as soon as no thread is free for a job. The number should follow the
@@ -14,7 +14,8 @@ pub(crate) struct PoolGrowth {
     /// From `eager_threads` on, a thread is added only if jobs wait and no job has been begun for this time. Then the threads are taken to
     /// hang, for example on a dead network mount.
     pub(crate) hang_timeout: Duration,
-    /// How many threads may work for one owner at once. Further jobs of this owner wait, even if a thread is free.
+    /// Largest number of threads that work for one owner at once. Further jobs of this owner wait, even if a thread
+    /// is free.
     pub(crate) most_per_owner: usize,
 }
 
@@ -108,8 +109,9 @@ impl<J> WorkQueue<J> {
         }
     }
 
-    /// Whether the caller has to start another thread, which is then counted as starting. A new thread counts as progress, because
-    /// on a busy machine it may take a while to run. So hanging threads lead to one more thread only after `hang_timeout` has passed again.
+    /// Returns true if the caller has to start another thread, and counts that thread as starting. A new thread
+    /// counts as progress, because on a busy machine it may take a while until it runs. So hanging threads lead to
+    /// one more thread only after `hang_timeout` has passed again.
     pub(super) fn claim_thread(&mut self, now: Instant) -> bool {
         let is_stuck = || {
             let since_progress = self.last_progress.map(|at| now.saturating_duration_since(at));
@@ -125,7 +127,8 @@ impl<J> WorkQueue<J> {
         is_wanted
     }
 
-    /// A requested thread runs now. It is not counted in `threads` before, so that no other thread ends before the new one runs.
+    /// A requested thread runs now. It was counted in `starting` until now, so that no other thread ended before the
+    /// new one ran.
     pub(super) fn note_thread_started(&mut self) {
         self.starting -= 1;
         self.threads += 1;
@@ -164,20 +167,21 @@ mod tests {
     use super::*;
 
     const MOST_THREADS: usize = 64;
-    const PATIENCE: Duration = Duration::from_millis(250);
-    const ONE: JobOwner = JobOwner(1);
-    const OTHER: JobOwner = JobOwner(2);
+    const HANG_TIMEOUT: Duration = Duration::from_millis(250);
+    const OWNER: JobOwner = JobOwner(1);
+    const OTHER_OWNER: JobOwner = JobOwner(2);
 
     fn queue(threads: usize, eager_threads: usize) -> WorkQueue<&'static str> {
         capped_queue(threads, eager_threads, MOST_THREADS)
     }
 
     fn capped_queue(threads: usize, eager_threads: usize, most_per_owner: usize) -> WorkQueue<&'static str> {
-        WorkQueue::new(threads, MOST_THREADS, PoolGrowth { eager_threads, hang_timeout: PATIENCE, most_per_owner })
+        let growth = PoolGrowth { eager_threads, hang_timeout: HANG_TIMEOUT, most_per_owner };
+        WorkQueue::new(threads, MOST_THREADS, growth)
     }
 
-    /// How many threads are added when a thousand callers ask for a thread at the same time.
-    fn claimed(queue: &mut WorkQueue<&'static str>, now: Instant) -> usize {
+    /// The number of threads that are added when a thousand callers ask for a thread at the same time.
+    fn claim_threads(queue: &mut WorkQueue<&'static str>, now: Instant) -> usize {
         (0..1000).filter(|_| queue.claim_thread(now)).count()
     }
 
@@ -185,33 +189,33 @@ mod tests {
     fn a_burst_of_jobs_adds_one_thread_at_a_time_while_threads_hang() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
-        (0..1000).for_each(|_| queue.push(ONE, "hangs"));
+        (0..1000).for_each(|_| queue.push(OWNER, "hangs"));
         queue.begin(now).unwrap();
-        assert_eq!(claimed(&mut queue, now), 0, "the thread has just begun with a job");
-        let later = now + PATIENCE;
-        assert_eq!(claimed(&mut queue, later), 1, "the first job hangs, and the new thread does not run yet");
+        assert_eq!(claim_threads(&mut queue, now), 0, "the thread has just begun with a job");
+        let later = now + HANG_TIMEOUT;
+        assert_eq!(claim_threads(&mut queue, later), 1, "the first job hangs, and the new thread does not run yet");
         queue.note_thread_started();
         queue.begin(later).unwrap();
-        let much_later = later + PATIENCE;
-        assert_eq!(claimed(&mut queue, much_later), 1, "the second job hangs as well");
+        let much_later = later + HANG_TIMEOUT;
+        assert_eq!(claim_threads(&mut queue, much_later), 1, "the second job hangs as well");
         queue.threads = MOST_THREADS;
-        assert_eq!(claimed(&mut queue, much_later + PATIENCE), 0);
+        assert_eq!(claim_threads(&mut queue, much_later + HANG_TIMEOUT), 0);
     }
 
     #[test]
     fn threads_are_added_at_once_up_to_eager_threads() {
         let now = Instant::now();
         let mut queue = queue(2, 4);
-        (0..1000).for_each(|_| queue.push(ONE, "needs a processor"));
+        (0..1000).for_each(|_| queue.push(OWNER, "needs a processor"));
         let mut running: VecDeque<_> = (0..2).map(|_| queue.begin(now).unwrap().running_job).collect();
-        assert_eq!(claimed(&mut queue, now), 2);
+        assert_eq!(claim_threads(&mut queue, now), 2);
         (0..2).for_each(|_| queue.note_thread_started());
         running.extend((0..2).map(|_| queue.begin(now).unwrap().running_job));
         for step in 1..100 {
-            let now = now + PATIENCE / 2 * step;
+            let now = now + HANG_TIMEOUT / 2 * step;
             queue.end(running.pop_front().unwrap(), now);
             running.push_back(queue.begin(now).unwrap().running_job);
-            assert_eq!(claimed(&mut queue, now), 0, "jobs are begun, so the threads do not hang");
+            assert_eq!(claim_threads(&mut queue, now), 0, "jobs are begun, so the threads do not hang");
         }
     }
 
@@ -219,16 +223,16 @@ mod tests {
     fn a_thread_that_was_added_because_others_hung_ends_when_they_go_on() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
-        (0..10).for_each(|_| queue.push(ONE, "slow"));
+        (0..10).for_each(|_| queue.push(OWNER, "slow"));
         let first = queue.begin(now).unwrap();
-        let later = now + PATIENCE;
+        let later = now + HANG_TIMEOUT;
         assert!(queue.claim_thread(later));
         queue.note_thread_started();
         let second = queue.begin(later).unwrap();
         queue.end(second.running_job, later);
         assert!(!queue.retire_thread_after(second.running_job), "the first job still hangs");
-        let third = queue.begin(later + PATIENCE).unwrap();
-        queue.end(first.running_job, later + PATIENCE);
+        let third = queue.begin(later + HANG_TIMEOUT).unwrap();
+        queue.end(first.running_job, later + HANG_TIMEOUT);
         assert!(queue.retire_thread_after(first.running_job), "the other thread has begun another job");
         assert!(!queue.retire_thread_after(third.running_job), "no thread but this one is left");
     }
@@ -237,9 +241,9 @@ mod tests {
     fn the_last_thread_does_not_end_before_the_new_thread_runs() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
-        (0..2).for_each(|_| queue.push(ONE, "slow"));
+        (0..2).for_each(|_| queue.push(OWNER, "slow"));
         let first = queue.begin(now).unwrap();
-        let later = now + PATIENCE;
+        let later = now + HANG_TIMEOUT;
         assert!(queue.claim_thread(later));
         queue.end(first.running_job, later);
         assert!(!queue.retire_thread_after(first.running_job), "the other thread does not run yet");
@@ -251,22 +255,22 @@ mod tests {
     fn an_owner_whose_jobs_hang_leaves_threads_to_others() {
         let mut now = Instant::now();
         let mut queue = capped_queue(1, 1, 4);
-        (0..100).for_each(|_| queue.push(ONE, "hangs"));
+        (0..100).for_each(|_| queue.push(OWNER, "hangs"));
         let mut hanging: Vec<_> = queue.begin(now).map(|begun| begun.running_job).into_iter().collect();
         for _ in 0..10 {
-            now += PATIENCE;
+            now += HANG_TIMEOUT;
             if queue.claim_thread(now) {
                 queue.note_thread_started();
                 hanging.push(queue.begin(now).unwrap().running_job);
             }
         }
-        assert_eq!((hanging.len(), queue.threads), (4, 4), "no thread is added that could begin nothing");
-        queue.push(OTHER, "quick");
-        now += PATIENCE;
+        assert_eq!((hanging.len(), queue.threads), (4, 4), "a further thread could begin no job");
+        queue.push(OTHER_OWNER, "quick");
+        now += HANG_TIMEOUT;
         assert!(queue.claim_thread(now));
         queue.note_thread_started();
         assert_eq!(queue.begin(now).unwrap().job, "quick");
-        assert!(queue.begin(now).is_none(), "the first owner already has its most threads");
+        assert!(queue.begin(now).is_none(), "the first owner already has as many threads as it may have");
         queue.end(hanging.pop().unwrap(), now);
         assert_eq!(queue.begin(now).unwrap().job, "hangs");
     }
@@ -277,25 +281,25 @@ mod tests {
             let now = Instant::now();
             let mut queue = queue(1, eager_threads);
             assert!(!queue.claim_thread(now), "no job waits");
-            queue.push(ONE, "waits");
+            queue.push(OWNER, "waits");
             queue.idle = 1;
             assert!(!queue.claim_thread(now), "an idle thread can take the job");
         }
     }
 
     #[test]
-    fn an_owner_with_few_jobs_does_not_wait_for_the_queue_of_another() {
+    fn an_owner_with_few_jobs_does_not_wait_for_all_jobs_of_another_owner() {
         let mut now = Instant::now();
         let mut queue = queue(2, 2);
-        (0..100).for_each(|_| queue.push(ONE, "many"));
+        (0..100).for_each(|_| queue.push(OWNER, "many"));
         let mut running =
             VecDeque::from([queue.begin(now).unwrap().running_job, queue.begin(now).unwrap().running_job]);
         let mut order = Vec::new();
         for step in 0..10 {
             if step % 5 == 0 {
-                queue.push(OTHER, "few");
+                queue.push(OTHER_OWNER, "few");
             }
-            now += PATIENCE;
+            now += HANG_TIMEOUT;
             queue.end(running.pop_front().unwrap(), now);
             let begun = queue.begin(now).unwrap();
             order.push(begun.job);
@@ -305,29 +309,29 @@ mod tests {
     }
 
     #[test]
-    fn owners_with_many_jobs_get_the_same_time_of_the_threads() {
+    fn owners_with_many_jobs_get_equal_shares_of_the_thread_time() {
         let mut now = Instant::now();
         let mut queue = queue(1, 1);
-        for owner in [ONE, OTHER] {
-            (0..10).for_each(|_| queue.push(owner, if owner == ONE { "slow" } else { "quick" }));
+        for owner in [OWNER, OTHER_OWNER] {
+            (0..10).for_each(|_| queue.push(owner, if owner == OWNER { "slow" } else { "quick" }));
         }
         let mut spent = HashMap::new();
         for _ in 0..10 {
             let begun = queue.begin(now).unwrap();
-            let cost = if begun.job == "slow" { PATIENCE * 3 } else { PATIENCE };
+            let cost = if begun.job == "slow" { HANG_TIMEOUT * 3 } else { HANG_TIMEOUT };
             *spent.entry(begun.job).or_insert(Duration::ZERO) += cost;
             now += cost;
             queue.end(begun.running_job, now);
         }
         let difference = spent["slow"].abs_diff(spent["quick"]);
-        assert!(difference <= PATIENCE * 3, "{spent:?}");
+        assert!(difference <= HANG_TIMEOUT * 3, "{spent:?}");
     }
 
     #[test]
     fn nothing_is_remembered_of_an_owner_whose_jobs_are_done() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
-        queue.push(ONE, "once");
+        queue.push(OWNER, "once");
         let begun = queue.begin(now).unwrap();
         assert_eq!(queue.ready(), 0);
         queue.end(begun.running_job, now);

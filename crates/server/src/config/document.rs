@@ -48,8 +48,8 @@ fn adjustable_row(limit: &Limit) -> String {
         (Minimum::OfUnit, _) => String::new(),
         (Minimum::Refused { below, .. }, LimitUnit::Count | LimitUnit::Bytes) => format!(" At least {below}."),
         (Minimum::Refused { below, .. }, LimitUnit::Milliseconds) => format!(" At least {below} ms."),
-        (Minimum::Raised(least), LimitUnit::Milliseconds) => format!(" Less counts as {least} ms."),
-        (Minimum::Raised(least), _) => format!(" Less counts as {least}."),
+        (Minimum::Raised(least), LimitUnit::Milliseconds) => format!(" A smaller value counts as {least} ms."),
+        (Minimum::Raised(least), _) => format!(" A smaller value counts as {least}."),
     };
     format!("| `--{flag}` | {default} | {} | {}{minimum} |\n", limit.help, limit.at_limit)
 }

@@ -14,7 +14,7 @@ pub struct Limit {
     pub help: &'static str,
     /// Sentences about what happens when the limit is reached.
     pub at_limit: &'static str,
-    /// What the limit counts.
+    /// The unit of all numbers of this limit.
     pub unit: LimitUnit,
     /// The smallest value that a user can give.
     pub minimum: Minimum,
@@ -103,7 +103,7 @@ macro_rules! adjustable_limits {
         $(#[doc = $at_limit:literal])+
         $name:ident: $type:ty = $default:expr, $unit:ident $(, $minimum:expr)?;
     )+) => {
-        /// How a server behaves: a field for each limit that a user can change, and the guard.
+        /// The settings of a server: a field for each limit that a user can change, and the guard.
         #[derive(Clone, Debug)]
         pub struct Config {
             $(
@@ -111,8 +111,8 @@ macro_rules! adjustable_limits {
                 $(#[doc = $at_limit])+
                 pub $name: $type,
             )+
-                /// Program and arguments of the guard, a separate process that kills the processes of clients if the server is killed. None:
-            /// no guard runs, and those processes go on running.
+            /// Program and arguments of the guard, a separate process that kills the processes of clients if the
+            /// server is killed. None: no guard runs, and those processes go on running.
             pub guard: Option<(PathBuf, Vec<String>)>,
         }
 
@@ -167,17 +167,17 @@ mod tests {
 
     #[test]
     fn a_value_below_the_minimum_is_refused_or_raised() {
-        let named = |name| ADJUSTABLE_LIMITS.iter().find(|limit| limit.name == name).unwrap();
-        assert!(named("retain_bytes").check(0).unwrap_err().ends_with("give at least 1"));
-        assert_eq!((named("retain_bytes").check(1), named("ping_interval").check(0)), (Ok(()), Ok(())));
+        let limit_named = |name| ADJUSTABLE_LIMITS.iter().find(|limit| limit.name == name).unwrap();
+        assert!(limit_named("retain_bytes").check(0).unwrap_err().ends_with("give at least 1"));
+        assert_eq!((limit_named("retain_bytes").check(1), limit_named("ping_interval").check(0)), (Ok(()), Ok(())));
         let mut config = Config::default();
-        named("ping_interval").apply(&mut config, 0);
-        named("session_ttl").apply(&mut config, 0);
+        limit_named("ping_interval").apply(&mut config, 0);
+        limit_named("session_ttl").apply(&mut config, 0);
         assert_eq!((config.ping_interval, config.session_ttl), (Duration::from_millis(1), Duration::ZERO));
     }
 
     #[test]
-    fn names_are_unique_and_sentences_end() {
+    fn names_are_unique_and_texts_end_with_a_period() {
         let names: std::collections::HashSet<_> = ADJUSTABLE_LIMITS.iter().map(|limit| limit.name).collect();
         assert_eq!(names.len(), ADJUSTABLE_LIMITS.len());
         let adjustable = ADJUSTABLE_LIMITS.iter().flat_map(|limit| [limit.help, limit.at_limit]);

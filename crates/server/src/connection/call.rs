@@ -19,6 +19,7 @@ pub(crate) struct Call {
     id: RequestId,
     pub(crate) method: Method,
     started: Instant,
+    /// `disconnected` until the call is answered.
     outcome: RequestOutcome,
     /// One of the permits of `--max-requests`. None when the answer is about to be queued.
     permit: Option<OwnedSemaphorePermit>,
@@ -115,8 +116,9 @@ impl Call {
         self.connection.outbound.reply_covering(message, covers, room);
     }
 
-    /// Notes how the call ended and returns its permit. That is done before the answer is sent, so that a client that has received the
-    /// answer can send another request. If the answer is too large for a message, an error is returned as `Err` to be sent instead.
+    /// Sets the outcome and frees the permit of the call. The permit is freed before the answer is sent, so that a
+    /// client that has received the answer can send another request. If the answer is too large for a message, an
+    /// error is returned as `Err` to be sent instead.
     fn conclude(&mut self, message: Vec<u8>, outcome: RequestOutcome) -> Result<Vec<u8>, Vec<u8>> {
         self.permit = None;
         let limit = self.connection.shared.config.max_message_bytes;
@@ -148,7 +150,7 @@ impl Drop for Call {
                 self.connection.outbound.reply(encode_error(&self.id, &reason));
             }
         }
-        self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
+        self.connection.shared.metrics.request_finished(self.method.name(), self.outcome, self.started.elapsed());
     }
 }
 

@@ -1,6 +1,6 @@
-//! The end of a connection: the queued messages and the close frame (the goodbye) are sent, and the server goes on reading until the peer has
-//! closed its side too. If a socket is closed while pongs still arrive, the kernel resets it, and the peer loses what it has not read yet:
-//! the last events and the close frame.
+//! The end of a connection: the queued messages and the close frame (the goodbye) are sent, and the server goes on
+//! reading until the peer has closed its side too. If a socket is closed while pongs still arrive, the kernel resets
+//! it, and the peer loses the messages that it has not read yet: the last events and the close frame.
 
 use std::future::Future;
 use std::io;

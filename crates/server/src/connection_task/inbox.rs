@@ -1,5 +1,6 @@
-//! The messages that a connection has received, in the order of their arrival. While too many answers are unsent, messages are parked in the
-//! inbox, and only control frames get through: a pong shows that a slow peer is alive, and a close frame that it ends the connection.
+//! The messages that a connection has received, in the order of their arrival. While too many answers are unsent,
+//! messages are parked in the inbox, and only control frames are returned: a pong shows that a slow peer is alive,
+//! and a close frame ends the connection.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -32,7 +33,7 @@ impl Inbox {
                 return Ok(parked);
             }
             if self.is_full() || matches!(self.parked.back(), Some(ReadEvent::Closed(_))) {
-                // Nothing more is read until the peer has received answers.
+                // The inbox is full, or the stream has ended. The caller tries again after it has sent answers.
                 return pending().await;
             }
             let incoming = self.reader.next().await?;
@@ -86,14 +87,14 @@ impl Inbox {
             return None;
         }
         let parked = self.parked.pop_front()?;
-        self.parked_bytes -= cost(&parked);
+        self.parked_bytes -= memory_bytes(&parked);
         if self.parked.is_empty() {
             self.parked = VecDeque::new();
         }
         Some(parked)
     }
 
-    /// Returns what may be handled now, and parks everything else.
+    /// Returns the event if it may be handled now. Otherwise parks it.
     fn pass_or_park(&mut self, incoming: ReadEvent, intake: Intake) -> Option<ReadEvent> {
         let may_overtake = match &incoming {
             ReadEvent::Ping(_) | ReadEvent::Pong(_) | ReadEvent::Closed(Some(_)) => true,
@@ -103,13 +104,14 @@ impl Inbox {
         if may_overtake || intake == Intake::Everything {
             return Some(incoming);
         }
-        self.parked_bytes += cost(&incoming);
+        self.parked_bytes += memory_bytes(&incoming);
         self.parked.push_back(incoming);
         None
     }
 }
 
-fn cost(incoming: &ReadEvent) -> usize {
+/// The memory that a parked event takes.
+fn memory_bytes(incoming: &ReadEvent) -> usize {
     let bytes = match incoming {
         ReadEvent::Message(bytes)
         | ReadEvent::TooLarge { prefix: bytes }
@@ -145,14 +147,14 @@ mod tests {
         }
     }
 
-    fn pair() -> (Inbox, TestPeer) {
+    fn connected_pair() -> (Inbox, TestPeer) {
         let (ours, theirs) = in_memory(MessageLimits::default());
         (Inbox::new(ours.reader), TestPeer(theirs))
     }
 
     #[tokio::test]
     async fn pongs_overtake_messages_and_messages_keep_their_order() {
-        let (mut inbox, mut peer) = pair();
+        let (mut inbox, mut peer) = connected_pair();
         peer.send(b"one").await;
         peer.send(b"two").await;
         peer.pong().await;
@@ -167,7 +169,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_close_frame_overtakes_messages_which_are_not_lost() {
-        let (mut inbox, mut peer) = pair();
+        let (mut inbox, mut peer) = connected_pair();
         peer.send(b"one").await;
         peer.send(b"two").await;
         let mut out = Vec::new();
@@ -181,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_the_stream_comes_after_parked_messages() {
-        let (mut inbox, mut peer) = pair();
+        let (mut inbox, mut peer) = connected_pair();
         peer.send(b"one").await;
         drop(peer);
         assert!(timeout(Duration::from_millis(20), inbox.next(Intake::ControlFrames)).await.is_err());
@@ -191,7 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_only_sends_is_not_read_for_ever() {
-        let (mut inbox, mut peer) = pair();
+        let (mut inbox, mut peer) = connected_pair();
         let sending = async {
             let message = vec![b'x'; 64 << 10];
             loop {

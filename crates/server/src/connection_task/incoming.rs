@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::handlers;
 use crate::metrics::Transport;
 
-/// Handles one event of the stream. Returns as soon as the next one may be handled.
+/// Handles one event of the stream. Returns as soon as the next event may be handled.
 pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
     match event {
         ReadEvent::Message(message) => handle_message(connection, message).await,
@@ -54,7 +54,7 @@ fn handle_notification(connection: &Connection, notification: &Notification<'_>,
     }
 }
 
-/// Refuses a message that is too large. `prefix` is its beginning, which mostly contains the id of the request.
+/// Refuses a message that is too large. `prefix` is its beginning, which usually contains the id of the request.
 fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
     let id = sniff_id(prefix).unwrap_or(RequestId::UNKNOWN);
     let limit = connection.shared.config.max_message_bytes;

@@ -40,7 +40,7 @@ impl<'a> PeerTimer<'a> {
         }
     }
 
-    /// When [`Self::check`] is to be called. This time may become earlier with each message that is sent.
+    /// The time at which [`Self::check`] is to be called. It may become earlier with each message that is sent.
     pub(super) fn due_at(&self) -> Instant {
         self.given_up_at().map_or(self.next_ping, |at| at.min(self.next_ping))
     }
@@ -73,6 +73,7 @@ impl<'a> PeerTimer<'a> {
         PeerState::MayBeAlive
     }
 
+    /// The time at which the peer counts as lost. None: the peer owes no sign of life now.
     fn given_up_at(&self) -> Option<Instant> {
         match self.goodbye_queued_at {
             Some(at) => Some(self.outbound.given_up_since(at, FLUSH_PATIENCE)),

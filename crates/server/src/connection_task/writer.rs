@@ -14,13 +14,13 @@ use crate::process::write_message;
 /// Bytes that are collected before a write. Larger writes would not be faster, and small messages would wait longer.
 const BATCH_BYTES: usize = 384 << 10;
 
-/// Bytes of output that one process may add before the next process of the queue. In base64 they are 192 KiB.
+/// Bytes of output that the writer takes from one process before the next process. In base64 they are 192 KiB.
 const PROCESS_BYTES: usize = 144 << 10;
 
 /// Capacity that the buffer of an idle connection may keep. A larger buffer is freed after [`BUFFER_KEPT`].
 const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
-/// How long a larger buffer is kept unused, at least. A busy connection uses its buffer again before.
+/// A larger buffer is kept unused for at least this time. A busy connection uses its buffer again within this time.
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
 /// Sends until the connection ends. Returns after a close frame was sent.
@@ -53,15 +53,15 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             outbound.wait_for_work().await;
         }
         loop {
-            let goodbye = gather(&outbound, &mut buffer, &mut shared_room);
-            if buffer.is_empty() && !goodbye {
+            let has_close_frame = gather(&outbound, &mut buffer, &mut shared_room);
+            if buffer.is_empty() && !has_close_frame {
                 break;
             }
             writer.write_all_watched(&buffer, |progress| outbound.note_write(progress)).await?;
             buffer.clear();
             shared_room.clear();
             outbound.receipts.flushed();
-            if goodbye {
+            if has_close_frame {
                 writer.shutdown().await;
                 return Ok(());
             }

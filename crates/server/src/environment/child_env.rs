@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use protocol::{EnvInherit, EnvPolicy};
 
-/// Credentials of the server and its host that no child may see, whatever the client asks for.
+/// Credentials and settings of the server and its host that no child may see, whatever the client asks for.
 const PROTECTED: &[&str] = &[
     "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
@@ -32,8 +32,8 @@ pub(crate) fn server_env() -> Variables {
     std::env::vars_os().collect()
 }
 
-/// The environment of a child: the variables that `policy` selects from `server`, none without a policy, and over them `overlay`, the
-/// variables that the client sent.
+/// The environment of a child: the variables that `policy` selects from `server` (none without a policy), overridden
+/// by `overlay`, the variables that the client sent.
 pub(crate) fn child_env(
     server: &Variables,
     policy: Option<&EnvPolicy>,
@@ -60,7 +60,7 @@ fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
 }
 
 /// Whether a variable that a shell profile exports may reach a child. False if the policy excludes the variable or sets it itself.
-pub(crate) fn permits(policy: Option<&EnvPolicy>, name: &OsStr) -> bool {
+pub(crate) fn policy_permits(policy: Option<&EnvPolicy>, name: &OsStr) -> bool {
     let by_policy = policy.is_none_or(|policy| {
         let is_set = policy.set.keys().any(|set| name == set.as_str());
         !is_set && !is_excluded(policy, name) && is_included(policy, name)
@@ -85,27 +85,29 @@ fn is_any_of(name: &OsStr, names: &[&str]) -> bool {
 /// of both lengths, because the pattern comes from a client and must not keep the server busy.
 fn matches(pattern: &str, name: &OsStr) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n) = (0, 0);
+    let (mut in_pattern, mut in_name) = (0, 0);
+    // The last `*`, and the position in the name up to which it matches. If the rest does not match, the `*` takes
+    // one byte more.
     let mut retry = None;
-    while n < name.len() {
-        match pattern.get(p) {
+    while in_name < name.len() {
+        match pattern.get(in_pattern) {
             Some(b'*') => {
-                retry = Some((p, n));
-                p += 1;
+                retry = Some((in_pattern, in_name));
+                in_pattern += 1;
             }
-            Some(&c) if c == b'?' || c.eq_ignore_ascii_case(&name[n]) => {
-                p += 1;
-                n += 1;
+            Some(&byte) if byte == b'?' || byte.eq_ignore_ascii_case(&name[in_name]) => {
+                in_pattern += 1;
+                in_name += 1;
             }
             _ => {
-                let Some((star, from)) = retry else { return false };
-                retry = Some((star, from + 1));
-                p = star + 1;
-                n = from + 1;
+                let Some((star, star_end)) = retry else { return false };
+                retry = Some((star, star_end + 1));
+                in_pattern = star + 1;
+                in_name = star_end + 1;
             }
         }
     }
-    pattern[p..].iter().all(|&c| c == b'*')
+    pattern[in_pattern..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn inherit_core_and_none_and_include_only() {
+    fn a_policy_can_inherit_core_variables_or_none_or_include_only_some() {
         let server = vars([("path", "/bin"), ("HOME", "/h"), ("EDITOR", "vi"), ("API_KEY", "k")]);
         assert_eq!(
             child_env(&server, Some(&policy(EnvInherit::Core)), &BTreeMap::new()),

@@ -1,5 +1,6 @@
-//! Reads selected keys from the Codex configuration files of the machine, of its user and of a project. Each file is one layer of the result;
-//! a later layer overrides an earlier one. The client interprets the keys, except the keys that decide which projects are trusted (`trust`).
+//! Reads selected keys from the Codex configuration files of the machine, of its user and of a project. Each file is
+//! one layer of the result; a later layer overrides an earlier one. The client interprets the keys, except those that
+//! decide which projects are trusted (`trust`), and those that an administrator has fixed (`managed`).
 
 mod document;
 mod error;
@@ -79,7 +80,7 @@ impl ConfigLocations {
         let managed = reader.document(&managed_path, FileRole::Managed)?;
         let requirements = reader.document(&self.system.join(REQUIREMENTS_FILE), FileRole::Requirements)?;
         let managed_requirements = managed::requirements(&managed)?;
-        let project_trust = trust::ProjectTrust::of([&system, &user, &managed])?;
+        let project_trust = trust::ProjectTrust::from_layers([&system, &user, &managed])?;
         let projects = project::layers(cwd, &codex_home, &project_trust, &mut reader)?;
 
         let named = |label: &str, path: &Path| format!("{label} ({})", path.display());
@@ -141,7 +142,7 @@ fn selected(
 
 /// A layer with the selected keys only. None if it has none of them.
 fn part(selection: &Selection<'_>, layer: Layer) -> Result<Option<ConfigLayer>, ConfigError> {
-    let table = selection.of(&layer.table);
+    let table = selection.select_from(&layer.table);
     let Some(base_dir) = PathUri::from_native(&layer.directory).filter(|_| !table.is_empty()) else {
         return Ok(None);
     };

@@ -61,8 +61,8 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
 /// The login shell of the user as whom the server runs. May block.
 pub(crate) fn users_shell(variables: &Variables) -> ShellInfo {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    let users = passwd_shell(&passwd, rustix::process::getuid().as_raw());
-    shell(users.as_deref(), variables.get(OsStr::new("PATH")).map(|path| &**path))
+    let login_shell = passwd_shell(&passwd, rustix::process::getuid().as_raw());
+    choose_shell(login_shell.as_deref(), variables.get(OsStr::new("PATH")).map(|path| &**path))
 }
 
 /// Removes `.` and `..` without reading the file system.
@@ -96,17 +96,18 @@ const POWERSHELL: ShellKind =
 const CMD: ShellKind = ShellKind { name: "cmd", programs: &["cmd"], usual_paths: &[] };
 const KINDS: [&ShellKind; 5] = [&BASH, &ZSH, &SH, &POWERSHELL, &CMD];
 
-/// The shell of the user, if it is of a known kind. Otherwise bash or zsh, whichever is found first. Otherwise `/bin/sh`.
-fn shell(users: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
-    let users_kind = users.and_then(|users| {
-        let program = users.file_stem()?.to_str()?;
+/// The login shell of the user, if its kind is known; if it does not exist, another shell of this kind. Otherwise
+/// bash or zsh, whichever is found first. Otherwise `/bin/sh`.
+fn choose_shell(login_shell: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
+    let login_kind = login_shell.and_then(|shell| {
+        let program = shell.file_stem()?.to_str()?;
         KINDS.into_iter().find(|kind| kind.programs.contains(&program))
     });
-    let of_users_kind = users_kind.and_then(|kind| {
-        let at_its_path = users.filter(|path| path.is_absolute() && path.is_file()).map(Path::to_owned);
-        Some((kind, at_its_path.or_else(|| find(kind, path))?))
+    let of_login_kind = login_kind.and_then(|kind| {
+        let itself = login_shell.filter(|path| path.is_absolute() && path.is_file()).map(Path::to_owned);
+        Some((kind, itself.or_else(|| find(kind, path))?))
     });
-    let found = of_users_kind.or_else(|| [&BASH, &ZSH].into_iter().find_map(|kind| Some((kind, find(kind, path)?))));
+    let found = of_login_kind.or_else(|| [&BASH, &ZSH].into_iter().find_map(|kind| Some((kind, find(kind, path)?))));
     match found {
         Some((kind, path)) => ShellInfo { name: kind.name.to_owned(), path: path.to_string_lossy().into_owned() },
         None => ShellInfo { name: SH.name.to_owned(), path: "/bin/sh".to_owned() },
@@ -194,18 +195,18 @@ mod tests {
                 .map(|name| if matches!(name, "relative" | "") { name.into() } else { at(name) }),
         )
         .unwrap();
-        let found = |users: Option<&str>| {
-            let info = shell(users.map(Path::new), Some(&path));
+        let chosen = |login_shell: Option<&str>| {
+            let info = choose_shell(login_shell.map(Path::new), Some(&path));
             (info.name, PathBuf::from(info.path))
         };
-        let users = at("users/zsh.real");
-        assert_eq!(found(users.to_str()), ("zsh".into(), users.clone()), "the extension does not count");
-        assert_eq!(found(Some("/nonexistent/zsh")), ("zsh".into(), at("bin/zsh")));
-        assert_eq!(found(Some("/nonexistent/powershell")), ("powershell".into(), at("bin/pwsh")));
+        let login_shell = at("users/zsh.real");
+        assert_eq!(chosen(login_shell.to_str()), ("zsh".into(), login_shell.clone()), "the extension does not count");
+        assert_eq!(chosen(Some("/nonexistent/zsh")), ("zsh".into(), at("bin/zsh")));
+        assert_eq!(chosen(Some("/nonexistent/powershell")), ("powershell".into(), at("bin/pwsh")));
         for other in [Some("/usr/bin/fish"), Some("/usr/sbin/nologin"), Some("/nonexistent/cmd"), None] {
-            assert_eq!(found(other), ("bash".into(), at("bin/bash")), "{other:?}");
+            assert_eq!(chosen(other), ("bash".into(), at("bin/bash")), "{other:?}");
         }
-        let without_path = shell(Some(Path::new("/nonexistent/sh")), None);
+        let without_path = choose_shell(Some(Path::new("/nonexistent/sh")), None);
         assert_eq!((without_path.name.as_str(), without_path.path.as_str()), ("sh", "/bin/sh"));
     }
 }

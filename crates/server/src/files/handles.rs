@@ -8,7 +8,7 @@ use files::{RegularFile, Upload};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// What a handle refers to.
+/// The file or upload that a handle refers to.
 pub(crate) enum HandleState {
     /// The file is not open yet, could not be opened, or was closed.
     Closed,
@@ -25,18 +25,18 @@ pub(crate) enum HandleState {
 /// carried out in the order in which they ask for it.
 #[derive(Clone)]
 pub(crate) struct FileHandle {
-    opened: Arc<RwLock<HandleState>>,
+    state: Arc<RwLock<HandleState>>,
     /// Why a block of this upload was refused before it was written. The file would lack the block, so later blocks and a commit fail.
     refused_block: Arc<OnceLock<String>>,
 }
 
 impl FileHandle {
     pub(crate) fn lock_shared(&self) -> impl Future<Output = OwnedRwLockReadGuard<HandleState>> + use<> {
-        Arc::clone(&self.opened).read_owned()
+        Arc::clone(&self.state).read_owned()
     }
 
     pub(crate) fn lock_exclusive(&self) -> impl Future<Output = OwnedRwLockWriteGuard<HandleState>> + use<> {
-        Arc::clone(&self.opened).write_owned()
+        Arc::clone(&self.state).write_owned()
     }
 
     /// Makes the upload fail from now on; `sentence` says why. Only the first call counts.
@@ -51,7 +51,7 @@ impl FileHandle {
     }
 
     fn is_committed(&self) -> bool {
-        self.opened.try_read().is_ok_and(|opened| matches!(*opened, HandleState::Committed))
+        self.state.try_read().is_ok_and(|state| matches!(*state, HandleState::Committed))
     }
 }
 
@@ -87,7 +87,7 @@ impl Handles {
         if by_id.len() >= self.limit {
             return Err(HandleRefusal::TooMany(self.limit));
         }
-        let handle = FileHandle { opened: lock, refused_block: Arc::default() };
+        let handle = FileHandle { state: lock, refused_block: Arc::default() };
         by_id.insert(id.to_owned(), handle.clone());
         Ok((handle, guard))
     }
@@ -101,14 +101,14 @@ impl Handles {
     }
 
     /// Makes every upload fail from now on; `sentence` says why. Files that are read are not affected.
-    pub(crate) fn note_refused_block_of_any(&self, sentence: &str) {
+    pub(crate) fn fail_all_uploads(&self, sentence: &str) {
         self.by_id.lock().values().for_each(|handle| handle.note_refused_block(sentence));
     }
 
     /// Forgets a handle. A newer handle with the same id stays.
     pub(crate) fn forget(&self, id: &str, handle: &FileHandle) {
         let mut by_id = self.by_id.lock();
-        if by_id.get(id).is_some_and(|known| Arc::ptr_eq(&known.opened, &handle.opened)) {
+        if by_id.get(id).is_some_and(|known| Arc::ptr_eq(&known.state, &handle.state)) {
             by_id.remove(id);
         }
     }

@@ -12,7 +12,7 @@ use crate::limits::MAX_LARGE_FILE_OPERATIONS;
 /// The permits of one session, and access to those of all sessions.
 pub(crate) struct FileOperations {
     of_session: Arc<Semaphore>,
-    /// The number of permits of the session.
+    /// The number of permits in `of_session`, taken ones included.
     max_of_session: u32,
     of_all: Arc<Semaphore>,
     threads: Arc<BlockingThreads>,
@@ -67,8 +67,8 @@ impl FileOperations {
         need: MemoryNeed,
         operation: impl FnOnce() -> T + Send + 'static,
     ) -> Option<(T, SessionPermit)> {
-        // The permit of the session comes first, so that the operations of a busy session wait for each other and not in front of the
-        // operations of other sessions.
+        // The permit of the session comes first, so that the operations of a busy session do not queue for the shared
+        // permits ahead of the operations of other sessions.
         let permit = self.session_permit(need).await?;
         self.run_with_session_permit(permit, operation).await
     }
@@ -121,7 +121,7 @@ mod tests {
         (hanging, end)
     }
 
-    fn session(permits: usize, for_all: &Arc<Semaphore>) -> Arc<FileOperations> {
+    fn operations_of_session(permits: usize, for_all: &Arc<Semaphore>) -> Arc<FileOperations> {
         let threads = for_all.available_permits();
         let growth =
             PoolGrowth { eager_threads: threads, hang_timeout: Duration::from_secs(1), most_per_owner: threads };
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn a_hanging_operation_holds_only_its_own_permit() {
         let for_all = Arc::new(Semaphore::new(3));
-        let (one, other) = (session(2, &for_all), session(2, &for_all));
+        let (one, other) = (operations_of_session(2, &for_all), operations_of_session(2, &for_all));
         let (first, end_first) = hang(&one);
         while for_all.available_permits() > 2 {
             tokio::task::yield_now().await;
@@ -161,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_waits_holds_only_a_permit_of_its_session() {
         let for_all = Arc::new(Semaphore::new(1));
-        let (one, other) = (session(1, &for_all), session(1, &for_all));
+        let (one, other) = (operations_of_session(1, &for_all), operations_of_session(1, &for_all));
         let (done, permit) = one.run_for_reply(MemoryNeed::Ordinary, || 7).await.unwrap();
         assert_eq!((done, for_all.available_permits()), (7, 1));
         assert_eq!(other.run(|| 8).await, Some(8));
@@ -174,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn an_operation_whose_future_is_dropped_while_it_waits_never_begins() {
         let for_all = Arc::new(Semaphore::new(1));
-        let operations = session(1, &for_all);
+        let operations = operations_of_session(1, &for_all);
         let (hanging, end) = hang(&operations);
         while for_all.available_permits() > 0 {
             tokio::task::yield_now().await;
@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn an_operation_whose_future_is_dropped_while_it_runs_keeps_its_permit_until_it_ends() {
         let for_all = Arc::new(Semaphore::new(1));
-        let operations = session(1, &for_all);
+        let operations = operations_of_session(1, &for_all);
         let (hanging, end) = hang(&operations);
         while for_all.available_permits() > 0 {
             tokio::task::yield_now().await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::limits::MAX_FURTHER_SEARCH_THREADS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A session can have at most this fraction of all permits.
+/// A session can have the number of all permits divided by this number.
 const SESSION_DIVISOR: usize = 4;
 /// A pattern of at most this many bytes takes a few megabytes while it is compiled.
 const ORDINARY_PATTERN_BYTES: usize = 512;
@@ -67,21 +67,21 @@ impl SearchPermits {
         })
     }
 
-    pub(crate) fn of_session(self: &Arc<Self>) -> SessionSearches {
+    pub(crate) fn for_session(self: &Arc<Self>) -> SessionSearches {
         SessionSearches { own: Arc::new(Semaphore::new(self.per_session)), of_all: Arc::clone(self) }
     }
 }
 
 impl SessionSearches {
-    /// Waits for a permit for a search that wants to use `threads` threads. It may get fewer, but at least one. None if a semaphore was
-    /// closed.
+    /// Waits for a permit for a search that wants to use `threads` threads. The search may get fewer threads, but at
+    /// least one. None if a semaphore was closed.
     pub(crate) async fn permit(&self, cost: SearchCost, threads: usize) -> Option<SearchPermit> {
         let count = match cost {
             SearchCost::Ordinary => 1,
             SearchCost::Large => u32::try_from(self.of_all.per_session).unwrap_or(u32::MAX),
         };
-        // The permit of the session comes first, so that the searches of a busy session wait for each other and not in front of the
-        // searches of other sessions.
+        // The permit of the session comes first, so that the searches of a busy session do not queue for the shared
+        // permits ahead of the searches of other sessions.
         let own = Arc::clone(&self.own).acquire_many_owned(count).await.ok()?;
         let of_all = Arc::clone(&self.of_all.searches).acquire_many_owned(count).await.ok()?;
         let further = &self.of_all.further_threads;
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_has_a_quarter_of_the_permits() {
         let all = SearchPermits::new(8);
-        let sessions: Vec<SessionSearches> = (0..5).map(|_| all.of_session()).collect();
+        let sessions: Vec<SessionSearches> = (0..5).map(|_| all.for_session()).collect();
         let mut held = Vec::new();
         for session in &sessions[..4] {
             held.push(session.permit(SearchCost::Ordinary, 1).await.unwrap());
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_search_takes_all_permits_of_its_session() {
         let all = SearchPermits::new(8);
-        let (one, other) = (all.of_session(), all.of_session());
+        let (one, other) = (all.for_session(), all.for_session());
         let large = one.permit(SearchCost::Large, 1).await.unwrap();
         assert_eq!(all.searches.available_permits(), 6);
         assert!(timeout(Duration::ZERO, one.permit(SearchCost::Ordinary, 1)).await.is_err());
@@ -136,7 +136,7 @@ mod tests {
         let all = SearchPermits::new(64);
         let mut held = Vec::new();
         for _ in 0..64 {
-            held.push(all.of_session().permit(SearchCost::Ordinary, 12).await.unwrap());
+            held.push(all.for_session().permit(SearchCost::Ordinary, 12).await.unwrap());
         }
         assert_eq!((held[0].threads, held[63].threads), (12, 1));
         let threads: usize = held.iter().map(|permit| permit.threads).sum();
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_search_with_a_long_pattern_or_long_globs_is_large() {
-        let of = |pattern: usize, globs: usize| SearchCost::of(Some(&"a".repeat(pattern)), &["b".repeat(globs)]);
+        let cost = |pattern: usize, globs: usize| SearchCost::of(Some(&"a".repeat(pattern)), &["b".repeat(globs)]);
         assert_eq!(SearchCost::of(None, &[]), SearchCost::Ordinary);
-        assert_eq!(of(ORDINARY_PATTERN_BYTES, ORDINARY_GLOB_BYTES), SearchCost::Ordinary);
-        assert_eq!(of(ORDINARY_PATTERN_BYTES + 1, 0), SearchCost::Large);
-        assert_eq!(of(0, ORDINARY_GLOB_BYTES + 1), SearchCost::Large);
+        assert_eq!(cost(ORDINARY_PATTERN_BYTES, ORDINARY_GLOB_BYTES), SearchCost::Ordinary);
+        assert_eq!(cost(ORDINARY_PATTERN_BYTES + 1, 0), SearchCost::Large);
+        assert_eq!(cost(0, ORDINARY_GLOB_BYTES + 1), SearchCost::Large);
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outbound::Outbound;
 
-/// About how many bytes a change takes in a message, its paths not counted.
+/// Approximate number of bytes that a change takes in a message, without its paths.
 const CHANGE_BYTES: usize = 80;
 
 /// A watched file or directory. The watch belongs to the session and survives a lost connection.
@@ -28,8 +28,8 @@ pub(crate) struct SessionWatch {
     changed: Notify,
     /// Cancelled when the watch ends; stops the sending task.
     ended: CancellationToken,
-    /// The connection that changes are sent to. After a reconnection this is the old connection, and nothing is sent, until the client has
-    /// said which changes it knows, or has not said so for a short time.
+    /// The connection that changes are sent to. After a reconnection this is still the old connection, so nothing is
+    /// sent until the client says which changes it has, or has said nothing for a short time.
     listener: Mutex<ConnectionNumber>,
     /// Detects the changes. None before [`Self::start`] and after the end.
     path_watch: Mutex<Option<PathWatch>>,

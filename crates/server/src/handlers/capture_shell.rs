@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::snapshot::CaptureShell;
 use crate::start_cancel::StartCancel;
 
+/// Starts and kills one capture shell, as a process of `session`.
 pub(super) struct SessionShell<'a> {
     shared: &'a Arc<ServerState>,
     session: &'a Session,

@@ -53,9 +53,9 @@ async fn answer<R: Serialize + Send + 'static>(
     answer_in_room(call, session, attempt).await;
 }
 
-/// Answers with what `attempt` makes. The argument of `attempt` is the largest size that the answer may have. The first attempt makes a small
-/// answer. If the answer is larger and its memory permits ("room") are not available at once, it is dropped, and made again when the permits
-/// are there.
+/// Answers with the message that `attempt` makes. The argument of `attempt` is the largest size that the answer may
+/// have; for the first attempt it is [`SMALL_ANSWER_BYTES`]. If the answer is larger and its memory permits ("room")
+/// are not available at once, the answer is dropped, and made again when the permits are there.
 ///
 /// All answers wait for their permits in the same order, so that there is no deadlock: first the shared room of large answers, then a permit
 /// of the session, then room of the connection, then a permit of all sessions. An answer that waits for shared room holds no permit that
@@ -118,7 +118,7 @@ fn spawn_change<R: Serialize + Send + 'static>(
 }
 
 /// The native path of a URI. Fails if the request asks for a sandbox, which this server cannot enforce.
-fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, WireError> {
+fn native_path(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, WireError> {
     if sandbox.is_some_and(SandboxContext::restricts_files) {
         return Err(WireError::invalid_request("filesystem sandbox cannot be enforced on this executor"));
     }

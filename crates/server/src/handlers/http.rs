@@ -26,7 +26,7 @@ const AROUND_BODY_BYTES: usize = 64 << 10;
 
 const TOO_LATE: &str = "failed to read http/request response body: the time given for the request is over";
 
-/// Counts an HTTP request and makes it known by its id, until it is dropped.
+/// The entry of an HTTP request in the requests of its connection. It is removed when this value is dropped.
 struct HttpRegistration {
     connection: Arc<Connection>,
     id: String,
@@ -91,7 +91,7 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
         } else {
             let cancel = registration.request.cancel.clone();
             // The share is held until the answer has been sent.
-            let mut share = HttpShare::of(&session, &call.connection.shared);
+            let mut share = HttpShare::new(&session, &call.connection.shared);
             let answer = cancel.run_until_cancelled(buffer(&call, params, &session, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
@@ -103,14 +103,15 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
     });
 }
 
-/// The memory of a collected answer, as shares of the budget of its session and of the budget of all sessions.
+/// The memory of an answer that is held as a whole, as shares of the budget of its session and of the budget of all
+/// sessions.
 struct HttpShare {
     of_session: BudgetShare,
     of_all: BudgetShare,
 }
 
 impl HttpShare {
-    fn of(session: &Session, shared: &ServerState) -> Self {
+    fn new(session: &Session, shared: &ServerState) -> Self {
         Self { of_session: session.http_budget.share(), of_all: shared.http_budget.share() }
     }
 
@@ -145,7 +146,7 @@ async fn buffer(
         let whose = exceeded.unwrap_or_default();
         let (own, all) = (session.http_budget.limit(), shared.http_budget.limit());
         WireError::internal(format!(
-            "HTTP answers that are collected exceed the limit {whose}: {own} bytes for a session and {all} in all (--max-buffered-http); ask for it with streamResponse"
+            "HTTP answers that are collected exceed the limit {whose}: {own} bytes for a session and {all} in all (--max-buffered-http); send the request with streamResponse"
         ))
     })?;
     Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })
@@ -178,7 +179,7 @@ async fn stream(call: Call, params: HttpRequestParams, session: &Session, regist
             let _ = paused.wait_for(|paused| !paused).await.is_ok();
             match body.next().await {
                 Ok(Some(piece)) => {
-                    if deltas.piece(piece).await.is_break() {
+                    if deltas.send_piece(piece).await.is_break() {
                         return Some("the connection has ended".to_owned());
                     }
                 }
@@ -211,8 +212,8 @@ struct BodyDeltas {
 }
 
 impl BodyDeltas {
-    /// Sends a piece, after it has waited for memory permits. Returns `Break` if the connection has ended.
-    async fn piece(&mut self, piece: Bytes) -> ControlFlow<()> {
+    /// Waits for memory permits, and then sends a piece. Returns `Break` if the connection has ended.
+    async fn send_piece(&mut self, piece: Bytes) -> ControlFlow<()> {
         let Some(room) = self.connection.outbound.room_for_reply(piece.len()).await else {
             return ControlFlow::Break(());
         };

@@ -65,13 +65,13 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
             )));
         }
     }
-    shared.metrics.sessions(shared.sessions.len());
+    shared.metrics.set_session_count(shared.sessions.len());
     Ok(session)
 }
 
 async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
-    let attached = || {
+    let already_attached = || {
         let message = format!("session {id} is already attached to another connection");
         WireError::new(ErrorCode::SessionAttached, message)
     };
@@ -79,14 +79,14 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
     if let Some(holder) = session.outbound() {
         // The client owns the session. It is refused only if the attached connection is still alive.
         if holder.is_alive(shared.config.takeover_after).await {
-            return Err(attached());
+            return Err(already_attached());
         }
         holder.end_now();
         session.detach(holder.number, Departure::Lost, Instant::now());
     }
     match session.resume(&call.connection.outbound, keep, Instant::now()) {
         Ok(resumed) => finish_resume(call, session, resumed),
-        Err(_) => Err(attached()),
+        Err(_) => Err(already_attached()),
     }
 }
 
@@ -94,7 +94,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
 fn find(call: &Call, id: &SessionId) -> Result<Arc<Session>, WireError> {
     let connection = &call.connection;
     connection.shared.sessions.get(id, &connection.principal).map_err(|refusal| match refusal {
-        SessionRefusal::Unknown => unknown(id),
+        SessionRefusal::Unknown => unknown_session(id),
         SessionRefusal::OwnedByAnother => {
             connection.shared.note_foreign_session(&connection.principal, &connection.peer);
             WireError::invalid_request(format!("session {id} belongs to another user or token"))
@@ -114,22 +114,23 @@ fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<S
     let session = find(call, id)?;
     let observer = session.observe(keep, Instant::now());
     let session = finish_resume(call, session, observer.is_some())?;
-    observer.map(|observer| (session, ConnectionRole::Observing(observer))).ok_or_else(|| unknown(id))
+    observer.map(|observer| (session, ConnectionRole::Observing(observer))).ok_or_else(|| unknown_session(id))
 }
 
-/// Returns the session if this connection could use it. Otherwise the session has ended.
+/// Returns the session if the connection was attached to it or observes it. Otherwise the session has ended, and the
+/// client gets an error.
 fn finish_resume(call: &Call, session: Arc<Session>, succeeded: bool) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     if succeeded {
         // `keepForMs` of the client may have changed the time for which closed processes are kept.
-        shared.janitor.forget_expired_kept(&session);
+        shared.janitor.forget_expired_processes(&session);
         return Ok(session);
     }
-    let error = unknown(&session.id);
+    let error = unknown_session(&session.id);
     shared.end_session_in_background(session);
     Err(error)
 }
 
-pub(super) fn unknown(id: &SessionId) -> WireError {
+pub(super) fn unknown_session(id: &SessionId) -> WireError {
     WireError::invalid_request(format!("unknown session id {id}"))
 }

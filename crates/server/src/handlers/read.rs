@@ -62,6 +62,8 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     // each chunk.
     let fits = call.connection.shared.config.max_message_bytes / 2;
     let reader = call.connection.number();
+    // `catches_up`: the server has learned from this read which events the client has, so it sends the later events
+    // as notifications.
     let (result, covers, catches_up) = process.delivery(|delivery| {
         let max_bytes = if delivery.log().retained_bytes() > fits {
             Some(params.max_bytes.unwrap_or(u64::MAX).min(fits as u64))

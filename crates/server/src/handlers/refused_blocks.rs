@@ -23,7 +23,7 @@ pub(crate) fn note_refused_message(connection: &Connection, message: &[u8], reas
         RefusedBlock::BlockOf(handle_id) => note_refused_block(&session, &handle_id, reason),
         RefusedBlock::MaybeABlock => {
             let sentence = format!("a message that may have been a block of it was refused: {reason}");
-            session.files.handles.note_refused_block_of_any(&sentence);
+            session.files.handles.fail_all_uploads(&sentence);
         }
     }
 }

@@ -128,8 +128,8 @@ pub(super) fn begin(
         let id = spec.id.clone();
         // From now on there may be processes to reap, even if this start is cancelled.
         shared.janitor.start_sweeping();
-        let starter = call.connection.number();
-        let launched = survive(launch(&shared, spec, &session, &reservation, starter)).await.unwrap_or_else(|| {
+        let requester = call.connection.number();
+        let launched = survive(launch(&shared, spec, &session, &reservation, requester)).await.unwrap_or_else(|| {
             // The start has panicked. A process that it has made has no task, so it is killed.
             shared.kill_leftovers_in_background(reservation.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
@@ -146,10 +146,10 @@ pub(super) fn begin(
                 let answered = survive_call(|| {
                     shared.metrics.process_started();
                     answer(call, id);
-                    process.delivery(|delivery| delivery.note_answer_queued(starter));
+                    process.delivery(|delivery| delivery.note_answer_queued(requester));
                 });
                 shared.process_tasks.spawn(process_task);
-                push_late_start_later(&shared, &session, starter);
+                schedule_push_of_late_start(&shared, &session, requester);
                 if answered.is_none() {
                     shared.kill_in_background(Arc::clone(&process), Some(Arc::clone(&session)));
                 }
@@ -166,10 +166,10 @@ pub(super) fn begin(
     });
 }
 
-/// A start may end after another connection has been attached to the session. The client of that connection is sent no events of this process
-/// before it reads, or before a short time is over, which begins now.
-fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: ConnectionNumber) {
-    if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != starter)
+/// Called when a start has ended. If another connection was attached to the session meanwhile, its client is sent
+/// events of this process only after it has read from the process, or after a short time, which begins now.
+fn schedule_push_of_late_start(shared: &ServerState, session: &Arc<Session>, requester: ConnectionNumber) {
+    if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != requester)
         && outbound.is_initialized()
     {
         shared.janitor.schedule_push_without_read(session, outbound.number);
@@ -224,12 +224,12 @@ fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<
     let limit = shared.config.max_processes;
     let id = &spec.id;
     let tag = session.tags.next();
-    let mut reserved = session.table.reserve(id, shown(&spec.argv), tag, limit);
+    let mut reserved = session.table.reserve(id, shown_arguments(&spec.argv), tag, limit);
     while matches!(reserved, Err(ReserveRefusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
         shared.janitor.note_freed(session.forget(&oldest));
-        reserved = session.table.reserve(id, shown(&spec.argv), tag, limit);
+        reserved = session.table.reserve(id, shown_arguments(&spec.argv), tag, limit);
     }
     reserved.map_err(|refusal| {
         WireError::invalid_request(match refusal {
@@ -240,7 +240,7 @@ fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<
 }
 
 /// The arguments that `process/list` shows: enough to recognise a command, and few enough to keep them for every process.
-fn shown(argv: &[String]) -> Vec<String> {
+fn shown_arguments(argv: &[String]) -> Vec<String> {
     let mut left = MAX_SHOWN_ARGUMENTS;
     let mut shown = Vec::new();
     for argument in argv {
@@ -260,7 +260,7 @@ async fn launch(
     spec: StartSpec,
     session: &Arc<Session>,
     reservation: &StartReservation,
-    starter: ConnectionNumber,
+    requester: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let Execution { argv, env } = execution(shared, &spec, session).await;
     // Capturing a snapshot can take a while. A command that was cancelled meanwhile must not run.
@@ -309,14 +309,14 @@ async fn launch(
     let process = Process::new(ProcessParts {
         id: spec.id,
         dialect: spec.dialect,
-        argv: shown(&spec.argv),
+        argv: shown_arguments(&spec.argv),
         tag: reservation.tag,
         child: Arc::clone(&child),
         terminal,
-        delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.budget.share()),
+        delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
     });
-    if !session.claim(reservation, &process, starter, Instant::now()) {
+    if !session.claim(reservation, &process, requester, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;
         return Err(start_cancelled(&process.id));
     }

@@ -51,14 +51,14 @@ pub(super) fn offer(
     );
     let answer = move |call: Call, result| match result {
         OfferResult::AllQueuesFull => {
-            let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
+            let error = "input that waits for processes has reached the limit for all processes together (--max-queued-stdin-total); try again later";
             call.finish::<()>(Err(input_crowded(error)));
         }
         result => answer(call, result),
     };
-    let mut locking = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
-    let lane = poll_once(locking.as_mut());
-    if lane.is_some() {
+    let mut locking = Box::pin(Arc::clone(&process.stdin_lock).lock_owned());
+    let guard = poll_once(locking.as_mut());
+    if guard.is_some() {
         match process.offer(id.as_ref(), &bytes) {
             OfferResult::Full => {}
             decided => return answer(call, decided),
@@ -71,11 +71,11 @@ pub(super) fn offer(
     };
     connection.spawn(async move {
         let _waiting = waiting;
-        let lane = match lane {
-            Some(lane) => lane,
+        let guard = match guard {
+            Some(guard) => guard,
             None => locking.await,
         };
-        answer(call, process.offer_when_there_is_room(id, bytes, lane).await);
+        answer(call, process.offer_when_there_is_room(id, bytes, guard).await);
     });
 }
 
@@ -83,14 +83,14 @@ pub(super) fn close(call: Call, params: ProcessIdParams, _: &Arc<Session>, named
     let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
-    let mut locking = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
+    let mut locking = Box::pin(Arc::clone(&process.stdin_lock).lock_owned());
     if poll_once(locking.as_mut()).is_some() {
         process.end_stdin();
         return call.finish(Ok(NoResult {}));
     }
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let _lane = locking.await;
+        let _guard = locking.await;
         process.end_stdin();
         call.finish(Ok(NoResult {}));
     });

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use protocol::{ErrorData, WireError, error_kind};
 
 use crate::connection::Connection;
-use crate::limits::WAITING_QUEUES;
+use crate::limits::WAITING_STDIN_FACTOR;
 
 /// The error for a write that was not accepted because too many bytes wait. The client may send the write again.
 pub(super) fn input_crowded(message: impl Into<String>) -> WireError {
     WireError::invalid_request(message).with_data(ErrorData::of_kind(error_kind::INPUT_CROWDED))
 }
 
-/// Counts the bytes of one waiting request until it is dropped.
+/// Counts the bytes of one waiting request until this value is dropped.
 pub(crate) struct WaitingBytes {
     connection: Arc<Connection>,
     bytes: usize,
@@ -23,9 +23,9 @@ impl WaitingBytes {
     /// Counts a write that waits until its process reads its stdin. Refused if too many bytes wait already.
     pub(super) fn for_stdin(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
         let unit = connection.shared.config.max_queued_stdin;
-        Self::begin(connection, bytes, unit.saturating_mul(WAITING_QUEUES)).map_err(|before| {
+        Self::begin(connection, bytes, unit.saturating_mul(WAITING_STDIN_FACTOR)).map_err(|before| {
             input_crowded(format!(
-                "{before} bytes of earlier writes wait for their processes to read them, at most {WAITING_QUEUES} times {unit} may (--max-queued-stdin); wait for their answers"
+                "{before} bytes of earlier writes wait for their processes to read them, at most {WAITING_STDIN_FACTOR} times {unit} bytes may wait (--max-queued-stdin); wait for their answers"
             ))
         })
     }
@@ -35,7 +35,7 @@ impl WaitingBytes {
         let limit = connection.shared.config.max_message_bytes;
         Self::begin(connection, bytes, limit).map_err(|before| {
             WireError::invalid_request(format!(
-                "{before} bytes of earlier requests wait for their processes, at most {limit} may (--max-message-bytes); wait for their answers"
+                "{before} bytes of earlier requests wait for their processes, at most {limit} bytes may wait (--max-message-bytes); wait for their answers"
             ))
         })
     }
@@ -45,12 +45,13 @@ impl WaitingBytes {
         let limit = connection.shared.config.max_message_bytes;
         Self::begin(connection, bytes, limit).map_err(|before| {
             WireError::invalid_request(format!(
-                "{before} bytes of earlier requests wait for the disk, at most {limit} may (--max-message-bytes); wait for their answers"
+                "{before} bytes of earlier requests wait for the disk, at most {limit} bytes may wait (--max-message-bytes); wait for their answers"
             ))
         })
     }
 
-    /// Counts the bytes of a request. If no other request waits, it may have any size. Fails with the number of bytes that wait already.
+    /// Counts the bytes of a request. If no other request waits, this request may have any size. Fails with the
+    /// number of bytes that wait already.
     fn begin(connection: &Arc<Connection>, bytes: usize, limit: usize) -> Result<Self, usize> {
         let before = connection.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let waiting = Self { connection: Arc::clone(connection), bytes };

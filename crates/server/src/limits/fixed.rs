@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{FixedLimit, LimitUnit, LimitValue};
 
-/// Makes constants, and `FIXED_LIMITS`, from groups of entries of the form `/// what is limited`, `/// sentences about what happens at the limit`,
-/// `NAME: type = value, unit, "why it is fixed";`.
+/// Makes constants, and `FIXED_LIMITS`, from groups of entries of the form `/// what is limited`,
+/// `/// sentences about what happens at the limit`, `NAME: type = value, unit, "why it is fixed";`.
 macro_rules! fixed_limits {
     ($(
         $group:literal {$(
@@ -59,7 +59,7 @@ fixed_limits! {
         "The request for a WebSocket needs far less.";
 
         /// Connections to a Unix socket that wait to be accepted.
-        /// The kernel refuses a further connection.
+        /// A further client waits, or gets EAGAIN if its socket does not block.
         UNIX_BACKLOG: i32 = transport::limits::UNIX_BACKLOG, Count,
         "The server accepts at once; the kernel may have a lower limit.";
 
@@ -81,9 +81,9 @@ fixed_limits! {
         /// Bytes of requests of a connection that have arrived while too many of its answers are unsent.
         /// The connection is not read any more. The message that reaches the limit is kept too.
         MAX_PARKED_BYTES: usize = 128 << 10, Bytes,
-        "Reading on finds pongs between the requests; keeping more requests would only fragment memory.";
+        "Up to this limit the server reads on, because pongs may come between the requests; keeping more requests would only fragment memory.";
 
-        /// Bytes of contents of files, search results, changes and HTTP bodies that wait to be sent on a connection.
+        /// Bytes of file contents, search results, file changes and HTTP bodies that wait to be sent on a connection.
         /// An operation that has further bytes to send waits.
         MAX_PUSHED_BYTES: usize = 8 << 20, Bytes,
         "Each connection can use this much memory, and `--max-connections` limits the sum.";
@@ -101,12 +101,12 @@ fixed_limits! {
         /// Time for answering the last requests of a client after the client has closed its sending side.
         /// The connection is closed without the remaining answers.
         LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5), Milliseconds,
-        "On stdio the session, with its processes, ends only after this time.";
+        "A longer time would delay the end of the processes: on stdio they are killed after the last answers.";
 
         /// Time that a client has at shutdown to read its last messages and the close frame.
         /// The connection is closed.
         LONGEST_GOODBYE: Duration = Duration::from_secs(60), Milliseconds,
-        "It must be shorter than the 90 s after which a service manager kills a server.";
+        "It must be shorter than the 90 s after which systemd kills a service that does not stop.";
     }
 
     "Processes" {
@@ -122,8 +122,8 @@ fixed_limits! {
 
         /// Bytes of writes of a connection that wait until processes read their stdin, as a multiple of `--max-queued-stdin`.
         /// A further write is refused with -32600 and `inputCrowded`.
-        WAITING_QUEUES: usize = 4, Count,
-        "It follows `--max-queued-stdin`.";
+        WAITING_STDIN_FACTOR: usize = 4, Count,
+        "`--max-queued-stdin` changes this limit too.";
 
         /// Starts of all sessions that hang, for example on a dead network mount.
         /// A further start waits until one of them ends.
@@ -219,7 +219,7 @@ fixed_limits! {
         MAX_WALK_ANSWER_BYTES: usize = protocol::fs::MAX_WALK_ANSWER_BYTES, Bytes,
         "Part of the protocol.";
 
-        /// File operations of a session at once whose answer may be as large as a message may be, and which take much memory.
+        /// File operations of a session that run at once and take as much memory as a whole message or as the threads of a search.
         /// A further such operation waits until another operation of the session ends.
         MAX_LARGE_FILE_OPERATIONS: u32 = 4, Count,
         "Each of them counts as a quarter of `--max-file-operations`.";
@@ -229,7 +229,7 @@ fixed_limits! {
         SMALL_ANSWER_BYTES: usize = 384 << 10, Bytes,
         "A session has at most `--max-file-operations` such answers.";
 
-        /// Bytes above which an answer is large.
+        /// Bytes above which an answer about files is large.
         /// A large answer also waits until it fits into `--max-large-answers`.
         LARGE_ANSWER_BYTES: usize = 4 << 20, Bytes,
         "Smaller answers are limited for each connection.";
@@ -350,25 +350,25 @@ fixed_limits! {
         MAX_HEADERS: usize = fetch::limits::MAX_HEADERS, Count,
         "Real servers send far fewer headers.";
 
-        /// Idle connections of all sessions to other servers.
-        /// The one that was idle for longest is closed.
+        /// Idle connections of all sessions to web servers.
+        /// The connection that was idle for longest is closed.
         MAX_IDLE_CONNECTIONS: usize = fetch::limits::MAX_IDLE_CONNECTIONS, Count,
-        "Each holds a descriptor.";
+        "Each connection holds a file descriptor.";
 
         /// Requests under way on an HTTP/2 connection.
         /// A further request gets another connection.
         MAX_STREAMS: usize = fetch::limits::MAX_STREAMS, Count,
         "The flow-control window of the connection has room for the windows of this many streams, so a body that is not read never delays another.";
 
-        /// Bytes of an HTTP/2 body that have arrived and that nobody has taken.
+        /// Bytes of an HTTP/2 body that have arrived and were not read yet.
         /// The sender of the body waits.
         MAX_UNREAD_BYTES: usize = fetch::limits::MAX_UNREAD_BYTES, Bytes,
-        "It is memory of each request; `--max-http-requests` limits their number.";
+        "Each request can use this much memory, and `--max-http-requests` limits their number.";
 
-        /// Bytes that arrive on an HTTP/2 connection before a request gets a part of its answer.
+        /// Bytes that arrive on an HTTP/2 connection while no request gets a part of its answer.
         /// The connection is closed, and its requests fail with -32603.
         MAX_UNASKED_BYTES: usize = fetch::limits::MAX_UNASKED_BYTES, Bytes,
-        "Twice what the windows let through, so only frames that nobody asked for can reach it.";
+        "Twice as much as the flow-control windows allow, so only frames that belong to no answer can reach this limit.";
     }
 
     "Configuration, plugins and tokens" {
@@ -413,7 +413,7 @@ fixed_limits! {
         "Each request can take as much memory as a message.";
 
         /// Levels of directories of a capability root that are scanned.
-        /// Deeper directories are left out, and the answer has a warning.
+        /// Deeper directories are left out, without a warning.
         MAX_SCAN_DEPTH: usize = 6, Count,
         "Part of the protocol.";
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What a limit counts.
+/// The unit in which a limit is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitUnit {
     /// A number of things, from 1 to 4294967295.
@@ -19,7 +19,7 @@ pub enum LimitUnit {
 pub struct LimitValue {
     /// Number of things, bytes or milliseconds, depending on `unit`.
     pub number: u64,
-    /// What `number` counts.
+    /// The unit of `number`.
     pub unit: LimitUnit,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for LimitValue {
     }
 }
 
-/// A duration as the number of a limit value, in whole milliseconds.
+/// Converts a duration to whole milliseconds, the number of a [`LimitValue`].
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_flags_take_them() {
+    fn values_are_written_in_the_form_that_flags_accept() {
         let shown = |number, unit| LimitValue { number, unit }.to_string();
         assert_eq!(shown(1024, LimitUnit::Count), "1024");
         assert_eq!(

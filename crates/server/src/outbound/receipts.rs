@@ -12,13 +12,15 @@ use transport::ProofOfReceipt;
 
 use crate::process::Process;
 
+/// The events that were sent over one connection and wait for a receipt.
 pub(crate) struct ConnectionReceipts {
     connection: ConnectionNumber,
     proof: ProofOfReceipt,
     receipts: Mutex<Receipts<SentProcess>>,
 }
 
-/// Compares processes by address, which is quicker than by id, and distinguishes two processes that had the same id one after the other.
+/// A process that is compared by its address. This is quicker than comparing ids, and distinguishes two processes
+/// that had the same id one after the other.
 #[derive(Clone)]
 struct SentProcess(Arc<Process>);
 
@@ -93,7 +95,7 @@ impl ConnectionReceipts {
         self.receipts.lock().last_pong()
     }
 
-    /// When the oldest ping without a pong was requested.
+    /// The time at which the oldest ping without a pong was requested.
     pub(crate) fn oldest_unanswered(&self) -> Option<Instant> {
         self.receipts.lock().oldest_unanswered()
     }

@@ -33,8 +33,9 @@ impl LargeAnswers {
         Self { units: Arc::new(Semaphore::new(units)), most_units }
     }
 
-    /// Waits for `connection_permit`, the permit that only one large answer of a connection can have at a time, and then for shared room. An answer that
-    /// is larger than a quarter of the room takes a quarter. None if a semaphore was closed.
+    /// Waits for `connection_permit`, the permit that only one large answer of a connection can have at a time, and
+    /// then for shared room. An answer that is larger than a quarter of the shared room takes a quarter. None if a
+    /// semaphore was closed.
     pub(crate) async fn room(&self, connection_permit: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
         let connection_permit = Arc::clone(connection_permit).acquire_owned().await.ok()?;
         let units = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok()?;
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_leaves_room_to_others() {
+    async fn one_connection_cannot_take_all_of_the_shared_room() {
         let all = LargeAnswers::new(64 << 20);
         let (one, other) = (connection_permit(), connection_permit());
         let first = all.room(&one, 500 << 20).await.unwrap();

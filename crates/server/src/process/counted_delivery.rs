@@ -7,6 +7,7 @@ use session::{Delivery, MemoryPressure, ReclaimStep, Reclaimed};
 
 use crate::budget::BudgetShare;
 
+/// A delivery with its share of the memory for retained output.
 pub(crate) struct CountedDelivery {
     delivery: Delivery,
     retained: BudgetShare,
@@ -24,9 +25,9 @@ impl CountedDelivery {
         result
     }
 
-    /// How many bytes of output may be appended now; see [`Delivery::room`].
-    pub(super) fn room(&self) -> usize {
-        self.delivery.room(self.pressure(), Instant::now())
+    /// How many bytes of output may be appended now; see [`Delivery::allowed_output_bytes`].
+    pub(super) fn allowed_output_bytes(&self) -> usize {
+        self.delivery.allowed_output_bytes(self.pressure(), Instant::now())
     }
 
     /// Drops output to free memory; see [`Delivery::reclaim`].

@@ -78,12 +78,13 @@ impl Process {
         offer
     }
 
-    /// Queues a write, and waits until the queue has room for it. Meanwhile the lock `_lane` keeps later writes waiting.
+    /// Queues a write, and waits until the queue has room for it. Meanwhile the lock `_guard` keeps later writes
+    /// waiting.
     pub(crate) async fn offer_when_there_is_room(
         self: Arc<Self>,
         id: Option<WriteId>,
         bytes: Bytes,
-        _lane: OwnedMutexGuard<()>,
+        _guard: OwnedMutexGuard<()>,
     ) -> OfferResult {
         loop {
             let room = self.stdin_room.notified();

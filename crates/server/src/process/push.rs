@@ -4,14 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use protocol::{
-    ClosedNotification, ExitedNotification, LegacyExited, OutputFrame, Stream, encode_notification, notification,
+    ClosedNotification, ExitedNotification, LegacyExited, OutputEvent, Stream, encode_notification, notification,
 };
 use session::{Chunk, ConnectionNumber, LogEvent, Polled};
 use transport::Framing;
 
 use super::{Dialect, Process};
 
-/// What [`Process::push_into`] has written.
+/// The events that [`Process::push_into`] has written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pushed {
     /// Sequence number of the last event.
@@ -34,7 +34,7 @@ impl Process {
         budget: usize,
     ) -> Option<Pushed> {
         let Polled::Events(batch) = self.delivery(|delivery| delivery.poll(connection, budget)) else { return None };
-        let (through, is_last) = (batch.through(), batch.is_last());
+        let (through, is_last) = (batch.last_seq(), batch.is_last());
         for mut event in batch.events {
             self.apply_cap(&mut event);
             self.write_event(framing, out, &event);
@@ -61,10 +61,10 @@ impl Process {
             (LogEvent::Output(Chunk { seq, stream, bytes }), dialect) => {
                 let frame = match dialect {
                     Dialect::Current => {
-                        OutputFrame::Current { process: &self.id_json, seq: *seq, stream: *stream, bytes }
+                        OutputEvent::Current { process: &self.id_json, seq: *seq, stream: *stream, bytes }
                     }
                     Dialect::Legacy { .. } if bytes.is_empty() => return,
-                    Dialect::Legacy { .. } => OutputFrame::Legacy { process: &self.id_json, stream: *stream, bytes },
+                    Dialect::Legacy { .. } => OutputEvent::Legacy { process: &self.id_json, stream: *stream, bytes },
                 };
                 framing.frame(out, frame.encoded_len(), |out| frame.write_to(out));
             }

@@ -1,5 +1,6 @@
-//! Kills process trees: processes with everything that they have started. A kill on behalf of a caller is tried once, and the caller gets
-//! the survivors as an error. A kill in the background is repeated until it succeeds.
+//! Kills process trees: processes with everything that they have started. A tree is found by its tag, a number that
+//! all descendants of a process inherit. A kill on behalf of a caller is tried once, and the caller gets the
+//! survivors as an error. A kill in the background is repeated until it succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,8 @@ impl ServerState {
         killed
     }
 
-    /// Kills a process that was started too late: its start was cancelled, so it is in no process table.
+    /// Kills a process that is in no process table: its start was cancelled meanwhile, or it is the shell of a
+    /// snapshot.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
             tracing::warn!(pid = child.pid(), "{survivors}");

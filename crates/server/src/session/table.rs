@@ -56,7 +56,9 @@ impl StartReservation {
 }
 
 enum TableEntry {
+    /// The process is being started, or requests that waited for the start are still being handled.
     Starting(PendingStart),
+    /// The process is started, and no request waits for the start any more.
     Live { number: u64, process: Arc<Process> },
 }
 

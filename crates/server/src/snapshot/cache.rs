@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_remembered() {
+    async fn a_failed_capture_is_not_repeated() {
         let snapshots = Snapshots::default();
         assert!(snapshots.get_or_capture(&key(0), async || None).await.is_none());
         let again = snapshots.get_or_capture(&key(0), async || panic!("a failed capture must not be repeated")).await;

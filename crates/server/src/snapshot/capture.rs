@@ -5,7 +5,7 @@ use std::path::Path;
 
 use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, SpawnError, Spawned, Stdio};
 
-use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
+use super::script::{self, REPORT_COUNT, REPORT_DESCRIPTOR, Shell};
 use super::state::{Markers, ShellReport};
 use crate::environment::Variables;
 use crate::limits::{CAPTURE_PATIENCE, MAX_SNAPSHOT_BYTES};
@@ -16,8 +16,8 @@ const READ_BYTES: usize = 16 << 10;
 /// Why a capture has failed. The text is logged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaptureFailure {
-    #[error("the server is ending")]
-    Ending,
+    #[error("the start of the shell has panicked")]
+    StartPanicked,
     #[error("{0}")]
     Spawn(#[from] SpawnError),
     #[error("the shell reported more than {MAX_SNAPSHOT_BYTES} bytes")]
@@ -44,9 +44,10 @@ pub(crate) trait CaptureShell {
 
 /// Runs the profile of the shell at `path`, and returns the state that it leaves. Processes that the profile started are killed.
 ///
-/// The shell reports its state twice, before and after it reads the startup file of interactive shells. If that file never ends, or ends the
-/// shell, the first report counts and the capture succeeds. If it failed, the command would run as a plain login shell, and the policy of
-/// the client would not apply to the variables that the profile exports.
+/// The shell reports its state twice, before and after it reads the startup file of interactive shells. If that file
+/// never ends, or ends the shell, the first report counts and the capture succeeds. If the capture failed, the
+/// command would run as a plain login shell, and the policy of the client would not apply to the variables that the
+/// profile exports.
 pub(super) async fn capture(
     runner: &impl CaptureShell,
     cancel: &StartCancel,
@@ -64,7 +65,7 @@ pub(super) async fn capture(
         stdio: Stdio::Report { descriptor: REPORT_DESCRIPTOR },
         umask: None,
     };
-    let Spawned { child, io } = runner.start(command, cancel).await.ok_or(CaptureFailure::Ending)??;
+    let Spawned { child, io } = runner.start(command, cancel).await.ok_or(CaptureFailure::StartPanicked)??;
     let mut output = Vec::new();
     let reading = read_reports(&child, io, &mut output, &markers);
     // After a timeout, the reports that arrived in time count.
@@ -94,7 +95,7 @@ async fn read_reports(
         }
         let from = before.saturating_sub(end.len() - 1);
         complete += output[from..].windows(end.len()).filter(|window| *window == end).count();
-        if complete == REPORTS {
+        if complete == REPORT_COUNT {
             return Ok(());
         }
     }
@@ -105,7 +106,7 @@ async fn read_reports(
     Ok(())
 }
 
-/// Appends to `into` what one read of the stream returns.
+/// Reads once from the stream and appends the bytes to `into`.
 fn read_available(report: &ChildOutput, into: &mut Vec<u8>) -> Result<ReadOutcome, CaptureFailure> {
     let before = into.len();
     into.resize(before + READ_BYTES, 0);

@@ -77,39 +77,42 @@ impl RestoreScript {
     }
 }
 
+/// The state and `before_command` of a [`RestoreScript`] for bash. `options` are the lists of `set -o` and of
+/// `shopt`. `builtin` is the definition of a function with this name.
 fn bash(options: [&[u8]; 2], umask: &[u8], aliases: &[u8], functions: &[u8], builtin: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let [options, shell_options] = options.map(|list| {
         let names = std::str::from_utf8(list).unwrap_or_default().split(':').filter(|name| !name.is_empty());
         names.filter(|name| !FIXED_BASH_OPTIONS.contains(name)).collect::<Vec<_>>()
     });
     let mut state = Vec::new();
-    line(&mut state, &[b"builtin umask ", umask]);
-    line(&mut state, &[aliases]);
-    line(&mut state, &[b"builtin set +o privileged"]);
+    push_line(&mut state, &[b"builtin umask ", umask]);
+    push_line(&mut state, &[aliases]);
+    push_line(&mut state, &[b"builtin set +o privileged"]);
     for off in DEFAULT_BASH_OPTIONS.iter().filter(|name| !options.contains(*name)) {
-        line(&mut state, &[b"builtin set +o ", off.as_bytes()]);
+        push_line(&mut state, &[b"builtin set +o ", off.as_bytes()]);
     }
     let is_late = |name: &&&str| LATE_OPTIONS.contains(*name);
     for on in options.iter().filter(|name| !is_late(name) && !DEFAULT_BASH_OPTIONS.contains(name)) {
-        line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
+        push_line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
     }
     // The text of a function has its aliases replaced already. So functions are defined before `expand_aliases` is set.
     let (late, early): (Vec<_>, Vec<_>) = shell_options.into_iter().partition(|name| *name == "expand_aliases");
-    line(&mut state, &[b"builtin shopt -u ${BASHOPTS//:/ }; builtin shopt -s ", early.join(" ").as_bytes()]);
-    guarded(&mut state, b"builtin ", functions);
+    push_line(&mut state, &[b"builtin shopt -u ${BASHOPTS//:/ }; builtin shopt -s ", early.join(" ").as_bytes()]);
+    push_guarded_eval(&mut state, b"builtin ", functions);
     if !late.is_empty() {
-        line(&mut state, &[b"builtin shopt -s expand_aliases"]);
+        push_line(&mut state, &[b"builtin shopt -s expand_aliases"]);
     }
     let mut before_command = Vec::new();
     for on in options.iter().filter(is_late) {
         before_command.extend([b"builtin set -o ", on.as_bytes(), b"; "].concat());
     }
     if !builtin.is_empty() {
-        line(&mut before_command, &[builtin]);
+        push_line(&mut before_command, &[builtin]);
     }
     (state, before_command)
 }
 
+/// The state and `before_command` of a [`RestoreScript`] for zsh. `functions` contains a name and a body in turn.
 fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     let options: Vec<&str> = std::str::from_utf8(options)
         .unwrap_or_default()
@@ -121,21 +124,21 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
     // Zsh parses the whole text before it runs the first command, and aliases and options change how text is parsed. So parts have an `eval`
     // of their own.
     let mut state = Vec::new();
-    line(&mut state, &[b"builtin unalias -a; builtin umask ", umask]);
-    line(&mut state, &[b"fpath=( ", fpath, b" )"]);
-    line(&mut state, &[b"builtin eval ", &quoted(aliases)]);
+    push_line(&mut state, &[b"builtin unalias -a; builtin umask ", umask]);
+    push_line(&mut state, &[b"fpath=( ", fpath, b" )"]);
+    push_line(&mut state, &[b"builtin eval ", &quote(aliases)]);
     for on in early {
-        line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
+        push_line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
     }
-    // Functions are assigned to `functions`, so that a function whose text zsh cannot parse is lost alone. The text of a function has its
-    // aliases replaced already, so aliases are off meanwhile.
+    // Functions are assigned to `functions`, so that only that function is lost whose text zsh cannot parse. The text
+    // of a function has its aliases replaced already, so aliases are off meanwhile.
     let mut assignment = b"functions=(".to_vec();
     let mut before_command = Vec::new();
     for on in late {
         before_command.extend([b"builtin set -o ", on.as_bytes(), b"; "].concat());
     }
     for pair in functions.chunks_exact(2) {
-        let (name, body) = (quoted(pair[0]), quoted(pair[1]));
+        let (name, body) = (quote(pair[0]), quote(pair[1]));
         if pair[0] == b"builtin" {
             before_command.extend([&b"functions=("[..], &name, b" ", &body, b"); "].concat());
         } else {
@@ -143,9 +146,9 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
         }
     }
     assignment.extend(b" )");
-    line(&mut state, &[b"builtin setopt noaliases"]);
-    guarded(&mut state, b"builtin ", &assignment);
-    line(&mut state, &[b"options[aliases]=on"]);
+    push_line(&mut state, &[b"builtin setopt noaliases"]);
+    push_guarded_eval(&mut state, b"builtin ", &assignment);
+    push_line(&mut state, &[b"options[aliases]=on"]);
     (state, before_command)
 }
 
@@ -154,25 +157,26 @@ fn is_zsh_option(name: &str, names: &[&str]) -> bool {
     names.contains(&name) || name.strip_prefix("no").is_some_and(|name| names.contains(&name))
 }
 
+/// The state and `before_command` of a [`RestoreScript`] for `sh`.
 fn sh(options: &[u8], umask: &[u8], aliases: &[u8], functions: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut state, mut before_command) = (Vec::new(), Vec::new());
-    line(&mut state, &[b"umask ", umask]);
+    push_line(&mut state, &[b"umask ", umask]);
     for option in std::str::from_utf8(options).unwrap_or_default().lines() {
         let name = option.rsplit(' ').next().unwrap_or_default();
         match option {
-            _ if !LATE_OPTIONS.contains(&name) => line(&mut state, &[option.as_bytes()]),
+            _ if !LATE_OPTIONS.contains(&name) => push_line(&mut state, &[option.as_bytes()]),
             _ if option.starts_with("set -o") => before_command.extend([option.as_bytes(), b"; "].concat()),
             _ => {}
         }
     }
-    guarded(&mut state, b"", functions);
-    line(&mut state, &[&defining_aliases(aliases)]);
+    push_guarded_eval(&mut state, b"", functions);
+    push_line(&mut state, &[&alias_commands(aliases)]);
     (state, before_command)
 }
 
 /// Turns the list that `alias` prints into commands. Some shells print the definitions without the word `alias`. A value may have several
 /// lines.
-fn defining_aliases(list: &[u8]) -> Vec<u8> {
+fn alias_commands(list: &[u8]) -> Vec<u8> {
     let mut commands = Vec::new();
     let mut quote = None;
     let mut is_escaped = false;
@@ -195,20 +199,20 @@ fn defining_aliases(list: &[u8]) -> Vec<u8> {
 }
 
 /// Adds an `eval` of `piece`. If the shell cannot parse the piece, it prints a complaint and goes on with the rest of the state.
-fn guarded(state: &mut Vec<u8>, builtin: &[u8], piece: &[u8]) {
+fn push_guarded_eval(state: &mut Vec<u8>, builtin: &[u8], piece: &[u8]) {
     if !piece.is_empty() {
         let complaint = b"printf '%s\\n' 'failed to restore shell snapshot' >&2";
-        line(state, &[builtin, b"eval ", &quoted(piece), b" || ", builtin, complaint]);
+        push_line(state, &[builtin, b"eval ", &quote(piece), b" || ", builtin, complaint]);
     }
 }
 
-fn line(text: &mut Vec<u8>, parts: &[&[u8]]) {
+fn push_line(text: &mut Vec<u8>, parts: &[&[u8]]) {
     text.extend(parts.concat());
     text.push(b'\n');
 }
 
 /// Quotes a text as one word for any shell.
-fn quoted(text: &[u8]) -> Vec<u8> {
+fn quote(text: &[u8]) -> Vec<u8> {
     let mut word = vec![b'\''];
     for &byte in text {
         if byte == b'\'' {
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn bash_defines_functions_before_it_expands_aliases_and_late_options_before_the_command() {
+    fn bash_defines_functions_before_expand_aliases_and_sets_late_options_last() {
         let items = [
             "errexit:hashall:nounset:privileged",
             "expand_aliases:extglob",

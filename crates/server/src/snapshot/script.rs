@@ -25,8 +25,8 @@ pub(super) const STATE_VARIABLE: &str = "__CODEX_SHELL_SNAPSHOT_STATE_";
 /// and shells count up from 10.
 pub(super) const REPORT_DESCRIPTOR: i32 = 93;
 
-/// How many reports a shell has written when it reaches the end of its script.
-pub(super) const REPORTS: usize = 2;
+/// Number of reports that a shell has written when it reaches the end of its script.
+pub(super) const REPORT_COUNT: usize = 2;
 
 /// A shell that can be captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(super) fn capture_script(shell: Shell, markers: &Markers) -> String {
 pub(super) fn restore_command(shell: Shell, variables: usize) -> Vec<OsString> {
     // With these flags no shell reads a startup file that the captured shell has read, except `/etc/zshenv`, which zsh always reads. Without
     // `--norc`, bash would read `~/.bashrc` if it takes itself for a remote shell.
-    let (flags, own_script): (&[_], _) = match shell {
+    let (flags, set_execution_string): (&[_], _) = match shell {
         Shell::Bash => (&["--norc", "-pc"], "BASH_EXECUTION_STRING=$1; "),
         Shell::Zsh => (&["-fc"], "ZSH_EXECUTION_STRING=$1; "),
         Shell::Sh => (&["-c"], ""),
@@ -98,7 +98,7 @@ pub(super) fn restore_command(shell: Shell, variables: usize) -> Vec<OsString> {
     // in the same `eval` that restores the state, so that the state cannot redefine `unset` before. The command has an `eval` of its own,
     // because it may use aliases of the state. It begins in the line of the `shift`, so that its line numbers stay the same.
     let script = format!(
-        "{own_script}{builtin}eval \"{builtin}unset {names}; {state}\" >/dev/null; {builtin}eval \"\\\\{builtin}shift 2; $2$1\"",
+        "{set_execution_string}{builtin}eval \"{builtin}unset {names}; {state}\" >/dev/null; {builtin}eval \"\\\\{builtin}shift 2; $2$1\"",
         names = names.join(" ")
     );
     flags.iter().map(OsString::from).chain([script.into()]).collect()
@@ -128,7 +128,7 @@ mod tests {
         let markers = Markers::new("n");
         for shell in [Shell::Bash, Shell::Zsh, Shell::Sh] {
             let script = capture_script(shell, &markers);
-            assert_eq!(script.matches(&markers.end_of_state).count(), REPORTS, "{shell:?}");
+            assert_eq!(script.matches(&markers.end_of_state).count(), REPORT_COUNT, "{shell:?}");
             assert!(!script.contains('@') || shell == Shell::Zsh, "{shell:?}: {script}");
         }
     }

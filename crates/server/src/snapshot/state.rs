@@ -9,7 +9,7 @@ use protocol::EnvPolicy;
 
 use super::restore::RestoreScript;
 use super::script::{STATE_VARIABLE, Shell};
-use crate::environment::{Variables, permits};
+use crate::environment::{Variables, policy_permits};
 
 /// Longest part of a state in one variable. The kernel allows 128 KiB for name and value.
 const VARIABLE_BYTES: usize = 60 << 10;
@@ -86,8 +86,9 @@ struct VariableChange {
 }
 
 impl Snapshot {
-    /// Compares the report with `env`, the environment in which the shell was started, and keeps the changes that the policy permits. Only
-    /// the rules of the policy about names apply. `inherit` does not: a profile may export variables even if none are inherited.
+    /// Compares the report with `env`, the environment in which the shell was started, and keeps the changes that the
+    /// policy permits. Only the rules of the policy about names apply. `inherit` does not: a profile may
+    /// export variables even if none are inherited.
     pub(super) fn new(shell: Shell, captured: ShellReport, env: &Variables, policy: Option<&EnvPolicy>) -> Self {
         let mut after = captured.env;
         let mut changes = Vec::new();
@@ -104,13 +105,13 @@ impl Snapshot {
         }));
         changes.retain(|change| !is_shell_own(&change.name));
         let (changes, excluded): (_, Vec<_>) =
-            changes.into_iter().partition(|change: &VariableChange| permits(policy, &change.name));
+            changes.into_iter().partition(|change: &VariableChange| policy_permits(policy, &change.name));
         let excluded = excluded.into_iter().map(|change| change.name).collect();
         Self { restore: RestoreScript::new(shell, &captured.state), changes, excluded }
     }
 
-    /// The environment of a start that begins with this snapshot. A variable keeps the value of `env` if the client sent it in `overlay`, or
-    /// if `env` differs from the environment of the captured shell.
+    /// The environment of a start that begins with this snapshot. A variable keeps its value in `env` if the client
+    /// sent it in `overlay`, or if this value differs from the one with which the captured shell was started.
     pub(super) fn environment(&self, env: &Variables, overlay: &BTreeMap<String, String>) -> Variables {
         let mut result = env.clone();
         for VariableChange { name, before, after } in &self.changes {
@@ -172,12 +173,12 @@ mod tests {
         pairs.map(|(name, value)| (name.into(), value.into())).into()
     }
 
-    fn captured<const N: usize>(env: [(&str, &str); N]) -> ShellReport {
+    fn report_with_env<const N: usize>(env: [(&str, &str); N]) -> ShellReport {
         ShellReport { env: vars(env), state: Vec::new() }
     }
 
     #[test]
-    fn the_last_environment_and_the_last_state_count() {
+    fn the_last_complete_environment_and_state_are_used() {
         let markers = Markers { end_of_environment: "E=1".into(), end_of_state: "# S".into() };
         let parse = |output: &str| ShellReport::parse(output.as_bytes(), &markers);
         let report = |env, state: &[&str]| {
@@ -203,7 +204,7 @@ mod tests {
     fn changes_of_the_profile_are_applied_to_another_start() {
         let first = vars([("PATH", "/bin"), ("GONE", "1"), ("TURN", "1"), ("KEPT", "k")]);
         let after = [("PATH", "/mine:/bin"), ("TURN", "1"), ("KEPT", "k"), ("NEW", "n"), ("PWD", "/"), ("_", "env")];
-        let snapshot = Snapshot::new(Shell::Bash, captured(after), &first, None);
+        let snapshot = Snapshot::new(Shell::Bash, report_with_env(after), &first, None);
         assert_eq!(
             snapshot.environment(&first, &BTreeMap::new()),
             vars([("PATH", "/mine:/bin"), ("TURN", "1"), ("KEPT", "k"), ("NEW", "n")])
@@ -231,7 +232,7 @@ mod tests {
         let after =
             [("API_KEY", "k"), ("DROPPED", "d"), ("SET", "profile"), ("FINE", "f"), ("NODE_REPL_AUTH_TOKEN", "t")];
         let base = vars([("SET", "policy")]);
-        let snapshot = |policy: &EnvPolicy| Snapshot::new(Shell::Bash, captured(after), &base, Some(policy));
+        let snapshot = |policy: &EnvPolicy| Snapshot::new(Shell::Bash, report_with_env(after), &base, Some(policy));
         let environment = |policy: &EnvPolicy| snapshot(policy).environment(&base, &BTreeMap::new());
         assert_eq!(environment(&policy), vars([("SET", "policy"), ("FINE", "f")]));
         let state = &snapshot(&policy).state_variables(&vars([("SET", "policy"), ("API_KEY", "the client's")]))[0].1;

@@ -24,7 +24,7 @@ impl MemoryPressure {
 /// Which output may be dropped. The server goes through the steps in this order until the logs are within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimStep {
-    /// Output of closed processes that was sent.
+    /// All output of a closed process whose client was sent every event.
     SentAndClosed,
     /// Output that a client has acknowledged, beyond the `share` of the process (see [`Delivery::reclaim`]).
     Acknowledged,
@@ -37,7 +37,7 @@ pub enum ReclaimStep {
 pub struct Reclaimed {
     /// Bytes of memory that were freed.
     pub bytes: usize,
-    /// Bytes of dropped output that no reader has acknowledged; 0 if everything was sent.
+    /// Bytes of dropped output that no reader has acknowledged; 0 if every event was sent to the session's client.
     pub missed_bytes: u64,
 }
 

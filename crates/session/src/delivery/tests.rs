@@ -1,4 +1,4 @@
-//! Which events a delivery sends to each reader, and for which readers the process waits.
+//! Tests of which events a delivery sends to each reader, and for which readers the process waits.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn limits(retain_bytes: usize) -> LogLimits {
     LogLimits { retain_bytes, max_chunk_bytes: 4, ..LogLimits::default() }
 }
 
-/// A process whose start over [`FIRST`] was answered.
-fn started(started_as: StartedAs, retain_bytes: usize) -> Delivery {
+/// The delivery of a process whose start over [`FIRST`] was answered.
+fn start(started_as: StartedAs, retain_bytes: usize) -> Delivery {
     let mut delivery = Delivery::new(limits(retain_bytes), Resend::Unacknowledged, started_as);
     delivery.connect(FIRST);
     delivery.note_answer_queued(FIRST);
@@ -32,8 +32,8 @@ fn write(delivery: &mut Delivery, text: &str) -> u64 {
     delivery.append(Stream::Stdout, &mut buffer, text.len())
 }
 
-/// Sequence numbers of the events that a reader is sent now.
-fn sent(delivery: &mut Delivery, connection: ConnectionNumber) -> Vec<u64> {
+/// Sends all events that a reader may be sent now. Returns their sequence numbers.
+fn send(delivery: &mut Delivery, connection: ConnectionNumber) -> Vec<u64> {
     let mut sent = Vec::new();
     while let Polled::Events(batch) = delivery.poll(connection, 1) {
         assert_eq!(batch.has_more, delivery.has_events_for(connection));
@@ -42,8 +42,8 @@ fn sent(delivery: &mut Delivery, connection: ConnectionNumber) -> Vec<u64> {
     sent
 }
 
-fn room(delivery: &Delivery, now: Instant) -> usize {
-    delivery.room(MemoryPressure::Normal, now)
+fn allowed_bytes(delivery: &Delivery, now: Instant) -> usize {
+    delivery.allowed_output_bytes(MemoryPressure::Normal, now)
 }
 
 #[test]
@@ -51,113 +51,113 @@ fn events_follow_the_answer_to_the_start() {
     let mut delivery = Delivery::new(limits(100), Resend::Unacknowledged, StartedAs::Followed);
     delivery.connect(FIRST);
     write(&mut delivery, "text");
-    assert_eq!(sent(&mut delivery, FIRST), NOTHING);
+    assert_eq!(send(&mut delivery, FIRST), NOTHING);
     delivery.note_answer_queued(FIRST);
-    assert_eq!(sent(&mut delivery, FIRST), [1]);
+    assert_eq!(send(&mut delivery, FIRST), [1]);
     delivery.exit(EXIT);
     delivery.close();
     assert!(!delivery.is_sent_or_paused());
-    assert_eq!(sent(&mut delivery, FIRST), [2, 3]);
+    assert_eq!(send(&mut delivery, FIRST), [2, 3]);
     assert!(delivery.is_sent_or_paused());
 }
 
 #[test]
 fn a_batch_ends_at_its_budget_and_says_whether_more_follows() {
-    let mut delivery = started(StartedAs::Followed, 100);
+    let mut delivery = start(StartedAs::Followed, 100);
     for text in ["aaaa", "bbbb", "cccc"] {
         write(&mut delivery, text);
     }
     let budget = 2 * (4 + CHUNK_OVERHEAD_BYTES);
     let Polled::Events(batch) = delivery.poll(FIRST, budget) else { panic!("there are events") };
-    assert_eq!((batch.events.len(), batch.through(), batch.output_bytes, batch.has_more), (2, 2, budget, true));
+    assert_eq!((batch.events.len(), batch.last_seq(), batch.output_bytes, batch.has_more), (2, 2, budget, true));
     delivery.exit(EXIT);
     delivery.close();
     let Polled::Events(batch) = delivery.poll(FIRST, usize::MAX) else { panic!("there are events") };
-    assert_eq!((batch.through(), batch.is_last(), batch.has_more), (5, true, false));
+    assert_eq!((batch.last_seq(), batch.is_last(), batch.has_more), (5, true, false));
     assert!(matches!(delivery.poll(FIRST, usize::MAX), Polled::Nothing));
 }
 
 #[test]
 fn a_full_log_makes_the_process_wait_for_acknowledgements() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
-    assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
+    assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![1, 2], 0));
     delivery.acknowledge(SECOND, 2);
-    assert_eq!(room(&delivery, now), 0, "another connection cannot acknowledge");
+    assert_eq!(allowed_bytes(&delivery, now), 0, "another connection cannot acknowledge");
     delivery.acknowledge(FIRST, 1);
-    assert_eq!(room(&delivery, now), 4);
+    assert_eq!(allowed_bytes(&delivery, now), 4);
     delivery.acknowledge(FIRST, 99);
-    assert_eq!(room(&delivery, now), 8);
+    assert_eq!(allowed_bytes(&delivery, now), 8);
     write(&mut delivery, "cccc");
     delivery.acknowledge(FIRST, 1);
-    assert_eq!(room(&delivery, now), 4, "an event that did not exist was not acknowledged");
+    assert_eq!(allowed_bytes(&delivery, now), 4, "an event that did not exist was not acknowledged");
 }
 
 #[test]
 fn memory_pressure_always_allows_a_process_some_output() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 1 << 20), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 1 << 20), Instant::now());
     let allowed = MemoryPressure::ALWAYS_ALLOWED_BYTES;
-    assert!(delivery.room(MemoryPressure::High, now) > 0);
+    assert!(delivery.allowed_output_bytes(MemoryPressure::High, now) > 0);
     delivery.append(Stream::Stdout, &mut vec![0; 3 * allowed], allowed);
-    assert_eq!(delivery.room(MemoryPressure::High, now), 0);
-    assert!(room(&delivery, now) > 0);
+    assert_eq!(delivery.allowed_output_bytes(MemoryPressure::High, now), 0);
+    assert!(allowed_bytes(&delivery, now) > 0);
 }
 
 #[test]
 fn a_lost_client_is_waited_for_until_the_hold_ends() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
-    assert_eq!(room(&delivery, now + HOLD - Duration::from_nanos(1)), 4);
-    assert_eq!(room(&delivery, now + HOLD), usize::MAX);
+    assert_eq!(allowed_bytes(&delivery, now + HOLD - Duration::from_nanos(1)), 4);
+    assert_eq!(allowed_bytes(&delivery, now + HOLD), usize::MAX);
     delivery.attach(SECOND);
-    assert_eq!(room(&delivery, now + HOLD), 4, "the client has reconnected, and may still need the output");
+    assert_eq!(allowed_bytes(&delivery, now + HOLD), 4, "the client has reconnected, and may still need the output");
 }
 
 #[test]
 fn a_client_that_said_goodbye_is_not_waited_for() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     delivery.detach(FIRST, Departure::Goodbye, now + HOLD);
-    assert_eq!(room(&delivery, now), usize::MAX);
+    assert_eq!(allowed_bytes(&delivery, now), usize::MAX);
     delivery.attach(SECOND);
-    assert_eq!(room(&delivery, now), usize::MAX, "the client has not asked for events yet");
+    assert_eq!(allowed_bytes(&delivery, now), usize::MAX, "the client has not asked for events yet");
     delivery.read(SECOND, 0, None, None);
-    assert_eq!(room(&delivery, now), 8);
+    assert_eq!(allowed_bytes(&delivery, now), 8);
 }
 
 #[test]
 fn a_process_that_was_started_paused_waits_only_while_its_client_is_connected() {
-    let (mut delivery, now) = (started(StartedAs::Paused, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Paused, 8), Instant::now());
     write(&mut delivery, "aaaa");
-    assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], 4));
+    assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![], 4));
     assert!(delivery.owes_paused_events());
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
-    assert_eq!((room(&delivery, now), delivery.owes_paused_events()), (usize::MAX, false));
+    assert_eq!((allowed_bytes(&delivery, now), delivery.owes_paused_events()), (usize::MAX, false));
 }
 
 #[test]
 fn the_first_read_after_a_resume_says_what_the_client_has() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 100), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 100), Instant::now());
     for text in ["aaaa", "bbbb", "cccc"] {
         write(&mut delivery, text);
     }
-    assert_eq!(sent(&mut delivery, FIRST), [1, 2, 3]);
+    assert_eq!(send(&mut delivery, FIRST), [1, 2, 3]);
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
     delivery.attach(SECOND);
-    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event is sent before the read");
+    assert_eq!(send(&mut delivery, SECOND), NOTHING, "no event is sent before the read");
     let answer = delivery.read(SECOND, 1, Some(4), None);
     assert_eq!((answer.page.chunks[0].seq, answer.page.next_seq, answer.catches_up), (2, 3, true));
-    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event overtakes the answer");
+    assert_eq!(send(&mut delivery, SECOND), NOTHING, "no event overtakes the answer");
     delivery.note_answer_queued(SECOND);
-    assert_eq!(sent(&mut delivery, SECOND), [3]);
+    assert_eq!(send(&mut delivery, SECOND), [3]);
     assert!(!delivery.read(SECOND, 0, None, None).catches_up, "only the first read says what the client has");
-    assert_eq!(room(&delivery, now), 100 - 8);
+    assert_eq!(allowed_bytes(&delivery, now), 100 - 8);
 }
 
 #[test]
 fn a_read_that_gets_a_part_of_a_chunk_does_not_catch_up() {
-    let mut delivery = started(StartedAs::Followed, 100);
+    let mut delivery = start(StartedAs::Followed, 100);
     write(&mut delivery, "aaaa");
     delivery.attach(SECOND);
     let part = delivery.read(SECOND, 0, Some(3), Some(PartOfChunk::default()));
@@ -174,14 +174,14 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
         delivery.note_answer_queued(FIRST);
         write(&mut delivery, "aaaa");
         write(&mut delivery, "bbbb");
-        assert_eq!(sent(&mut delivery, FIRST), [1, 2]);
+        assert_eq!(send(&mut delivery, FIRST), [1, 2]);
         delivery.acknowledge(FIRST, 1);
         write(&mut delivery, "cccc");
         delivery.attach(SECOND);
         delivery.push_without_read(FIRST);
-        assert_eq!(sent(&mut delivery, SECOND), NOTHING, "the late timer of another connection changes nothing");
+        assert_eq!(send(&mut delivery, SECOND), NOTHING, "the late timer of another connection changes nothing");
         delivery.push_without_read(SECOND);
-        assert_eq!(sent(&mut delivery, SECOND), expected);
+        assert_eq!(send(&mut delivery, SECOND), expected);
     }
 }
 
@@ -192,26 +192,26 @@ fn a_process_does_not_wait_for_output_that_is_never_sent_again() {
     delivery.note_answer_queued(FIRST);
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
-    assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
+    assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![1, 2], 0));
     delivery.attach(SECOND);
     delivery.push_without_read(SECOND);
-    assert_eq!(room(&delivery, now), 8, "no pong will ever acknowledge the output");
+    assert_eq!(allowed_bytes(&delivery, now), 8, "no pong will ever acknowledge the output");
 }
 
 #[test]
 fn a_client_that_reconnects_is_not_sent_events_of_a_process_that_an_observer_started() {
-    let (mut delivery, now) = (started(StartedAs::Unrequested, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Unrequested, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
     delivery.attach(SECOND);
     delivery.push_without_read(SECOND);
-    assert_eq!((sent(&mut delivery, SECOND), room(&delivery, now)), (vec![], usize::MAX));
+    assert_eq!((send(&mut delivery, SECOND), allowed_bytes(&delivery, now)), (vec![], usize::MAX));
     assert!(delivery.read(SECOND, 0, None, None).catches_up);
 }
 
 #[test]
 fn a_displaced_connection_cannot_change_the_delivery_to_its_successor() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.attach(SECOND);
     let answer = delivery.read(FIRST, 1, None, None);
@@ -220,103 +220,106 @@ fn a_displaced_connection_cannot_change_the_delivery_to_its_successor() {
     delivery.acknowledge(FIRST, 1);
     delivery.pause(FIRST);
     delivery.detach(FIRST, Departure::Goodbye, now);
-    assert_eq!((sent(&mut delivery, FIRST), sent(&mut delivery, SECOND), room(&delivery, now)), (vec![], vec![], 4));
+    assert_eq!(
+        (send(&mut delivery, FIRST), send(&mut delivery, SECOND), allowed_bytes(&delivery, now)),
+        (vec![], vec![], 4)
+    );
     assert!(delivery.read(SECOND, 0, None, None).catches_up);
 }
 
 #[test]
 fn output_that_the_old_client_has_acknowledged_is_kept_for_a_client_that_takes_over() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
-    assert_eq!(sent(&mut delivery, FIRST), [1, 2]);
+    assert_eq!(send(&mut delivery, FIRST), [1, 2]);
     delivery.acknowledge(FIRST, 2);
     delivery.attach(SECOND);
     assert!(delivery.read(SECOND, 0, Some(4), None).catches_up);
-    assert_eq!(room(&delivery, now), 0);
+    assert_eq!(allowed_bytes(&delivery, now), 0);
     let reclaimed = delivery.reclaim(ReclaimStep::Acknowledged, 0, MemoryPressure::High, now);
     assert_eq!(reclaimed.bytes, 0);
     delivery.note_answer_queued(SECOND);
-    assert_eq!(sent(&mut delivery, SECOND), [2]);
+    assert_eq!(send(&mut delivery, SECOND), [2]);
 }
 
 #[test]
 fn events_of_a_paused_process_are_sent_when_the_client_resumes_it() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.pause(FIRST);
     assert!(delivery.is_sent_or_paused() && delivery.owes_paused_events());
-    assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], 4));
+    assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![], 4));
     delivery.resume(FIRST);
     assert!(delivery.owes_paused_events(), "the event is not sent yet");
-    assert_eq!(sent(&mut delivery, FIRST), [1]);
+    assert_eq!(send(&mut delivery, FIRST), [1]);
     assert!(!delivery.owes_paused_events());
 }
 
 #[test]
 fn a_read_by_a_client_that_has_paused_acknowledges_nothing() {
-    let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.attach(SECOND);
     delivery.pause(SECOND);
     let answer = delivery.read(SECOND, 1, None, None);
-    assert_eq!((answer.catches_up, room(&delivery, now)), (false, 4));
+    assert_eq!((answer.catches_up, allowed_bytes(&delivery, now)), (false, 4));
 }
 
 #[test]
 fn events_of_a_process_that_an_observer_started_are_sent_to_a_client_that_asks() {
     let now = Instant::now();
     let unrequested = || {
-        let mut delivery = started(StartedAs::Unrequested, 8);
+        let mut delivery = start(StartedAs::Unrequested, 8);
         write(&mut delivery, "aaaa");
         delivery.push_without_read(FIRST);
-        assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], usize::MAX));
+        assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![], usize::MAX));
         delivery
     };
     let mut resumed = unrequested();
     resumed.resume(FIRST);
-    assert_eq!((sent(&mut resumed, FIRST), room(&resumed, now)), (vec![1], 4));
+    assert_eq!((send(&mut resumed, FIRST), allowed_bytes(&resumed, now)), (vec![1], 4));
     let mut read = unrequested();
     assert!(read.read(FIRST, 0, None, None).catches_up);
-    assert_eq!(room(&read, now), 4);
+    assert_eq!(allowed_bytes(&read, now), 4);
 }
 
 #[test]
 fn at_shutdown_all_events_are_sent_and_pauses_are_ignored() {
     let now = Instant::now();
-    let mut paused = started(StartedAs::Paused, 8);
+    let mut paused = start(StartedAs::Paused, 8);
     write(&mut paused, "aaaa");
     paused.finish();
     paused.pause(FIRST);
-    assert_eq!((sent(&mut paused, FIRST), room(&paused, now)), (vec![1], 4));
-    let mut resumed = started(StartedAs::Followed, 8);
+    assert_eq!((send(&mut paused, FIRST), allowed_bytes(&paused, now)), (vec![1], 4));
+    let mut resumed = start(StartedAs::Followed, 8);
     write(&mut resumed, "aaaa");
     resumed.attach(SECOND);
     resumed.finish();
-    assert_eq!(sent(&mut resumed, SECOND), [1]);
-    let mut lost = started(StartedAs::Followed, 8);
+    assert_eq!(send(&mut resumed, SECOND), [1]);
+    let mut lost = start(StartedAs::Followed, 8);
     lost.detach(FIRST, Departure::Lost, now + HOLD);
     lost.finish();
-    assert_eq!(room(&lost, now), usize::MAX);
+    assert_eq!(allowed_bytes(&lost, now), usize::MAX);
 }
 
 #[test]
 fn a_watcher_reads_at_its_own_speed_and_never_makes_the_process_wait() {
-    let (mut delivery, now) = (started(StartedAs::Unrequested, 8), Instant::now());
+    let (mut delivery, now) = (start(StartedAs::Unrequested, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.watch(WATCHER, 0);
-    assert_eq!(sent(&mut delivery, WATCHER), [1]);
+    assert_eq!(send(&mut delivery, WATCHER), [1]);
     for text in ["bbbb", "cccc", "dddd"] {
         write(&mut delivery, text);
     }
-    assert_eq!(room(&delivery, now), usize::MAX);
-    assert_eq!(sent(&mut delivery, WATCHER), [3, 4], "the missing number tells the watcher of the gap");
+    assert_eq!(allowed_bytes(&delivery, now), usize::MAX);
+    assert_eq!(send(&mut delivery, WATCHER), [3, 4], "the missing number tells the watcher of the gap");
     delivery.resume(WATCHER);
     delivery.finish();
-    assert_eq!(room(&delivery, now), 0, "the process waits for the client, which is connected");
+    assert_eq!(allowed_bytes(&delivery, now), 0, "the process waits for the client, which is connected");
     delivery.detach(WATCHER, Departure::Lost, now);
     delivery.exit(EXIT);
-    assert_eq!(sent(&mut delivery, WATCHER), NOTHING);
+    assert_eq!(send(&mut delivery, WATCHER), NOTHING);
 }
 
 #[test]
@@ -324,7 +327,7 @@ fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     let now = Instant::now();
     let reclaim = |delivery: &mut Delivery, step, pressure| delivery.reclaim(step, 0, pressure, now).missed_bytes;
     let chunk = 4 + CHUNK_OVERHEAD_BYTES;
-    let mut delivery = started(StartedAs::Followed, 100);
+    let mut delivery = start(StartedAs::Followed, 100);
     for text in ["aaaa", "bbbb", "cccc"] {
         write(&mut delivery, text);
     }
@@ -339,28 +342,29 @@ fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     delivery.close();
     assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, high), 0, "the output is about to be sent");
     assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, MemoryPressure::Extreme), 8);
-    assert_eq!(sent(&mut delivery, FIRST), [4, 5]);
+    assert_eq!(send(&mut delivery, FIRST), [4, 5]);
     assert_eq!(delivery.reclaim(ReclaimStep::SentAndClosed, 0, high, now).bytes, 0, "no output is left");
 }
 
 proptest! {
-    /// A process that writes only when there is room loses no output, however often its client is lost and reconnects within the hold.
+    /// A process that writes only as much as it may loses no output, however often its client is lost and reconnects
+    /// within the hold.
     #[test]
     fn nothing_is_dropped_while_the_process_waits(
         steps in proptest::collection::vec((0_u8..8, 1_usize..9), 1..80),
     ) {
         let now = Instant::now();
-        let mut delivery = started(StartedAs::Followed, 16);
+        let mut delivery = start(StartedAs::Followed, 16);
         let mut connection = 1;
         let mut last_sent = 0;
         for (step, size) in steps {
             let reader = ConnectionNumber(connection);
             match step {
                 0..=2 => {
-                    let count = size.min(room(&delivery, now));
+                    let count = size.min(allowed_bytes(&delivery, now));
                     prop_assert_eq!(write(&mut delivery, &"x".repeat(count)), 0);
                 }
-                3 => if let Some(last) = sent(&mut delivery, reader).last() { last_sent = *last },
+                3 => if let Some(last) = send(&mut delivery, reader).last() { last_sent = *last },
                 4 => delivery.acknowledge(reader, last_sent),
                 5 => delivery.pause(reader),
                 6 => delivery.resume(reader),

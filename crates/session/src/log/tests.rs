@@ -1,4 +1,5 @@
-//! The event log: sequence numbers without holes, no event twice, and no output lost within the limits.
+//! Tests of the event log: sequence numbers have no holes, no event comes twice, and no output is lost within the
+//! limits.
 
 use super::*;
 use proptest::prelude::*;
@@ -103,14 +104,10 @@ fn a_page_has_at_least_one_chunk_even_if_it_exceeds_the_limit() {
         log.append(Stream::Stdout, text);
         log.seal();
     }
-    let sizes = |after, max| {
-        let page = log_read(&mut log, after, max);
+    let mut sizes = |after, max| {
+        let page = log.read(after, max);
         (page.chunks.iter().map(|chunk| chunk.bytes.len()).collect::<Vec<_>>(), page.next_seq)
     };
-    fn log_read(log: &mut EventLog, after: u64, max: Option<u64>) -> Page {
-        log.read(after, max)
-    }
-    let mut sizes = sizes;
     assert_eq!(sizes(0, Some(1)), (vec![4], 2));
     assert_eq!(sizes(0, Some(0)), (vec![4], 2));
     assert_eq!(sizes(0, Some(6)), (vec![4, 2], 3));
@@ -144,20 +141,21 @@ fn the_number_of_chunks_is_limited() {
     log.append(Stream::Pty, b"y");
     let page = log.read(0, None);
     assert_eq!((page.chunks.len(), page.gap), (50_000, true));
+    // In an answer each chunk is an object with three members, which counts as four JSON values.
     assert!(page.chunks.len() * 4 + 16 < protocol::MAX_VALUES);
 }
 
 #[test]
-fn room_is_the_limit_minus_the_unacknowledged_output() {
+fn appendable_bytes_are_the_limit_minus_the_unacknowledged_output() {
     let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, max_chunk_bytes: 4 });
     log.append(Stream::Stdout, b"aaaa");
     log.append(Stream::Stdout, b"bbbb");
-    assert_eq!(log.room(Acknowledged::default()), 2);
+    assert_eq!(log.appendable_bytes(Acknowledged::default()), 2);
     let first = log.acknowledged_through(1);
-    assert_eq!(log.room(first), 6);
+    assert_eq!(log.appendable_bytes(first), 6);
     log.append(Stream::Stdout, b"cccc");
-    assert_eq!((log.room(first), log.oldest_seq()), (2, Some(2)));
-    assert_eq!(log.room(log.acknowledged_through(3)), 10);
+    assert_eq!((log.appendable_bytes(first), log.oldest_seq()), (2, Some(2)));
+    assert_eq!(log.appendable_bytes(log.acknowledged_through(3)), 10);
 }
 
 #[test]
@@ -241,12 +239,12 @@ proptest! {
         for step in steps {
             match step {
                 // As in the server, output is appended only while the log has room for it.
-                LogStep::Append(stream, bytes) if log.room(known) >= bytes.len() => {
+                LogStep::Append(stream, bytes) if log.appendable_bytes(known) >= bytes.len() => {
                     log.append(stream, &bytes);
-                    model.iter_mut().find(|(s, _)| *s == stream).unwrap().1.extend(bytes);
+                    model.iter_mut().find(|(written_to, _)| *written_to == stream).unwrap().1.extend(bytes);
                 }
                 LogStep::Append(..) => {}
-                LogStep::SendEvents(n) => for _ in 0..n {
+                LogStep::SendEvents(count) => for _ in 0..count {
                     let Some(event) = log.next_event(cursor) else { break };
                     prop_assert_eq!(event.seq(), cursor + 1, "the sequence numbers have no hole");
                     cursor = event.seq();

@@ -12,8 +12,8 @@ use crate::membership::CensusProcess;
 use crate::orphaned_sessions::OrphanedSessions;
 use crate::tag::{Scope, ServerInstance};
 
-/// An ordinary tree is gone after two passes. If this pass or a later one still finds new processes, the tree forks faster than it is
-/// killed, and the hunt stops the whole tree before it kills it.
+/// An ordinary tree is gone after two passes. If the pass with this number, or a later one, still finds new
+/// processes, the tree forks faster than it is killed, and the hunt stops the whole tree before it kills it.
 const PASSES_BEFORE_STOPPING: usize = 3;
 
 /// No hunt times out before its second pass, however long a pass takes on a busy machine: only the second pass can see that the processes
@@ -49,8 +49,8 @@ pub(crate) struct Hunt {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HuntStage {
-    /// Members get `SIGKILL`. `kills` counts the passes since the hunt began or its tree was stopped.
-    Killing { kills: usize },
+    /// Members get `SIGKILL`. `passes` counts the passes since the hunt began or its tree was stopped.
+    Killing { passes: usize },
     /// Members get `SIGSTOP`, until a pass finds all of them stopped and no new one. From then on none of them can fork.
     Stopping,
 }
@@ -80,7 +80,7 @@ impl Hunt {
         Self {
             scope,
             purpose,
-            stage: HuntStage::Killing { kills: 0 },
+            stage: HuntStage::Killing { passes: 0 },
             orphaned_sessions: OrphanedSessions::default(),
             nested_servers: HashSet::new(),
             signalled_before: HashSet::new(),
@@ -90,7 +90,8 @@ impl Hunt {
         }
     }
 
-    /// All processes in `orphaned_sessions` are members too.
+    /// All processes in `orphaned_sessions` are members too. These are kernel sessions (`setsid`) of a server that
+    /// has ended.
     pub(super) fn with_orphaned_sessions(self, orphaned_sessions: OrphanedSessions) -> Self {
         Self { orphaned_sessions, ..self }
     }
@@ -146,13 +147,13 @@ impl Hunt {
                 let all_stopped =
                     newly_signalled == 0 && findings.alive.iter().all(|process| process.stat.is_stopped());
                 if all_stopped || self.has_timed_out(now) {
-                    self.stage = HuntStage::Killing { kills: 0 };
+                    self.stage = HuntStage::Killing { passes: 0 };
                 }
                 Decision::Continue
             }
-            HuntStage::Killing { kills } => {
-                *kills += 1;
-                let is_forking = *kills >= PASSES_BEFORE_STOPPING && newly_signalled > 0;
+            HuntStage::Killing { passes } => {
+                *passes += 1;
+                let is_forking = *passes >= PASSES_BEFORE_STOPPING && newly_signalled > 0;
                 if findings.is_clear() {
                     return Decision::Finish(Ok(()));
                 }
@@ -215,8 +216,9 @@ mod tests {
         CensusProcess { pid: pid(number), tag: None, stat: Stat { state, ..Stat::running(1, number) } }
     }
 
-    /// A pass that has signalled these processes.
-    fn signalled(state: u8, numbers: &[i32]) -> PassFindings {
+    /// The findings of a pass that has signalled these processes. `state` is their state letter in `/proc`, such as
+    /// `T` for stopped.
+    fn findings(state: u8, numbers: &[i32]) -> PassFindings {
         PassFindings {
             alive: numbers.iter().map(|number| process(*number, state)).collect(),
             signalled: numbers.iter().map(|number| pid(*number)).collect(),
@@ -224,7 +226,7 @@ mod tests {
         }
     }
 
-    fn pass(hunt: &mut Hunt, now: Instant, findings: &PassFindings) -> Decision {
+    fn run_pass(hunt: &mut Hunt, now: Instant, findings: &PassFindings) -> Decision {
         hunt.begin_pass(now);
         hunt.decide(findings, now)
     }
@@ -233,10 +235,10 @@ mod tests {
     fn a_hunt_ends_when_a_pass_finds_nothing() {
         let now = Instant::now();
         let mut hunt = kill_hunt();
-        assert!(matches!(pass(&mut hunt, now, &signalled(b'S', &[20, 21])), Decision::Continue));
+        assert!(matches!(run_pass(&mut hunt, now, &findings(b'S', &[20, 21])), Decision::Continue));
         let incomplete = PassFindings { is_incomplete: true, ..PassFindings::default() };
-        assert!(matches!(pass(&mut hunt, now, &incomplete), Decision::Continue));
-        assert!(matches!(pass(&mut hunt, now, &PassFindings::default()), Decision::Finish(Ok(()))));
+        assert!(matches!(run_pass(&mut hunt, now, &incomplete), Decision::Continue));
+        assert!(matches!(run_pass(&mut hunt, now, &PassFindings::default()), Decision::Finish(Ok(()))));
     }
 
     #[test]
@@ -244,7 +246,7 @@ mod tests {
         let everything = Scope::Everything(ServerInstance::unused(&HashSet::new()));
         let mut hunt = Hunt::new(everything, HuntPurpose::Signal(Signal::TERM));
         assert_eq!(hunt.signal(), Signal::TERM);
-        assert!(matches!(pass(&mut hunt, Instant::now(), &signalled(b'S', &[20])), Decision::Finish(Ok(()))));
+        assert!(matches!(run_pass(&mut hunt, Instant::now(), &findings(b'S', &[20])), Decision::Finish(Ok(()))));
     }
 
     #[test]
@@ -253,14 +255,14 @@ mod tests {
         let mut hunt = kill_hunt();
         for number in [20, 21, 22] {
             assert_eq!(hunt.signal(), Signal::KILL);
-            assert!(matches!(pass(&mut hunt, now, &signalled(b'S', &[number])), Decision::Continue));
+            assert!(matches!(run_pass(&mut hunt, now, &findings(b'S', &[number])), Decision::Continue));
         }
         assert_eq!(hunt.signal(), Signal::STOP);
-        pass(&mut hunt, now, &signalled(b'T', &[22, 23]));
+        run_pass(&mut hunt, now, &findings(b'T', &[22, 23]));
         assert_eq!(hunt.signal(), Signal::STOP, "23 is new and may have forked before it was stopped");
-        pass(&mut hunt, now, &signalled(b'S', &[22, 23]));
+        run_pass(&mut hunt, now, &findings(b'S', &[22, 23]));
         assert_eq!(hunt.signal(), Signal::STOP, "the processes have not stopped yet");
-        pass(&mut hunt, now, &signalled(b'T', &[22, 23]));
+        run_pass(&mut hunt, now, &findings(b'T', &[22, 23]));
         assert_eq!(hunt.signal(), Signal::KILL);
     }
 
@@ -269,7 +271,7 @@ mod tests {
         let now = Instant::now();
         let mut hunt = kill_hunt();
         for _ in 0..10 {
-            pass(&mut hunt, now, &signalled(b'D', &[20]));
+            run_pass(&mut hunt, now, &findings(b'D', &[20]));
             assert_eq!(hunt.signal(), Signal::KILL);
         }
     }
@@ -279,8 +281,8 @@ mod tests {
         let now = Instant::now();
         let mut hunt = kill_hunt();
         hunt.begin_pass(now);
-        assert!(matches!(hunt.decide(&signalled(b'S', &[20]), now + 2 * TIMEOUT), Decision::Continue));
-        let Decision::Finish(Err(survivors)) = pass(&mut hunt, now + 2 * TIMEOUT, &signalled(b'S', &[20])) else {
+        assert!(matches!(hunt.decide(&findings(b'S', &[20]), now + 2 * TIMEOUT), Decision::Continue));
+        let Decision::Finish(Err(survivors)) = run_pass(&mut hunt, now + 2 * TIMEOUT, &findings(b'S', &[20])) else {
             panic!("the hunt must give up")
         };
         assert_eq!(survivors.pids, [20]);
@@ -291,8 +293,8 @@ mod tests {
     fn a_hunt_ends_when_only_processes_of_other_users_are_left() {
         let mut hunt = kill_hunt();
         let refused =
-            PassFindings { refused: HashSet::from([pid(20)]), signalled: HashSet::new(), ..signalled(b'S', &[20]) };
-        let Decision::Finish(Err(survivors)) = pass(&mut hunt, Instant::now(), &refused) else {
+            PassFindings { refused: HashSet::from([pid(20)]), signalled: HashSet::new(), ..findings(b'S', &[20]) };
+        let Decision::Finish(Err(survivors)) = run_pass(&mut hunt, Instant::now(), &refused) else {
             panic!("the hunt must give up")
         };
         assert_eq!(survivors.pids, [20]);

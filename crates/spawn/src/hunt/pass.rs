@@ -40,7 +40,7 @@ pub(super) struct HuntPass {
 pub(super) fn run_pass(hunts: &mut [&mut Hunt]) -> io::Result<PassResult> {
     let mut hunt_passes: Vec<HuntPass> = hunts.iter().map(|_| HuntPass::default()).collect();
     // The pidfds take at most half of the allowed descriptors. The other half is left for reading `/proc`.
-    let mut pidfds_left = MAX_PIDFDS.min(rlimit::open_files() / 2);
+    let mut pidfds_left = MAX_PIDFDS.min(rlimit::max_open_files() / 2);
     let listed = list_processes(hunts, &mut hunt_passes, &mut pidfds_left)?;
     let mut processes = Vec::with_capacity(listed.len());
     for (pid, tag) in listed {

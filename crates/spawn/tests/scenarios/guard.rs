@@ -10,8 +10,8 @@ use spawn::{GuardProgram, Spawner};
 
 use crate::roles::{ROLE, is_role_process, role_arguments, role_command};
 use crate::support::{
-    TIMEOUT, World, block_on, command, dedicated, is_alive, read_pids, read_until, sh, start, stat_field, until,
-    with_stdin,
+    TIMEOUT, World, block_on, command, dedicate_process, is_alive, read_pids, read_until, sh, start, stat_field,
+    until, with_stdin,
 };
 
 const SERVER: &str = "guard::role_server";
@@ -44,7 +44,7 @@ async fn role_server() {
     if !is_role_process() {
         return;
     }
-    let spawner = Spawner::new(dedicated(), Some(guard_program())).unwrap();
+    let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     let tags = spawner.session_tags();
     let mut running = Vec::new();
     for tree in [sh(TREE), command(["bash", "-c", &format!("ulimit -R unlimited; {TREE}")])] {
@@ -126,7 +126,7 @@ fn guard_of(server: u32) -> u32 {
 async fn a_guard_is_replaced_and_not_killed_by_kill_all() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
-    let spawner = Spawner::new(dedicated(), Some(guard_program())).unwrap();
+    let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     let first = guard_of(std::process::id());
     let child = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
     block_on(spawner.kill_all(TIMEOUT)).unwrap();
@@ -157,7 +157,7 @@ fn kill_guard(spawner: &Spawner) {
 async fn a_guard_that_is_being_started_is_not_killed_by_kill_all() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
-    let spawner = Spawner::new(dedicated(), Some(guard_program())).unwrap();
+    let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     for _ in 0..20 {
         kill_guard(&spawner);
         std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ const DESCRIPTOR_LIMIT: u64 = 64;
 async fn a_guard_start_without_descriptors_kills_nothing_and_can_be_repeated() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
-    let spawner = Spawner::new(dedicated(), Some(guard_program())).unwrap();
+    let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     let tree = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
     kill_guard(&spawner);
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -202,7 +202,7 @@ async fn a_guard_start_without_descriptors_kills_nothing_and_can_be_repeated() {
 #[tokio::test]
 async fn a_guard_that_cannot_be_started_is_an_error() {
     let program = GuardProgram { program: "/no/such/guard".into(), args: Vec::new() };
-    assert_eq!(Spawner::new(dedicated(), Some(program)).unwrap_err().raw_os_error(), Some(2));
+    assert_eq!(Spawner::new(dedicate_process(), Some(program)).unwrap_err().raw_os_error(), Some(2));
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use tempfile::tempdir;
 
 use crate::support::{RunningProcess, TIMEOUT, World, command, perl, read_until, with_stdin, within};
 
+/// A script that holds a lease on the file in the variable `FILE` until its stdin ends. It prints `leased` when it
+/// has the lease, and `wanted` when another process opens the file.
 const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 
 /// Copies a program and starts a process that holds a lease on the copy. Returns that process and a command that executes the copy.
@@ -20,9 +22,9 @@ async fn hold_lease(
 ) -> (RunningProcess, SpawnCommand) {
     let program = directory.join("program");
     std::fs::copy(original, &program).expect("a copy of the program");
-    let mut hold_lease = with_stdin(perl(HOLD_LEASE));
-    hold_lease.env.push(("FILE".into(), program.clone().into()));
-    let holder = world.start(&hold_lease);
+    let mut holder_command = with_stdin(perl(HOLD_LEASE));
+    holder_command.env.push(("FILE".into(), program.clone().into()));
+    let holder = world.start(&holder_command);
     read_until(&holder.stdout, "leased").await;
     let mut hanging = command([program.to_str().expect("a path in UTF-8")]);
     hanging.argv.extend(arguments.iter().map(Into::into));
@@ -51,7 +53,7 @@ async fn a_start_that_hangs_keeps_no_pipe_of_other_processes_open() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
+async fn a_program_whose_start_was_cancelled_and_killed_by_its_tag_never_runs() {
     let directory = tempdir().unwrap();
     let marker = directory.path().join("it has run");
     let world = Arc::new(World::new());

@@ -6,7 +6,7 @@ use std::thread;
 
 use spawn::{Spawner, Tag};
 
-use crate::support::{TIMEOUT, World, block_on, dedicated, is_alive, read_pids, sh, start, within};
+use crate::support::{TIMEOUT, World, block_on, dedicate_process, is_alive, read_pids, sh, start, within};
 
 /// Three processes in three sessions. Prints the process id of each.
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
@@ -42,7 +42,7 @@ async fn killing_one_session_leaves_the_other() {
 #[tokio::test]
 async fn two_spawners_do_not_kill_each_others_trees() {
     let world = World::new();
-    let neighbour = Spawner::new(dedicated(), None).unwrap();
+    let neighbour = Spawner::new(dedicate_process(), None).unwrap();
     let theirs = start(&neighbour, &sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
     let ours = world.start(&sh("exec sleep 1000"));
     block_on(world.spawner.kill_all(TIMEOUT)).unwrap();

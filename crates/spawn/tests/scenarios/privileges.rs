@@ -10,7 +10,7 @@ use spawn::{Spawner, SurvivalReason};
 use tempfile::TempDir;
 
 use crate::roles::{is_role_process, role_command};
-use crate::support::{TIMEOUT, block_on, command, dedicated, is_alive, read_pids, start};
+use crate::support::{TIMEOUT, block_on, command, dedicate_process, is_alive, read_pids, start};
 
 const SERVER: &str = "privileges::role_server";
 const NOBODY: u32 = 65534;
@@ -24,7 +24,7 @@ async fn role_server() {
         return;
     }
     let perl = std::env::var(BECOMES_ROOT).unwrap();
-    let spawner = Spawner::new(dedicated(), None).unwrap();
+    let spawner = Spawner::new(dedicate_process(), None).unwrap();
     let tag = spawner.session_tags().next();
     let script = "use POSIX; setgid(0); setuid(0); $| = 1; print \"$$\\n\"; sleep 1000";
     let spawned = start(&spawner, &command([&perl, "-e", script]), tag).unwrap();

@@ -1,4 +1,4 @@
-//! Which file is executed, with which arguments and in which directory, and the errors if that fails.
+//! Tests of which file is executed, with which arguments and in which directory, and of the errors if that fails.
 
 use std::fs;
 use std::io::ErrorKind;

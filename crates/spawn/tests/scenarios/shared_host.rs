@@ -6,13 +6,13 @@ use spawn::HostProcess;
 
 use crate::support::{TIMEOUT, World, block_on, command, is_alive, read_pids, sh, until, within, zombie_children};
 
-fn shared() -> World {
+fn world_in_shared_process() -> World {
     World::in_host(HostProcess::shared())
 }
 
 #[tokio::test]
 async fn a_tree_is_killed_with_its_daemons() {
-    let world = shared();
+    let world = world_in_shared_process();
     let tree = world.start(&sh("setsid sh -c 'sleep 1000 & echo $!'; sleep 1000 & echo $!; exit"));
     let pids = read_pids(&tree.stdout, 2).await;
     within(tree.child.wait()).await;
@@ -23,7 +23,7 @@ async fn a_tree_is_killed_with_its_daemons() {
 
 #[tokio::test]
 async fn an_orphan_that_has_removed_its_tag_is_killed_while_its_leader_runs() {
-    let world = shared();
+    let world = world_in_shared_process();
     let tree = world.start(&sh("prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exec sleep 1000"));
     let pids = read_pids(&tree.stdout, 1).await;
     world.kill_tree(&tree);
@@ -32,7 +32,7 @@ async fn an_orphan_that_has_removed_its_tag_is_killed_while_its_leader_runs() {
 
 #[tokio::test]
 async fn a_dropped_child_is_reaped() {
-    let world = shared();
+    let world = world_in_shared_process();
     drop(world.start(&sh("exit 0")));
     until("the child is a zombie", || !zombie_children().is_empty());
     world.spawner.reap_orphans();
@@ -41,7 +41,7 @@ async fn a_dropped_child_is_reaped() {
 
 #[tokio::test]
 async fn children_of_other_code_are_neither_killed_nor_reaped() {
-    let world = shared();
+    let world = world_in_shared_process();
     let mut ended = Command::new("setsid").args(["sh", "-c", "exit 9"]).spawn().unwrap();
     until("the child is a zombie", || zombie_children() == [ended.id()]);
     let mut running = Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();

@@ -40,15 +40,15 @@ pub(crate) struct RunningProcess {
     pub(crate) stderr: ChildOutput,
 }
 
-/// Makes the test process a server and nothing else.
-pub(crate) fn dedicated() -> HostProcess {
+/// Dedicates the test process to the spawner, see [`HostProcess::dedicate`].
+pub(crate) fn dedicate_process() -> HostProcess {
     HostProcess::dedicate().expect("this process can be dedicated to the spawner")
 }
 
 impl World {
-    /// Makes the spawner in a process that is a server and nothing else.
+    /// Makes the spawner in a process that is dedicated to it.
     pub(crate) fn new() -> Self {
-        Self::in_host(dedicated())
+        Self::in_host(dedicate_process())
     }
 
     pub(crate) fn in_host(host: HostProcess) -> Self {
@@ -139,10 +139,12 @@ pub(crate) fn perl(script: &str) -> SpawnCommand {
     command(["/usr/bin/perl", "-e", script])
 }
 
+/// Replaces the pipes of the command by a terminal.
 pub(crate) fn on_pty(command: SpawnCommand) -> SpawnCommand {
     SpawnCommand { stdio: Stdio::Pty(TerminalSize::default()), ..command }
 }
 
+/// Gives the command a pipe as its stdin, which is otherwise `/dev/null`.
 pub(crate) fn with_stdin(command: SpawnCommand) -> SpawnCommand {
     SpawnCommand { stdio: Stdio::Pipes { stdin: StdinMode::Piped }, ..command }
 }

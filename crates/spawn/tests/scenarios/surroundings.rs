@@ -1,4 +1,4 @@
-//! What a child inherits or gets: environment, descriptors, signals, session.
+//! Tests of what a child inherits or gets: environment, descriptors, signals, session.
 
 use spawn::SpawnCommand;
 

@@ -11,10 +11,10 @@ use crate::support::{
 };
 
 /// Starts the command, reads the process ids that it prints, kills the tree, and checks in `/proc` that these processes are gone.
-async fn assert_tree_ends(command: &SpawnCommand, pids: usize) {
+async fn assert_tree_ends(command: &SpawnCommand, pid_count: usize) {
     let world = World::new();
     let tree = world.start(command);
-    let pids = read_pids(&tree.stdout, pids).await;
+    let pids = read_pids(&tree.stdout, pid_count).await;
     for pid in &pids {
         assert!(is_alive(*pid), "{pid} runs before the kill");
     }
@@ -27,12 +27,12 @@ async fn assert_tree_ends(command: &SpawnCommand, pids: usize) {
 }
 
 #[tokio::test]
-async fn a_single_process() {
+async fn a_single_process_is_killed() {
     assert_tree_ends(&sh("echo $$; exec sleep 1000"), 1).await;
 }
 
 #[tokio::test]
-async fn background_jobs_that_hold_the_pipes() {
+async fn background_jobs_that_hold_the_pipes_are_killed() {
     let world = World::new();
     let tree = world.start(&sh("for i in 1 2 3; do sleep 1000 & done; echo ready"));
     read_until(&tree.stdout, "ready").await;
@@ -43,7 +43,7 @@ async fn background_jobs_that_hold_the_pipes() {
 }
 
 #[tokio::test]
-async fn another_session() {
+async fn a_process_in_another_session_is_killed() {
     assert_tree_ends(&sh("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait"), 2).await;
 }
 
@@ -58,12 +58,12 @@ const DAEMON: &str = r#"
 "#;
 
 #[tokio::test]
-async fn daemons_of_a_living_leader() {
+async fn daemons_are_killed_while_their_leader_runs() {
     assert_tree_ends(&perl(&format!("{DAEMON} daemon() for 1..3; print \"$$\\n\"; sleep 1000")), 4).await;
 }
 
 #[tokio::test]
-async fn daemons_of_a_leader_that_has_ended() {
+async fn daemons_are_killed_after_their_leader_has_ended() {
     let world = World::new();
     let tree = world.start(&perl(&format!("{DAEMON} daemon() for 1..3;")));
     let pids = read_pids(&tree.stdout, 3).await;
@@ -74,12 +74,12 @@ async fn daemons_of_a_leader_that_has_ended() {
 }
 
 #[tokio::test]
-async fn processes_that_ignore_signals() {
+async fn processes_that_ignore_signals_are_killed() {
     assert_tree_ends(&sh("trap '' TERM HUP INT QUIT; sh -c 'echo $$; sleep 1000' & echo $$; wait"), 2).await;
 }
 
 #[tokio::test]
-async fn stopped_processes() {
+async fn stopped_processes_are_killed() {
     let world = World::new();
     let tree = world.start(&sh("sh -c 'echo $$; kill -STOP $$' & wait"));
     let pids = read_pids(&tree.stdout, 1).await;
@@ -89,7 +89,7 @@ async fn stopped_processes() {
 }
 
 #[tokio::test]
-async fn a_process_that_has_removed_its_tag() {
+async fn a_process_that_has_removed_its_tag_is_killed() {
     let untagged = "prlimit --rttime=unlimited sh -c 'echo $$; exec sleep 1000'";
     assert_tree_ends(&sh(&format!("{untagged} & echo $$; wait")), 2).await;
     assert_tree_ends(&command(["bash", "-c", "ulimit -R unlimited; sh -c 'echo $$; sleep 1000' & echo $$; wait"]), 2)
@@ -97,7 +97,7 @@ async fn a_process_that_has_removed_its_tag() {
 }
 
 #[tokio::test]
-async fn an_orphan_that_has_removed_its_tag() {
+async fn an_orphan_that_has_removed_its_tag_is_killed() {
     let world = World::new();
     let tree = world.start(&sh("prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 0"));
     let pids = read_pids(&tree.stdout, 1).await;
@@ -117,7 +117,7 @@ async fn kill_all_kills_an_orphan_that_has_removed_its_tag_and_left_its_session(
 }
 
 #[tokio::test]
-async fn jobs_of_an_interactive_shell() {
+async fn jobs_of_an_interactive_shell_are_killed() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("pids");
     let world = World::new();
@@ -139,8 +139,9 @@ async fn jobs_of_an_interactive_shell() {
     assert!(!pids().iter().any(|pid| is_alive(*pid)));
 }
 
-/// A fork bomb: each process forks every 20 ms and appends a byte to the file. It stops at 1,500 bytes.
-const BOMB: &str = r#"
+/// A fork bomb: each process forks every 20 ms, and each child appends a byte to the file. No process forks when the
+/// file has 1,500 bytes.
+const FORK_BOMB: &str = r#"
     use POSIX;
     my $file = shift; $SIG{CHLD} = "IGNORE"; my $start = time;
     while (-s $file < 1500 && time - $start < 60) {
@@ -151,12 +152,12 @@ const BOMB: &str = r#"
 "#;
 
 #[tokio::test]
-async fn a_fork_bomb() {
+async fn a_fork_bomb_is_killed() {
     let directory = TempDir::new().unwrap();
     let count = directory.path().join("count");
     std::fs::write(&count, "").unwrap();
     let world = World::new();
-    let tree = world.start(&command(["/usr/bin/perl", "-e", BOMB, count.to_str().unwrap()]));
+    let tree = world.start(&command(["/usr/bin/perl", "-e", FORK_BOMB, count.to_str().unwrap()]));
     let forks = || std::fs::metadata(&count).unwrap().len();
     until("500 processes run", || forks() >= 500);
     world.kill_tree(&tree);
@@ -168,24 +169,24 @@ async fn a_fork_bomb() {
 }
 
 /// Forks, exits and continues in the child, again and again. Each step leaves a zombie to this process, so the number of steps is limited.
-const HOPPER: &str = r#"
-    use POSIX; $| = 1; print "hopping\n";
+const FORK_AND_EXIT: &str = r#"
+    use POSIX; $| = 1; print "started\n";
     for (1..10000) { my $pid = fork; exit if $pid; setsid(); }
-    print "arrived\n";
+    print "finished\n";
 "#;
 
 #[tokio::test]
-async fn a_process_that_forks_and_exits_all_the_time() {
+async fn a_process_that_forks_and_exits_all_the_time_is_killed() {
     let world = World::new();
-    let tree = world.start(&perl(HOPPER));
-    read_until(&tree.stdout, "hopping").await;
+    let tree = world.start(&perl(FORK_AND_EXIT));
+    read_until(&tree.stdout, "started").await;
     within(tree.child.wait()).await;
     world.kill_tree(&tree);
     assert_eq!(read_all(&tree.stdout).await, "", "no process has the pipe open");
 }
 
 #[tokio::test]
-async fn a_tree_whose_leader_is_a_zombie() {
+async fn a_tree_whose_leader_is_a_zombie_is_killed() {
     let world = World::new();
     let tree = world.start(&sh("setsid sleep 1000 & echo $!"));
     let pids = read_pids(&tree.stdout, 1).await;
@@ -220,6 +221,7 @@ async fn signal_all_reaches_every_process_of_a_tree() {
 async fn a_kill_with_a_timeout_of_zero_reports_the_survivors() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
+    // The kill still succeeds if the process has ended before a second look at all processes.
     if let Err(survivors) = block_on(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
         assert!(matches!(survivors.reason, SurvivalReason::TimedOut), "{survivors}");
         assert_eq!(survivors.pids, [tree.child.pid()]);

@@ -1,5 +1,5 @@
-//! One connection of a scripted server: a task that reads, a task that writes, and a handle for both. What to answer is decided
-//! in `state.rs`.
+//! One connection of a scripted server: a task that reads, a task that writes, and a handle for both. The answers are
+//! decided in `state.rs`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub struct ScriptedConnection {
 }
 
 impl ScriptedConnection {
+    /// Starts the two tasks of a connection. They end with the connection.
     pub(super) fn serve(stream: MessageStream, state: &Arc<ScriptedState>) {
         let MessageStream { reader, writer, framing, .. } = stream;
         let (out, to_write) = mpsc::unbounded_channel();
@@ -34,8 +35,8 @@ impl ScriptedConnection {
     }
 
     /// Pushes output of a process on stdout.
-    pub fn output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
-        self.push("process/output", super::output(process, seq, bytes));
+    pub fn push_output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
+        self.push("process/output", super::output_params(process, seq, bytes));
     }
 
     /// Sends a request to the client. [`wait_for_answer`](super::ScriptedServer::wait_for_answer) returns the answer.
@@ -78,7 +79,7 @@ impl ScriptedConnection {
     }
 
     /// Waits until the connection has ended. Panics after 30 s.
-    pub async fn ended(&self) {
+    pub async fn wait_for_end(&self) {
         let mut end = self.end.subscribe();
         let ended = tokio::time::timeout(crate::wait::WAIT_TIMEOUT, end.wait_for(|ended| *ended));
         ended.await.expect("the client does not end the connection").unwrap();

@@ -38,7 +38,8 @@ pub(super) struct ScriptedState {
 
 #[derive(Default)]
 struct ReceivedMessages {
-    asked: Vec<ClientMessage>,
+    messages: Vec<ClientMessage>,
+    /// Answers of clients to requests that the test has sent.
     answers: Vec<Value>,
 }
 
@@ -48,37 +49,39 @@ impl ScriptedState {
     }
 
     pub(super) fn connection(&self) -> Option<ScriptedConnection> {
-        self.received.borrow().asked.last().map(|asked| asked.connection.clone())
+        self.received.borrow().messages.last().map(|message| message.connection.clone())
     }
 
-    pub(super) fn asked(&self) -> Vec<ClientMessage> {
-        self.received.borrow().asked.clone()
+    pub(super) fn messages(&self) -> Vec<ClientMessage> {
+        self.received.borrow().messages.clone()
     }
 
-    /// Records a message, lets its script decide, and answers it. The message is recorded first, so that the script can see it.
-    pub(super) fn handle(&self, asked: ClientMessage) {
-        self.received.send_modify(|received| received.asked.push(asked.clone()));
-        let Some(id) = asked.id else { return };
-        let reply = match lock(&self.scripts).get_mut(&asked.method) {
-            Some(script) => script(&asked),
-            None => default_reply(&asked),
+    /// Records a message. If it is a request, also calls its script and answers it. The message is recorded first, so
+    /// that the script finds it among the received messages.
+    pub(super) fn handle(&self, message: ClientMessage) {
+        self.received.send_modify(|received| received.messages.push(message.clone()));
+        let Some(id) = message.id else { return };
+        let reply = match lock(&self.scripts).get_mut(&message.method) {
+            Some(script) => script(&message),
+            None => default_reply(&message),
         };
-        asked.connection.answer(id, reply);
+        message.connection.answer(id, reply);
     }
 
     pub(super) fn add_answer(&self, answer: Value) {
         self.received.send_modify(|received| received.answers.push(answer));
     }
 
-    pub(super) async fn wait<T>(&self, what: &str, find: impl Fn(&[ClientMessage]) -> Option<T>) -> T {
-        self.wait_in(what, |received| find(&received.asked)).await
+    pub(super) async fn wait_for_message<T>(&self, what: &str, find: impl Fn(&[ClientMessage]) -> Option<T>) -> T {
+        self.wait_until_found(what, |received| find(&received.messages)).await
     }
 
     pub(super) async fn wait_for_answer<T>(&self, id: i64, find: impl Fn(&[Value]) -> Option<T>) -> T {
-        self.wait_in(&format!("an answer to request {id}"), |received| find(&received.answers)).await
+        self.wait_until_found(&format!("an answer to request {id}"), |received| find(&received.answers)).await
     }
 
-    async fn wait_in<T>(&self, what: &str, find: impl Fn(&ReceivedMessages) -> Option<T>) -> T {
+    /// Waits until `find` returns a value. Panics after 30 s with `what`, which names the missing message.
+    async fn wait_until_found<T>(&self, what: &str, find: impl Fn(&ReceivedMessages) -> Option<T>) -> T {
         let mut received = self.received.subscribe();
         let found = tokio::time::timeout(WAIT_TIMEOUT, async {
             loop {

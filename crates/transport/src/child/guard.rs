@@ -100,7 +100,7 @@ impl Drop for ChildGuard {
     }
 }
 
-/// What the watcher task of a guard works with.
+/// The values that the watcher task of a guard owns.
 struct ChildWatcher {
     leader: Arc<GroupLeader>,
     /// Readable when the child has exited.

@@ -1,5 +1,5 @@
-//! The child process, which leads a process group. One lock covers signalling the group and reaping the leader: after the leader has been
-//! reaped, another group may get its number, and no signal must reach that group.
+//! The child process, which leads a process group. One lock covers signalling the group and reaping the leader: after
+//! the leader has been reaped, another group may get the id of its group, and no signal must reach that other group.
 
 use std::io;
 use std::os::fd::OwnedFd;

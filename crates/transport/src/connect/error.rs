@@ -17,7 +17,7 @@ pub enum ConnectError {
     InvalidUrl {
         /// The URL, without user and query.
         url: String,
-        /// What is wrong with the URL, as a text that can follow a colon.
+        /// The problem with the URL, as a text that can follow a colon.
         reason: &'static str,
     },
     /// A header of the upgrade request contains characters that HTTP forbids. Holds the name of the header.
@@ -44,7 +44,7 @@ pub enum ConnectError {
     Certificate {
         /// The URL, without user and query.
         url: String,
-        /// What is wrong with the certificate.
+        /// The problem with the certificate.
         fault: CertificateFault,
     },
     /// The TLS handshake failed for another reason than the certificate.

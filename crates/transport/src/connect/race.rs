@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long an attempt runs before the next address is tried at the same time; the value that RFC 8305 recommends.
+/// Time from the start of an attempt to the start of the next one, if the first is still running. RFC 8305 recommends
+/// this value.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the first address that answers and cancels the other attempts. If all fail, returns the error of the last one that failed.

@@ -17,7 +17,7 @@ const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 const TLS_ALERT: &[u8] = &[0x15, 0x03];
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
 
-/// Where the upgrade request goes.
+/// The target of the upgrade request, for its headers and for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct UpgradeTarget<'a> {
     pub(super) authority: &'a str,
@@ -26,7 +26,8 @@ pub(super) struct UpgradeTarget<'a> {
     pub(super) display_url: &'a str,
 }
 
-/// Upgrades `io` to a WebSocket. Returns the bytes that were read behind the headers of the answer: the beginning of the first frames.
+/// Upgrades `io` to a WebSocket. Returns the bytes that were read after the headers of the answer: the beginning of
+/// the first WebSocket frames.
 pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
     io: &mut T,
     target: UpgradeTarget<'_>,

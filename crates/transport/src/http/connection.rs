@@ -31,9 +31,9 @@ pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// A connection after the upgrade.
 pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
-    /// Bytes that were read behind the headers of the request: the beginning of the first frames.
+    /// Bytes that were read after the headers of the request: the beginning of the first WebSocket frames.
     pub(crate) already_read: Bytes,
-    /// Who has asked for the upgrade.
+    /// The client that has asked for the upgrade.
     pub(crate) principal: Principal,
 }
 
@@ -82,12 +82,13 @@ where
     Ok(None)
 }
 
-/// What the router reports to the loop in [`serve`]. Both run in the same task, so relaxed memory ordering is enough.
+/// The values by which the router reports to the loop in [`serve`]. Both run in the same task, so relaxed memory
+/// ordering is enough.
 #[derive(Default)]
 struct HttpActivity {
     /// Number of requests that were answered.
     answered: AtomicU64,
-    /// Who has upgraded the connection. Empty before the upgrade.
+    /// The client that has upgraded the connection. Empty before the upgrade.
     upgraded_by: OnceLock<Principal>,
 }
 
@@ -108,8 +109,8 @@ impl Service<Request<Incoming>> for Router {
         ready(Ok(match route {
             HttpRoute::Answer(response) => response,
             HttpRoute::Upgrade(response, principal) => {
-                // hyper reads no further request after an upgrade, so this is the first and only one.
-                let _first = self.activity.upgraded_by.set(principal);
+                // This cannot fail: hyper reads no further request after an upgrade, so it is set only once.
+                let _is_set = self.activity.upgraded_by.set(principal);
                 response
             }
         }))

@@ -1,6 +1,6 @@
-//! Checks which host a request is meant for. A web page can make its own host name resolve to 127.0.0.1 (DNS rebinding). Its browser then
-//! sends requests to this server without an `Origin` header and lets the page read the answers. But these requests still name the host of
-//! the page.
+//! Checks which host a request is meant for. A web page can make its own host name resolve to 127.0.0.1 (DNS
+//! rebinding). The browser that shows the page then sends requests to this server without an `Origin` header and lets
+//! the page read the answers. But these requests still name the host of the page.
 
 use std::net::IpAddr;
 

@@ -12,7 +12,7 @@ use crate::websocket::accept_key;
 
 type RouteResponse = Response<Full<Bytes>>;
 
-/// What a request leads to.
+/// The response to a request, and whether it upgrades the connection.
 #[derive(Debug)]
 pub(super) enum HttpRoute {
     Answer(RouteResponse),

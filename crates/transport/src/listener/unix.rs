@@ -22,7 +22,7 @@ pub const BACKLOG: i32 = 1024;
 const ROOT: u32 = 0;
 
 /// How long a server waits for the lock while the server that holds it does not listen. That server is then just starting or stopping.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take the lock. The start of another server takes well under a millisecond.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -92,13 +92,13 @@ impl Drop for UnixSocketFile {
 }
 
 impl LockFile {
-    /// Takes the lock for the socket at path `socket`. Fails if the server that holds the lock listens, or does not release the lock within
-    /// [`LOCK_PATIENCE`].
+    /// Takes the lock for the socket at path `socket`. Fails if the server that holds the lock listens, or does not
+    /// release the lock within [`LOCK_TIMEOUT`].
     async fn acquire(socket: &Path) -> Result<Self, BindError> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
-        let deadline = Instant::now() + LOCK_PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match Self::try_acquire(&path) {
                 Ok(Some(lock)) => return Ok(lock),
@@ -124,8 +124,9 @@ impl LockFile {
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
             }
-            // The previous holder may have removed the file after it was opened here. The next server would then create and lock a new
-            // file, and both would hold a lock. So a lock counts only if the locked file is still at the path.
+            // The previous holder of the lock may have removed the file after it was opened here. The next server
+            // would then create and lock a new file, and both would hold a lock. So a lock counts only if the locked
+            // file is still at the path.
             let identity = InodeIdentity::of_open(&file)?;
             if identity.is_at(path) {
                 return Ok(Some(Self { locked: file, path: path.into(), identity }));
@@ -263,7 +264,7 @@ mod tests {
                     for _ in 0..ATTEMPTS {
                         if let Ok(socket) = UnixSocketFile::bind(&path).await {
                             let others = listening.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                            assert_eq!(others, 0, "two servers have the socket");
+                            assert_eq!(others, 0, "two servers listen at the same path");
                             UnixStream::connect(&path).await.unwrap();
                             listening.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                             drop(socket);
@@ -278,15 +279,16 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no socket and no lock file is left");
     }
 
-    /// How long the test checks that a second server leaves the stale socket alone while another server has the lock. Shorter than
-    /// `LOCK_PATIENCE`.
-    const OBSERVED: Duration = Duration::from_secs(1);
+    /// How long the test checks that a second server leaves the stale socket alone while another server has the lock.
+    /// Shorter than `LOCK_TIMEOUT`.
+    const OBSERVATION_TIME: Duration = Duration::from_secs(1);
 
-    /// Binds to a stale socket, and returns when it is certain that the bind waits for the lock.
+    /// Starts to bind the path of a stale socket. Returns the unfinished bind after a check that it waits for the
+    /// lock.
     async fn waiting_bind(path: &Path) -> impl Future<Output = Result<UnixSocketFile, BindError>> {
         let stale = InodeIdentity::of(path).unwrap();
         let mut bind = Box::pin(UnixSocketFile::bind(path));
-        let bound = tokio::time::timeout(OBSERVED, &mut bind).await;
+        let bound = tokio::time::timeout(OBSERVATION_TIME, &mut bind).await;
         assert!(bound.is_err(), "a socket was bound although another server has the lock");
         assert!(stale.is_at(path), "the stale socket was replaced although another server has the lock");
         bind
@@ -315,10 +317,10 @@ mod tests {
         let bind = waiting_bind(&path).await;
         remove_stale(&path).await.unwrap();
         let _listening = bind_private(&path).unwrap();
-        let of_listener = InodeIdentity::of(&path).unwrap();
+        let listening_socket = InodeIdentity::of(&path).unwrap();
         let refused = bind.await.err().expect("a second server was bound to the path");
         assert!(matches!(&refused, BindError::UnixInUse(taken) if *taken == path), "{refused}");
-        assert!(of_listener.is_at(&path), "the socket of the server that listens was replaced");
+        assert!(listening_socket.is_at(&path), "the socket of the server that listens was replaced");
         UnixStream::connect(&path).await.unwrap();
     }
 

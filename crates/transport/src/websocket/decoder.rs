@@ -33,7 +33,7 @@ enum FragmentedMessage {
     Discarding,
 }
 
-/// How far the current frame is decoded.
+/// The progress in the current frame.
 #[derive(Debug)]
 enum FrameState {
     /// The next bytes are the header of a frame.
@@ -98,7 +98,8 @@ impl WebSocketDecoder {
         }
     }
 
-    /// How many more bytes the current frame has if the read buffer has `buffered` bytes. 0 if the header is not complete.
+    /// Number of bytes of the current frame that are missing if the read buffer has `buffered` bytes. 0 if the header
+    /// is not complete.
     pub(crate) fn missing_bytes(&self, buffered: usize) -> usize {
         let missing = match self.frame {
             FrameState::Header => 0,
@@ -110,7 +111,7 @@ impl WebSocketDecoder {
         usize::try_from(missing).unwrap_or(usize::MAX)
     }
 
-    /// Whether the last message and its last frame are complete, so that the byte stream may end here.
+    /// Whether the last frame and the last message are complete, so that the byte stream may end here.
     pub(crate) fn is_between_messages(&self) -> bool {
         matches!((&self.fragmented, &self.frame), (FragmentedMessage::None, FrameState::Header))
     }

@@ -1,5 +1,5 @@
-//! The key and its answer in the upgrade handshake. They prove that the server understands WebSocket and that the answer does not come
-//! from a cache.
+//! The key in the upgrade request of a client, and the value with which the server answers it. They prove that the
+//! server understands WebSocket and that the answer does not come from a cache.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -9,7 +9,7 @@ pub(crate) fn mask_key() -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Each new hasher has other keys, so the hash of nothing is another number each time.
+/// The hash of no bytes. It is another number each time, because each new hasher has other keys.
 pub(super) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }

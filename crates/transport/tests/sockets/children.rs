@@ -1,4 +1,5 @@
-//! Child processes as peers: messages over their pipes, their stderr, and that no process is left after the guard is dropped.
+//! Child processes as peers: messages over their pipes, lines of their stderr, and that no process is left after the
+//! guard is dropped.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,8 @@ fn pid(stream: &MessageStream) -> u32 {
     stream.peer.to_string().strip_prefix("child ").expect("the label of a child has its pid").parse().unwrap()
 }
 
-async fn line(stream: &mut MessageStream) -> String {
+/// Waits for the next message and returns it as text.
+async fn next_line(stream: &mut MessageStream) -> String {
     match stream.reader.next().await.unwrap() {
         ReadEvent::Message(line) => String::from_utf8(line.to_vec()).unwrap(),
         other => panic!("{other:?}"),
@@ -31,25 +33,27 @@ async fn line(stream: &mut MessageStream) -> String {
 }
 
 /// Whether a process runs, or is a zombie that this process has to reap. A zombie with another parent does not count.
-fn exists(pid: u32) -> bool {
+fn process_exists(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ');
     let (state, parent) = (fields.next().unwrap(), fields.next().unwrap());
     state != "Z" || parent == std::process::id().to_string()
 }
 
-fn wait_until_gone(pids: &[u32]) {
+/// Waits until none of the processes exists. Blocks the thread.
+fn block_until_gone(pids: &[u32]) {
     let started = Instant::now();
-    while pids.iter().any(|pid| exists(*pid)) {
+    while pids.iter().any(|pid| process_exists(*pid)) {
         assert!(started.elapsed() < Duration::from_secs(30), "still running or not reaped: {pids:?}");
         // sleep: nothing tells when a process that is not our child ends
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-async fn wait_until_all_gone(pids: &[u32]) {
+/// Waits until none of the processes exists.
+async fn wait_until_gone(pids: &[u32]) {
     let pids = pids.to_vec();
-    tokio::task::spawn_blocking(move || wait_until_gone(&pids)).await.unwrap();
+    tokio::task::spawn_blocking(move || block_until_gone(&pids)).await.unwrap();
 }
 
 #[tokio::test]
@@ -57,11 +61,11 @@ async fn messages_are_lines_on_stdin_and_stdout() {
     let command = ChildCommand { program: "cat".into(), ..ChildCommand::default() };
     let (mut stream, mut guard) = spawn(&command).unwrap();
     send(&mut stream, b"{\"id\":1}").await;
-    assert_eq!(line(&mut stream).await, "{\"id\":1}");
+    assert_eq!(next_line(&mut stream).await, "{\"id\":1}");
     stream.writer.shutdown().await;
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     assert!(guard.wait_for_exit().await.status.unwrap().success());
-    assert!(!exists(pid(&stream)));
+    assert!(!process_exists(pid(&stream)));
 }
 
 #[tokio::test]
@@ -84,9 +88,9 @@ async fn environment_and_working_directory_are_set() {
         )
     };
     let (mut stream, mut guard) = spawn(&command).unwrap();
-    assert_eq!(line(&mut stream).await, "yes /given inherited");
-    assert_eq!(line(&mut stream).await, "0");
-    assert_eq!(line(&mut stream).await, directory.path().canonicalize().unwrap().to_string_lossy());
+    assert_eq!(next_line(&mut stream).await, "yes /given inherited");
+    assert_eq!(next_line(&mut stream).await, "0");
+    assert_eq!(next_line(&mut stream).await, directory.path().canonicalize().unwrap().to_string_lossy());
     guard.wait_for_exit().await;
 }
 
@@ -95,16 +99,16 @@ async fn a_failed_start_names_the_program_or_the_directory() {
     let missing = ChildCommand { program: "no-such-program-here".into(), ..ChildCommand::default() };
     let error = spawn(&missing).unwrap_err();
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
-    let nowhere = ChildCommand { cwd: Some("/no/such/directory".into()), ..shell("true") };
-    let error = spawn(&nowhere).unwrap_err();
+    let missing_directory = ChildCommand { cwd: Some("/no/such/directory".into()), ..shell("true") };
+    let error = spawn(&missing_directory).unwrap_err();
     assert!(matches!(error, ChildSpawnError::NoDirectory { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn the_exit_of_a_child_reports_its_status_and_last_lines_of_stderr() {
     let received = Arc::new(Mutex::new(Vec::new()));
-    let keep = received.clone();
-    let keep = move |line: &str| keep.lock().unwrap().push(line.to_owned());
+    let lines = received.clone();
+    let keep = move |line: &str| lines.lock().unwrap().push(line.to_owned());
     let script = "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; printf 'no route' >&2; exit 3";
     let (mut stream, mut guard) = spawn_child(&shell(script), MessageLimits::default(), keep).unwrap();
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
@@ -115,7 +119,7 @@ async fn the_exit_of_a_child_reports_its_status_and_last_lines_of_stderr() {
         "`sh` ended with exit status: 3: line 2; line 3; line 4; line 5; line 6; line 7; line 8; no route"
     );
     assert_eq!(received.lock().unwrap().len(), 9);
-    assert_eq!(guard.wait_for_exit().await, exit, "a second call returns the same");
+    assert_eq!(guard.wait_for_exit().await, exit, "a second call returns the same value");
 }
 
 #[tokio::test]
@@ -128,7 +132,7 @@ async fn a_long_line_on_stderr_is_cut() {
 #[tokio::test]
 async fn a_process_outside_of_the_group_that_holds_stderr_does_not_delay_the_exit() {
     let (mut stream, mut guard) = start("setsid sh -c 'echo $$; exec sleep 1000' & read line; echo last >&2");
-    let outsider: u32 = line(&mut stream).await.parse().unwrap();
+    let outsider: u32 = next_line(&mut stream).await.parse().unwrap();
     stream.writer.shutdown().await;
     assert_eq!(guard.wait_for_exit().await.stderr_tail, ["last"]);
     let pid = rustix::process::Pid::from_raw(outsider.cast_signed()).unwrap();
@@ -143,10 +147,10 @@ async fn lines_that_are_not_json_are_delivered_unchanged() {
         |_| {},
     )
     .unwrap();
-    assert_eq!(line(&mut stream).await, "not json");
+    assert_eq!(next_line(&mut stream).await, "not json");
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Message(b"\xff\xfe"[..].into()));
     assert!(matches!(stream.reader.next().await.unwrap(), ReadEvent::TooLarge { .. }));
-    assert_eq!(line(&mut stream).await, "fine");
+    assert_eq!(next_line(&mut stream).await, "fine");
     guard.wait_for_exit().await;
 }
 
@@ -154,11 +158,11 @@ async fn lines_that_are_not_json_are_delivered_unchanged() {
 async fn dropping_the_guard_closes_stdin_and_sends_sigterm() {
     let (mut stream, guard) =
         start("trap 'echo terminated; exit 7' TERM; echo ready; while :; do read line || :; done");
-    assert_eq!(line(&mut stream).await, "ready");
+    assert_eq!(next_line(&mut stream).await, "ready");
     let started = Instant::now();
     drop(guard);
-    assert_eq!(line(&mut stream).await, "terminated");
-    wait_until_all_gone(&[pid(&stream)]).await;
+    assert_eq!(next_line(&mut stream).await, "terminated");
+    wait_until_gone(&[pid(&stream)]).await;
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(stream.writer.write_all(b"{}\n").await.is_err());
 }
@@ -166,26 +170,26 @@ async fn dropping_the_guard_closes_stdin_and_sends_sigterm() {
 #[tokio::test]
 async fn a_child_that_ignores_sigterm_is_killed_with_its_group() {
     let (mut stream, guard) = start("trap '' TERM; sleep 1000 & echo $!; while :; do wait; done");
-    let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
+    let pids = [pid(&stream), next_line(&mut stream).await.parse().unwrap()];
     let started = Instant::now();
     drop(guard);
-    wait_until_all_gone(&pids).await;
+    wait_until_gone(&pids).await;
     assert!((2..10).contains(&started.elapsed().as_secs()));
 }
 
 #[tokio::test]
 async fn the_group_of_a_child_that_exits_is_killed() {
     let (mut stream, mut guard) = start("trap '' TERM; sleep 1000 & echo $!");
-    let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
+    let pids = [pid(&stream), next_line(&mut stream).await.parse().unwrap()];
     assert!(guard.wait_for_exit().await.status.unwrap().success());
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
-    wait_until_all_gone(&pids).await;
+    wait_until_gone(&pids).await;
 }
 
 #[tokio::test]
 async fn a_writer_that_waits_for_room_fails_when_the_guard_is_dropped() {
     let (mut stream, guard) = start("trap '' TERM; echo ready; exec sleep 1000");
-    assert_eq!(line(&mut stream).await, "ready");
+    assert_eq!(next_line(&mut stream).await, "ready");
     let flood = vec![b'x'; 4 << 20];
     let mut write = Box::pin(stream.writer.write_all(&flood));
     let pending = tokio::time::timeout(Duration::from_millis(20), &mut write).await;
@@ -213,7 +217,7 @@ async fn a_guard_that_is_dropped_at_any_time_leaves_no_process() {
     pids.push(pid(&stream));
     assert!(tokio::time::timeout(Duration::from_millis(1), guard.wait_for_exit()).await.is_err());
     drop(guard);
-    wait_until_all_gone(&pids).await;
+    wait_until_gone(&pids).await;
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn the_end_of_the_runtime_kills_without_a_grace_period() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done";
     let pids_of = async |child: &mut (MessageStream, ChildGuard)| -> [u32; 2] {
-        [pid(&child.0), line(&mut child.0).await.parse().unwrap()]
+        [pid(&child.0), next_line(&mut child.0).await.parse().unwrap()]
     };
 
     // The guard lives longer than the runtime.
@@ -232,10 +236,10 @@ fn the_end_of_the_runtime_kills_without_a_grace_period() {
         (child, pids)
     });
     drop(first);
-    assert!(exists(pids[0]));
+    assert!(process_exists(pids[0]));
     drop(child.1);
-    assert!(!exists(pids[0]));
-    wait_until_gone(&pids);
+    assert!(!process_exists(pids[0]));
+    block_until_gone(&pids);
 
     // The guard is dropped before the runtime, so the grace period has just begun.
     let second = runtime();
@@ -244,6 +248,6 @@ fn the_end_of_the_runtime_kills_without_a_grace_period() {
         pids_of(&mut child).await
     });
     drop(second);
-    assert!(!exists(pids[0]));
-    wait_until_gone(&pids);
+    assert!(!process_exists(pids[0]));
+    block_until_gone(&pids);
 }

@@ -21,14 +21,15 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 
-/// The implementation that decodes.
+/// The role of the implementation that decodes.
 #[derive(Clone, Copy, Debug)]
 enum Receiver {
     Server,
     Client,
 }
 
-/// What an implementation delivered. Text and binary messages are not distinguished, because our implementation does not distinguish them.
+/// A message or control frame that an implementation delivered. Text and binary messages are not distinguished,
+/// because our implementation does not distinguish them.
 #[derive(Clone, Debug, PartialEq)]
 enum Delivered {
     Message(Vec<u8>),
@@ -38,11 +39,14 @@ enum Delivered {
     Pong(Vec<u8>),
 }
 
+/// How decoding ended.
 #[derive(Debug)]
 enum StreamEnd<E> {
     /// The byte stream ended.
     Ended,
+    /// With a close frame. Holds its status code and reason.
     Closed(u16, String),
+    /// With an error of the decoder.
     Refused(E),
 }
 
@@ -166,8 +170,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-/// Decodes `wire`, which arrives in pieces of `piece` bytes, with our implementation. The error is its text.
-fn ours(receiver: Receiver, wire: &[u8], piece: usize) -> (Vec<Delivered>, StreamEnd<String>) {
+/// Decodes `wire`, which arrives in pieces of `piece_bytes` bytes, with our implementation. Errors are returned as
+/// text.
+fn decode_with_ours(receiver: Receiver, wire: &[u8], piece_bytes: usize) -> (Vec<Delivered>, StreamEnd<String>) {
     let (server, client) = in_memory(MessageLimits { message_bytes: LIMIT });
     let (mut reading, mut writing) = match receiver {
         Receiver::Server => (server.reader, client.writer),
@@ -189,7 +194,7 @@ fn ours(receiver: Receiver, wire: &[u8], piece: usize) -> (Vec<Delivered>, Strea
         (delivered, end)
     };
     let write = async {
-        for piece in wire.chunks(piece) {
+        for piece in wire.chunks(piece_bytes) {
             writing.write_all(piece).await.unwrap();
             // Lets the reader see this piece before the next one.
             tokio::task::yield_now().await;
@@ -206,7 +211,7 @@ fn ours(receiver: Receiver, wire: &[u8], piece: usize) -> (Vec<Delivered>, Strea
 }
 
 /// Decodes `wire` with `tokio-websockets`.
-fn theirs(receiver: Receiver, wire: &[u8]) -> (Vec<Delivered>, StreamEnd<Error>) {
+fn decode_with_theirs(receiver: Receiver, wire: &[u8]) -> (Vec<Delivered>, StreamEnd<Error>) {
     let limits = tokio_websockets::Limits::default().max_payload_len(Some(LIMIT));
     block_on(async {
         let (mut writing, reading) = tokio::io::duplex(PIPE_BYTES);
@@ -254,8 +259,8 @@ proptest! {
         let cut = cut.min(last_frame_bytes.saturating_sub(1));
         wire.truncate(wire.len() - cut);
 
-        let (our_messages, our_end) = ours(receiver, &wire, piece);
-        let (their_messages, their_end) = theirs(receiver, &wire);
+        let (our_messages, our_end) = decode_with_ours(receiver, &wire, piece);
+        let (their_messages, their_end) = decode_with_theirs(receiver, &wire);
         prop_assert_eq!(our_messages, their_messages);
         match (our_end, their_end) {
             (StreamEnd::Ended, StreamEnd::Ended) | (StreamEnd::Refused(_), StreamEnd::Refused(_)) => {}
@@ -282,11 +287,11 @@ proptest! {
             vec![RawFrame::new(FIN | BINARY, &[b'x'; LIMIT + 1])]
         };
         let wire = encode(&[before.clone(), long, after.clone()].concat(), receiver);
-        let (our_messages, our_end) = ours(receiver, &wire, piece);
-        prop_assert_eq!(our_messages, [delivered(&before), vec![Delivered::TooLarge], delivered(&after)].concat());
+        let (our_messages, our_end) = decode_with_ours(receiver, &wire, piece);
+        prop_assert_eq!(our_messages, [expected(&before), vec![Delivered::TooLarge], expected(&after)].concat());
         prop_assert!(matches!(our_end, StreamEnd::Ended), "{:?}", our_end);
-        let (their_messages, their_end) = theirs(receiver, &wire);
-        prop_assert_eq!(their_messages, delivered(&before));
+        let (their_messages, their_end) = decode_with_theirs(receiver, &wire);
+        prop_assert_eq!(their_messages, expected(&before));
         prop_assert!(matches!(their_end, StreamEnd::Refused(Error::PayloadTooLong { .. })), "{:?}", their_end);
     }
 
@@ -309,11 +314,11 @@ fn compare_difference(
 ) -> Result<(), TestCaseError> {
     let frames = [before, &[frame], after].concat();
     let wire = encode(&frames, receiver);
-    let (our_messages, our_end) = ours(receiver, &wire, wire.len());
-    prop_assert_eq!(our_messages, delivered(&frames));
+    let (our_messages, our_end) = decode_with_ours(receiver, &wire, wire.len());
+    prop_assert_eq!(our_messages, expected(&frames));
     prop_assert!(matches!(our_end, StreamEnd::Ended), "{:?}", our_end);
-    let (their_messages, their_end) = theirs(receiver, &wire);
-    prop_assert_eq!(their_messages, delivered(before));
+    let (their_messages, their_end) = decode_with_theirs(receiver, &wire);
+    prop_assert_eq!(their_messages, expected(before));
     prop_assert!(
         matches!(&their_end, StreamEnd::Refused(Error::Protocol(error)) if is_expected(error)),
         "{:?}",
@@ -322,8 +327,8 @@ fn compare_difference(
     Ok(())
 }
 
-/// What a correct decoder delivers for frames that are whole messages and pings.
-fn delivered(frames: &[RawFrame]) -> Vec<Delivered> {
+/// The output of a correct decoder for frames that are whole messages and pings.
+fn expected(frames: &[RawFrame]) -> Vec<Delivered> {
     let deliver = |frame: &RawFrame| match frame.is_control() {
         true => Delivered::Ping(frame.payload.clone()),
         false => Delivered::Message(frame.payload.clone()),

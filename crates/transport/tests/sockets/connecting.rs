@@ -1,4 +1,5 @@
-//! Connecting as a client: the upgrade request, the certificates it trusts, and the errors of each kind of failure.
+//! Connecting as a client: the upgrade request, the certificates that a client trusts, and the error for each kind of
+//! failure.
 
 use std::fs;
 use std::io;
@@ -36,6 +37,7 @@ impl Authority {
         self.directory.path().join("ca.pem")
     }
 
+    /// A TLS acceptor with a certificate that this authority has issued.
     fn acceptor(&self, params: CertificateParams) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -51,7 +53,8 @@ fn certificate_for(name: &str) -> CertificateParams {
     CertificateParams::new([name.to_owned()]).unwrap()
 }
 
-fn trusting(ca_file: &Path) -> ConnectOptions {
+/// The options of a client that trusts the certificates in `ca_file`, and no others.
+fn trust_ca(ca_file: &Path) -> ConnectOptions {
     ConnectOptions { tls_roots: TlsRoots::from_ca_file(ca_file).unwrap(), ..ConnectOptions::default() }
 }
 
@@ -95,7 +98,7 @@ async fn server_that_answers(answer: &'static str) -> (String, JoinHandle<String
 async fn an_authority_from_a_file_is_trusted_for_every_connection() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(certificate_for("localhost"));
-    let options = trusting(&authority.file());
+    let options = trust_ca(&authority.file());
     // The file is not read again for later connections.
     fs::remove_file(authority.file()).unwrap();
     for _ in 0..3 {
@@ -115,14 +118,14 @@ async fn a_certificate_for_an_ip_address_is_accepted() {
     let listener = listen(Some(authority.acceptor(certificate_for("127.0.0.1")))).await;
     let url = listener.url();
     let accepted = accept_one(listener, TestSurface::default());
-    connect(&url, trusting(&authority.file())).await.unwrap();
+    connect(&url, trust_ca(&authority.file())).await.unwrap();
     accepted.await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn an_authority_that_is_not_in_the_file_is_not_trusted() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let (untrusted, message) = fault(authority.acceptor(certificate_for("localhost")), trusting(&other.file())).await;
+    let (untrusted, message) = fault(authority.acceptor(certificate_for("localhost")), trust_ca(&other.file())).await;
     assert_eq!(untrusted, CertificateFault::Untrusted);
     assert!(message.contains("--ca-file"), "{message}");
 }
@@ -140,8 +143,8 @@ async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
 async fn a_certificate_for_another_host_is_refused() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(certificate_for("elsewhere.example"));
-    let (wrong, message) = fault(acceptor, trusting(&authority.file())).await;
-    assert_eq!(wrong, CertificateFault::WrongName);
+    let (refused, message) = fault(acceptor, trust_ca(&authority.file())).await;
+    assert_eq!(refused, CertificateFault::WrongName);
     assert!(message.contains("is for another host"), "{message}");
 }
 
@@ -150,19 +153,19 @@ async fn an_expired_or_not_yet_valid_certificate_is_refused() {
     let authority = Authority::new();
     let mut old = certificate_for("localhost");
     (old.not_before, old.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
-    assert_eq!(fault(authority.acceptor(old), trusting(&authority.file())).await.0, CertificateFault::Expired);
+    assert_eq!(fault(authority.acceptor(old), trust_ca(&authority.file())).await.0, CertificateFault::Expired);
     let mut early = certificate_for("localhost");
     early.not_before = date_time_ymd(4000, 1, 1);
-    assert_eq!(fault(authority.acceptor(early), trusting(&authority.file())).await.0, CertificateFault::NotYetValid);
+    assert_eq!(fault(authority.acceptor(early), trust_ca(&authority.file())).await.0, CertificateFault::NotYetValid);
 }
 
-/// `openssl req -x509` makes such a certificate by default.
+/// By default, `openssl req -x509` makes a certificate that is also one of an authority.
 #[tokio::test]
 async fn a_certificate_of_an_authority_is_refused_with_an_explanation() {
     let authority = Authority::new();
-    let mut both = certificate_for("localhost");
-    both.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let (refused, message) = fault(authority.acceptor(both), trusting(&authority.file())).await;
+    let mut authority_params = certificate_for("localhost");
+    authority_params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (refused, message) = fault(authority.acceptor(authority_params), trust_ca(&authority.file())).await;
     assert_eq!(refused, CertificateFault::IsAuthority);
     assert!(message.contains("is that of a certificate authority"), "{message}");
     assert!(message.ends_with("`basicConstraints=CA:FALSE`"), "{message}");
@@ -173,7 +176,7 @@ async fn a_certificate_for_clients_is_refused_with_an_explanation() {
     let authority = Authority::new();
     let mut for_clients = certificate_for("localhost");
     for_clients.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let (refused, message) = fault(authority.acceptor(for_clients), trusting(&authority.file())).await;
+    let (refused, message) = fault(authority.acceptor(for_clients), trust_ca(&authority.file())).await;
     assert_eq!(refused, CertificateFault::NotForServers);
     assert!(message.contains("is not for servers"), "{message}");
 }
@@ -188,7 +191,7 @@ async fn the_error_for_a_server_without_tls_says_so() {
         stream
     });
     let authority = Authority::new();
-    let error = connect(&url, trusting(&authority.file())).await.unwrap_err();
+    let error = connect(&url, trust_ca(&authority.file())).await.unwrap_err();
     assert!(matches!(error, ConnectError::Tls { .. }) && !error.is_retryable(), "{error}");
     let expected =
         format!("cannot speak TLS with {url}: its answer is not TLS; a server without TLS is reached with ws://");
@@ -237,7 +240,7 @@ async fn a_refused_upgrade_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_listen_yet_is_retryable() {
+async fn connecting_to_a_server_that_does_not_listen_yet_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -253,14 +256,14 @@ async fn a_server_that_does_not_listen_yet_is_retryable() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let url = format!("unix://{}", path.display());
-    let kind = async || match connect(&url, ConnectOptions::default()).await.unwrap_err() {
+    let error_kind = async || match connect(&url, ConnectOptions::default()).await.unwrap_err() {
         error @ ConnectError::Io { .. } if !error.is_retryable() => panic!("{error}"),
         ConnectError::Io { source, .. } => source.kind(),
         other => panic!("{other}"),
     };
-    assert_eq!(kind().await, io::ErrorKind::NotFound);
+    assert_eq!(error_kind().await, io::ErrorKind::NotFound);
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    assert_eq!(kind().await, io::ErrorKind::ConnectionRefused);
+    assert_eq!(error_kind().await, io::ErrorKind::ConnectionRefused);
 }
 
 #[test]

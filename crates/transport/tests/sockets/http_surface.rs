@@ -23,29 +23,29 @@ async fn status(surface: TestSurface, request_line: &str, headers: &str) -> u16 
     ask(surface, request_line, headers).await[9..12].parse().unwrap()
 }
 
-fn with_token() -> TestSurface {
+fn surface_with_token() -> TestSurface {
     TestSurface { token: Some("secret") }
 }
 
 #[tokio::test]
-async fn health_needs_no_token() {
-    let response = ask(with_token(), "GET /healthz", "").await;
+async fn healthz_needs_no_token() {
+    let response = ask(surface_with_token(), "GET /healthz", "").await;
     assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "{response}");
 }
 
 #[tokio::test]
-async fn readiness_needs_no_token_and_has_an_empty_body() {
-    let response = ask(with_token(), "GET /readyz", "").await;
+async fn readyz_needs_no_token_and_has_an_empty_body() {
+    let response = ask(surface_with_token(), "GET /readyz", "").await;
     assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\n"), "{response}");
 }
 
 #[tokio::test]
 async fn metrics_need_the_token() {
-    let response = ask(with_token(), "GET /metrics", "Authorization: Bearer secret\r\n").await;
+    let response = ask(surface_with_token(), "GET /metrics", "Authorization: Bearer secret\r\n").await;
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert_eq!(body, "sessions 3\n".repeat(20_000));
-    assert_eq!(status(with_token(), "GET /metrics", "").await, 401);
+    assert_eq!(status(surface_with_token(), "GET /metrics", "").await, 401);
 }
 
 #[tokio::test]
@@ -70,9 +70,9 @@ async fn a_request_with_an_origin_is_refused_on_every_path() {
 
 #[tokio::test]
 async fn an_upgrade_needs_the_token_and_gets_the_accept_key() {
-    let response = ask(with_token(), "GET /", &format!("{UPGRADE}Authorization: Bearer secret\r\n")).await;
+    let response = ask(surface_with_token(), "GET /", &format!("{UPGRADE}Authorization: Bearer secret\r\n")).await;
     assert!(response.starts_with("HTTP/1.1 101 ") && response.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{response}");
-    let response = ask(with_token(), "GET /", &UPGRADE.replace("keep-alive", "close")).await;
+    let response = ask(surface_with_token(), "GET /", &UPGRADE.replace("keep-alive", "close")).await;
     assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("www-authenticate: Bearer\r\n"), "{response}");
 }
 
@@ -98,8 +98,8 @@ async fn a_connection_serves_several_requests() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, TestSurface::default());
-    let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert_eq!(exchange(&address, twice).await.matches("HTTP/1.1 200 ").count(), 2);
+    let two_requests = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(exchange(&address, two_requests).await.matches("HTTP/1.1 200 ").count(), 2);
     assert!(accepted.await.unwrap().unwrap().is_none());
 }
 
@@ -108,8 +108,8 @@ async fn headers_over_the_limit_are_refused() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, TestSurface::default());
-    // Exactly as long as the buffer of the server. With more, bytes would be unread when the server closes, and the kernel would reset the
-    // connection before the answer is read.
+    // The request is exactly as long as the buffer of the server. The server would close the connection before it has
+    // read all bytes of a longer one, and the kernel would then reset the connection before the answer is read.
     let mut request = "GET /healthz HTTP/1.1\r\nX: ".to_owned();
     request.push_str(&"x".repeat(16 * 1024 - request.len()));
     let response = exchange(&address, &request).await;

@@ -20,6 +20,7 @@ struct PeerAcknowledgement {
     waiting: Option<std::task::Waker>,
 }
 
+/// A byte stream to the peer whose flush waits for the acknowledgement of all written bytes.
 struct AcknowledgedWrites {
     sink: WriteHalf<DuplexStream>,
     written_bytes: usize,
@@ -49,7 +50,7 @@ impl AsyncWrite for AcknowledgedWrites {
     }
 }
 
-fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement>>) -> MessageStream {
+fn message_stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement>>) -> MessageStream {
     let (read, sink) = tokio::io::split(io);
     let write = AcknowledgedWrites { sink, written_bytes: 0, acknowledged: Arc::clone(acknowledged) };
     let peer = PeerLabel::new("outside");
@@ -59,8 +60,9 @@ fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement>>) -> M
 #[tokio::test]
 async fn a_message_counts_as_received_when_the_peer_has_acknowledged_it() {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-    let (by_them, by_us) = (Arc::default(), Arc::default());
-    let (mut ours, mut theirs) = (stream(ours, &by_them), stream(theirs, &by_us));
+    let (acknowledged_by_them, acknowledged_by_us) = (Arc::default(), Arc::default());
+    let mut ours = message_stream(ours, &acknowledged_by_them);
+    let mut theirs = message_stream(theirs, &acknowledged_by_us);
     assert_eq!(ours.proof_of_receipt, ProofOfReceipt::Flush);
 
     let mut sending = Box::pin(send(&mut ours, b"{}"));
@@ -70,7 +72,7 @@ async fn a_message_counts_as_received_when_the_peer_has_acknowledged_it() {
     };
     assert_eq!(received, ReadEvent::Message("{}".into()));
     let waiting = {
-        let mut acknowledged = by_them.lock().unwrap();
+        let mut acknowledged = acknowledged_by_them.lock().unwrap();
         acknowledged.bytes = "{}\n".len();
         acknowledged.waiting.take()
     };

@@ -22,7 +22,7 @@ struct CertificateFiles {
     der: CertificateDer<'static>,
 }
 
-fn files() -> CertificateFiles {
+fn certificate_files() -> CertificateFiles {
     let directory = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
@@ -31,6 +31,7 @@ fn files() -> CertificateFiles {
     CertificateFiles { certificate, key, der: made.cert.der().clone(), _directory: directory }
 }
 
+/// A TLS client that trusts only this certificate.
 fn connector(trusted: CertificateDer<'static>) -> TlsConnector {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted).unwrap();
@@ -42,13 +43,14 @@ fn connector(trusted: CertificateDer<'static>) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
+/// The message of the error for files that cannot be used.
 fn refusal(certificate: &std::path::Path, key: &std::path::Path) -> String {
     tls_acceptor(certificate, key).err().unwrap().to_string()
 }
 
 #[tokio::test]
 async fn a_client_without_tls_gets_an_error_that_names_wss() {
-    let files = files();
+    let files = certificate_files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     let url = format!("ws://{}", address(&listener));
     let _accepted = accept_one(listener, TestSurface { token: None });
@@ -60,7 +62,7 @@ async fn a_client_without_tls_gets_an_error_that_names_wss() {
 
 #[tokio::test]
 async fn messages_are_exchanged_over_tls() {
-    let files = files();
+    let files = certificate_files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     assert!(listener.url().starts_with("wss://127.0.0.1:"));
     let address = address(&listener);
@@ -82,7 +84,7 @@ async fn messages_are_exchanged_over_tls() {
 
 #[tokio::test]
 async fn a_client_without_tls_fails_the_handshake_of_the_server() {
-    let files = files();
+    let files = certificate_files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     let url = listener.url().replace("wss://", "ws://");
     let accepted = accept_one(listener, TestSurface::default());
@@ -92,7 +94,7 @@ async fn a_client_without_tls_fails_the_handshake_of_the_server() {
 
 #[tokio::test]
 async fn wss_needs_a_certificate_and_ws_refuses_one() {
-    let files = files();
+    let files = certificate_files();
     let acceptor = tls_acceptor(&files.certificate, &files.key).unwrap();
     let plain = Listener::bind(&"ws://127.0.0.1:0".parse().unwrap(), Some(acceptor)).await;
     assert!(matches!(plain, Err(BindError::UnusedCertificate(_))));
@@ -102,7 +104,7 @@ async fn wss_needs_a_certificate_and_ws_refuses_one() {
 
 #[test]
 fn each_error_names_the_file_and_the_problem() {
-    let (files, others) = (files(), files());
+    let (files, others) = (certificate_files(), certificate_files());
     let missing = files.certificate.with_file_name("missing.pem");
     assert_eq!(
         refusal(&missing, &files.key),

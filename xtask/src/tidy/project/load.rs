@@ -85,8 +85,9 @@ fn relative(path: &str) -> String {
 }
 
 fn load_files(target: &Path) -> Result<Vec<File>> {
-    // For an empty repository, every file that is not ignored is a new one. Using an empty repository instead of that of the project
-    // works the same in a clone, in a worktree and in an unpacked archive, whichever user owns the files.
+    // To an empty repository, every file that is not ignored is a new file, so git lists all of them. The repository
+    // of the project is not used, because an unpacked archive has none, and git refuses a repository that another
+    // user owns.
     let empty = target.join("tidy.git");
     run(git().args(["init", "--quiet", "--bare"]).arg(&empty))?;
     let listed = output(git().arg("--git-dir").arg(&empty).args([

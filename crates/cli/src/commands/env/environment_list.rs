@@ -1,15 +1,16 @@
-//! The environments that commands can choose, the default one, and why it is the default. It connects to nothing.
+//! Lists the environments (the machines that commands can choose), and says which one is the default and why. This
+//! module connects to none of them.
 
 use std::path::{Path, PathBuf};
 
-use client::{Environments, EnvironmentsSource, HomeAndVariables, Way};
+use client::{EnvironmentLocation, Environments, EnvironmentsSource, HomeAndVariables};
 use serde_json::{Value, json};
 
 use crate::commands::args::TargetArgs;
 use crate::commands::destination::Destination;
 use crate::terminal_text::readable;
 
-/// All configured environments in the order of their names, or the only one that a flag chooses.
+/// All configured environments in the order of their names, or only the one that a flag chooses.
 pub(super) struct EnvironmentList {
     pub(super) environments: Vec<ListedEnvironment>,
     reason: ChoiceReason,
@@ -22,16 +23,16 @@ pub(super) struct ListedEnvironment {
     is_default: bool,
 }
 
-/// Why commands use one environment and not another.
+/// The reason why commands use one environment and not another.
 #[derive(Debug, PartialEq, Eq)]
 enum ChoiceReason {
     /// This flag chooses the environment. If the flag names an environment of a file, the second value is the file.
     Flag(&'static str, Option<PathBuf>),
-    /// `default` in this file names it, or says that there is none.
+    /// `default` in this file names the environment, or says that there is no default.
     FileDefault(PathBuf),
     /// This file has no `default`. Then the default is this machine, unless the file excludes it.
     FileWithoutDefault(PathBuf),
-    /// This variable has the URL of the only environment, or says that there is none.
+    /// This environment variable has the URL of the only environment, or says that there is no environment.
     Variable(&'static str),
     /// Nothing is configured, so the default is this machine. These files were looked for.
     Unconfigured(Vec<PathBuf>),
@@ -39,7 +40,7 @@ enum ChoiceReason {
 
 impl EnvironmentList {
     /// The environment that the flags choose, or all that are configured.
-    pub(super) fn of(flags: &TargetArgs) -> anyhow::Result<Self> {
+    pub(super) fn load(flags: &TargetArgs) -> anyhow::Result<Self> {
         let variables = HomeAndVariables::of_this_process();
         if let Some(flag) = flags.flag() {
             let chosen = ListedEnvironment { destination: Destination::choose(flags)?, is_default: true };
@@ -64,20 +65,24 @@ impl EnvironmentList {
     }
 
     /// A sentence that says which environment commands use, and why.
-    pub(super) fn choice(&self) -> String {
+    pub(super) fn choice_sentence(&self) -> String {
         match self.default() {
             Some(default) => {
                 let name = readable(&default.name());
                 match &self.reason {
                     ChoiceReason::Flag(flag, None) => format!("{flag} chooses {name}."),
-                    ChoiceReason::Flag(flag, Some(file)) => format!("{flag} chooses {name} of {}.", shown(file)),
-                    ChoiceReason::FileDefault(file) => format!("The default is {name}, as {} says.", shown(file)),
+                    ChoiceReason::Flag(flag, Some(file)) => {
+                        format!("{flag} chooses {name} of {}.", readable_path(file))
+                    }
+                    ChoiceReason::FileDefault(file) => {
+                        format!("The default is {name}, as {} says.", readable_path(file))
+                    }
                     ChoiceReason::FileWithoutDefault(file) => {
-                        format!("The default is {name}, because {} does not name another.", shown(file))
+                        format!("The default is {name}, because {} does not name another.", readable_path(file))
                     }
                     ChoiceReason::Variable(variable) => format!("The default is {name}, because {variable} is set."),
                     ChoiceReason::Unconfigured(files) => {
-                        let files: Vec<String> = files.iter().map(|file| shown(file)).collect();
+                        let files: Vec<String> = files.iter().map(|file| readable_path(file)).collect();
                         let none = format!("The default is {name}, because nothing else is configured.");
                         if files.is_empty() {
                             none
@@ -89,9 +94,9 @@ impl EnvironmentList {
             }
             None => {
                 let cause = match &self.reason {
-                    ChoiceReason::FileDefault(file) => format!("{} says `none`", shown(file)),
+                    ChoiceReason::FileDefault(file) => format!("{} says `none`", readable_path(file)),
                     ChoiceReason::FileWithoutDefault(file) => {
-                        format!("{} names none and excludes this machine", shown(file))
+                        format!("{} names none and excludes this machine", readable_path(file))
                     }
                     ChoiceReason::Variable(variable) => format!("{variable} is `none`"),
                     ChoiceReason::Flag(..) | ChoiceReason::Unconfigured(_) => "none is configured".to_owned(),
@@ -105,7 +110,8 @@ impl EnvironmentList {
         self.environments.iter().find(|environment| environment.is_default)
     }
 
-    /// The list for programs. `check` is what a check has found out about the environment at this index.
+    /// The list for programs. `check` returns the result of the check of the environment at an index, or `None` if
+    /// that environment was not checked.
     pub(super) fn json(&self, check: impl Fn(usize) -> Option<Value>) -> Value {
         let environments = self.environments.iter().enumerate().map(|(index, environment)| {
             let mut value = environment.json();
@@ -128,7 +134,7 @@ impl ListedEnvironment {
         self.destination.name.clone().unwrap_or_else(|| self.destination.address())
     }
 
-    /// The name as a person reads it.
+    /// The name for people, with a mark if the environment is the default.
     pub(super) fn label(&self) -> String {
         let mark = if self.is_default { " (default)" } else { "" };
         format!("{}{mark}", readable(&self.name()))
@@ -140,11 +146,11 @@ impl ListedEnvironment {
             "address": self.destination.address(),
             "isDefault": self.is_default,
         });
-        match &self.destination.way {
-            Way::Local => value["kind"] = "local".into(),
-            Way::Program { .. } => value["kind"] = "program".into(),
-            Way::Ssh { .. } => value["kind"] = "ssh".into(),
-            Way::Url { ca_file, token_file, .. } => {
+        match &self.destination.location {
+            EnvironmentLocation::Local => value["kind"] = "local".into(),
+            EnvironmentLocation::Program { .. } => value["kind"] = "program".into(),
+            EnvironmentLocation::Ssh { .. } => value["kind"] = "ssh".into(),
+            EnvironmentLocation::Url { ca_file, token_file, .. } => {
                 value["kind"] = "url".into();
                 value["caFile"] = path_json(ca_file.as_deref());
                 value["tokenFile"] = path_json(token_file.as_deref());
@@ -170,7 +176,7 @@ impl ChoiceReason {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn readable_path(path: &Path) -> String {
     readable(&path.to_string_lossy())
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Keep modes exactly, whatever the umask is, without the set-user-ID and set-group-ID bits of files
+    /// Keep modes, whatever the umask is, except the set-user-ID and set-group-ID bits of files
     #[arg(short, long)]
     pub(crate) preserve: bool,
     /// Show no progress
@@ -33,6 +33,7 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Files and directories to list
+    // `:` is the working directory of the server in the chosen environment.
     #[arg(default_value = ":", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]

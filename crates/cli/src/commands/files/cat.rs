@@ -7,7 +7,7 @@ use client::Stream;
 use super::super::foreground::BROKEN_PIPE;
 use super::super::output_queue::OutputQueue;
 use super::args::CatArgs;
-use super::file_hosts::{BarePaths, FileHosts};
+use super::file_hosts::{FileHosts, PlainPaths};
 use super::host_path::HostPath;
 
 /// How far one file was printed.
@@ -19,7 +19,7 @@ enum Printed {
 
 /// Prints the files in turn. If one cannot be read, the others are still printed.
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let (output, written) = OutputQueue::start()?;
     let mut code = ExitCode::SUCCESS;
@@ -33,6 +33,7 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    // Without the queue, the writing thread ends after the last piece.
     drop(output);
     let written = written.await;
     hosts.close().await;

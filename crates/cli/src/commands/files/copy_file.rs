@@ -1,4 +1,5 @@
-//! Copies one file or one symbolic link. A copy that fails leaves nothing at the target.
+//! Copies one file or one symbolic link, between any two machines. A copy that fails leaves no incomplete file at the
+//! target.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -13,28 +14,32 @@ use super::super::progress::ProgressLine;
 use super::file_kind::SymlinkPolicy;
 use super::host_path::HostPath;
 
-/// Size in bytes below which the holes of a file are not asked for, because that would take longer than to send them.
+/// Size in bytes below which a file is read with its holes, because to ask for the holes would take longer than to
+/// send their zeros.
 const SMALLEST_SPARSE_FILE: u64 = 256 << 10;
-/// How often making a link is tried. After a lost connection it is not known whether the link was made, so each attempt checks that.
+/// How often we try to make a link. After a lost connection we do not know whether the link was made, so we look for
+/// the link after each failed attempt.
 const LINK_TRIES: usize = 8;
 
-/// Set-user-ID and set-group-ID. The copy may have another owner, with whose rights it would run.
+/// Set-user-ID and set-group-ID, which no copied file gets. The copy may have another owner, with whose rights it
+/// would run.
 const SET_ID_BITS: u32 = 0o6000;
 
 /// Which permission bits a copy gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyModes {
-    /// A new file gets the bits of its source that the umask of the target's machine allows. A file that exists keeps its bits.
+    /// A new file gets the bits of its source that the umask of the target's machine allows. A file that exists keeps
+    /// its bits.
     Umask,
-    /// The bits of the source.
+    /// The bits of the source, except [`SET_ID_BITS`] of files.
     Exact,
 }
 
-/// The error is a sentence for the user.
+/// The result of a copy. The error is a sentence for the user.
 type Copied = Result<(), String>;
 
-/// Copies a file with its modification time. `earlier` is its metadata from before it was opened, for servers that do not report metadata of
-/// an open file.
+/// Copies a file with its modification time. `target_links` says what to do with a link at the target. `earlier` is
+/// the metadata of the source from before it was opened, for servers that do not report metadata of an open file.
 pub(crate) async fn copy_file(
     source: &HostPath,
     target: &HostPath,
@@ -57,7 +62,7 @@ pub(crate) async fn copy_file(
         follow_symlinks,
         ..WriteStreamOptions::default()
     };
-    let mut writer = begin(target, &options).await.map_err(unwritable)?;
+    let mut writer = open_writer(target, &options).await.map_err(unwritable)?;
     let mut reached = 0;
     while let Some(piece) = pieces.next(reached).await {
         let (offset, bytes) = piece.map_err(unreadable)?;
@@ -76,20 +81,21 @@ pub(crate) async fn copy_file(
 }
 
 /// Opens the target for writing. A link that must not be followed is removed, so that the file can replace it.
-async fn begin(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
+async fn open_writer(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
     let (files, uri) = (&target.host.files, target.uri()?);
-    let begun = files.write_file_stream(&uri, options).await;
-    if options.follow_symlinks || !begun.as_ref().is_err_and(|error| error.kind == ErrorKind::InvalidInput) {
-        return begun;
+    let opened = files.write_file_stream(&uri, options).await;
+    // A link that must not be followed is refused as `InvalidInput`, and so are other paths.
+    if options.follow_symlinks || !opened.as_ref().is_err_and(|error| error.kind == ErrorKind::InvalidInput) {
+        return opened;
     }
     if files.read_link(&uri, None).await.is_ok() {
         files.remove(&uri, &RemoveOptions { force: true, ..RemoveOptions::default() }).await?;
         return files.write_file_stream(&uri, options).await;
     }
-    begun
+    opened
 }
 
-/// The content of a file, with its holes or without.
+/// Reads the content of a file in pieces, with its holes or without them.
 enum SourcePieces {
     /// All bytes, holes as zeros.
     All(FileReader),
@@ -114,6 +120,7 @@ impl SourcePieces {
         }
     }
 
+    /// The next piece and its offset. `reached` is the offset of the end of the piece before it.
     async fn next(&mut self, reached: u64) -> Option<Result<(u64, Bytes), FileSystemError>> {
         Some(match self {
             Self::All(reader) => reader.next().await?.map(|bytes| (reached, bytes)),
@@ -121,6 +128,7 @@ impl SourcePieces {
         })
     }
 
+    /// The size of the file. `reached` is the offset of the end of the last piece.
     fn size(&self, reached: u64) -> u64 {
         match self {
             Self::All(_) => reached,
@@ -129,7 +137,7 @@ impl SourcePieces {
     }
 }
 
-/// Makes a link that contains `link_target`. A file or link that is in its place is removed.
+/// Makes a link to `link_target`. A file or another link at the path `target` is removed.
 pub(crate) async fn copy_link(target: &HostPath, link_target: &OsString) -> Copied {
     if !target.host.has_links() {
         return Err(format!("left out {target}: it is a link, and this server cannot make links"));

@@ -1,5 +1,5 @@
-//! Copies trees, several files at a time. What cannot be copied is reported and left out; the rest is still copied. Start reading at
-//! [`TreeCopy::run`].
+//! Copies files and directory trees, several files at a time. A file that cannot be copied is reported and left out,
+//! and the other files are still copied. Start reading at [`TreeCopy::run`].
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::same_directory::is_same_directory;
 
 /// Files and directories that are copied at once.
 const ITEMS_AT_ONCE: usize = 32;
-/// Permits for memory that all files under copy share. A file takes one permit for each [`PERMIT_BYTES`] of its size, so small files are
-/// copied side by side, and large ones one after the other.
+/// Permits for memory that all files share while they are copied. A file takes one permit for each [`PERMIT_BYTES`]
+/// of its size, so small files are copied side by side, and large files one after the other.
 const MEMORY_PERMITS: u32 = 16;
 const PERMIT_BYTES: u64 = 128 << 10;
 
@@ -25,12 +25,12 @@ const PERMIT_BYTES: u64 = 128 << 10;
 pub(crate) struct CopyItem {
     pub(crate) source: HostPath,
     pub(crate) target: HostPath,
-    /// What to do with a link at the target. Inside of a target tree, an earlier copy may have left a link that leads out of it, which must
-    /// not be followed.
+    /// What to do with a link at the target. Inside of a target tree, an earlier copy may have left a link that leads
+    /// out of the tree. Such a link must not be followed.
     pub(crate) target_links: SymlinkPolicy,
 }
 
-/// One `cp` command: what it copies, and how.
+/// How one `cp` command copies, and what all its copies share.
 pub(crate) struct TreeCopy {
     pub(crate) recursive: bool,
     modes: CopyModes,
@@ -60,8 +60,8 @@ impl TreeCopy {
         Arc::new(Self { recursive, modes, progress, memory: Semaphore::new(MEMORY_PERMITS as usize), targets })
     }
 
-    /// Copies these items and everything in them. Returns false if something was left out. Dropping the future stops the copy and leaves no
-    /// incomplete file.
+    /// Copies these items and everything in them. Returns false if something was left out. Dropping the future stops
+    /// the copy and leaves no incomplete file.
     pub(crate) async fn run(self: &Arc<Self>, items: Vec<CopyItem>) -> bool {
         let mut waiting = items;
         let mut under_way: JoinSet<ItemOutcome> = JoinSet::new();
@@ -81,7 +81,8 @@ impl TreeCopy {
             directories.extend(outcome.directory);
             all_done &= !outcome.has_failed;
         }
-        // Only now, because a new file changes the time of its directory, and no file can be made in a read-only directory.
+        // Directories get their modes and times only now, because a new file changes the time of its directory, and
+        // no file can be made in a read-only directory. Inner directories come before those that they are in.
         for (path, metadata) in directories.into_iter().rev() {
             all_done &= self.finish_directory(&path, &metadata).await;
         }
@@ -116,7 +117,7 @@ impl TreeCopy {
             }
             FileKind::Directory(metadata) if self.recursive => {
                 if self.is_a_target(source, &metadata).await {
-                    return Err(format!("left out {source}: it is the copy itself"));
+                    return Err(format!("left out {source}: it is the target of this copy"));
                 }
                 self.copy_directory(item, metadata).await
             }
@@ -128,8 +129,8 @@ impl TreeCopy {
         }
     }
 
-    /// Whether a directory in the source is the target of this copy, also if source and target name the same machine in two ways. Copying
-    /// such a directory would never end.
+    /// Whether a directory in the source is the target of this copy, even if source and target name the same machine
+    /// in two ways. Copying such a directory would never end.
     async fn is_a_target(&self, source: &HostPath, metadata: &FileMetadata) -> bool {
         for target in self.targets.iter().filter(|target| target.path == source.path) {
             if let Ok(FileKind::Directory(found)) = inspect(target, SymlinkPolicy::Keep).await
@@ -144,23 +145,24 @@ impl TreeCopy {
 
     async fn copy_directory(&self, item: &CopyItem, metadata: FileMetadata) -> Result<ItemOutcome, String> {
         let CopyItem { source, target, target_links } = item;
-        // Listed before the target is made, which may be inside of the source under another name.
+        // The source is listed before the target is made, because the target may be inside of the source without our
+        // knowledge: a machine or a directory can have two names.
         let names = source.names().await.map_err(|error| source.failure("list", &error))?;
-        let is_there = self.modes == CopyModes::Umask && inspect(target, SymlinkPolicy::Follow).await.is_ok();
-        let unmakable = |error| target.failure("make the directory", &error);
-        let uri = target.uri().map_err(unmakable)?;
+        let keeps_its_mode = self.modes == CopyModes::Umask && inspect(target, SymlinkPolicy::Follow).await.is_ok();
+        let cannot_make = |error| target.failure("make the directory", &error);
+        let uri = target.uri().map_err(cannot_make)?;
         let follow_symlinks = *target_links == SymlinkPolicy::Follow;
         let options = CreateDirectoryOptions { follow_symlinks, ..CreateDirectoryOptions::default() };
-        target.host.files.create_directory(&uri, &options).await.map_err(unmakable)?;
+        target.host.files.create_directory(&uri, &options).await.map_err(cannot_make)?;
         // Below this directory no link is followed, so links in the path of the target are resolved now.
-        let made = if follow_symlinks { target.without_links().await.map_err(unmakable)? } else { target.clone() };
+        let made = if follow_symlinks { target.without_links().await.map_err(cannot_make)? } else { target.clone() };
         let mode = match self.modes {
             CopyModes::Exact => metadata.mode,
-            CopyModes::Umask if is_there => None,
+            CopyModes::Umask if keeps_its_mode => None,
             CopyModes::Umask => {
-                let made = inspect(target, SymlinkPolicy::Follow).await.map_err(unmakable)?;
-                let made = if let FileKind::Directory(made) = made { made.mode } else { None };
-                metadata.mode.zip(made).map(|(source, made)| mode_of_new_directory(source, made))
+                let found = inspect(target, SymlinkPolicy::Follow).await.map_err(cannot_make)?;
+                let made_mode = if let FileKind::Directory(found) = found { found.mode } else { None };
+                metadata.mode.zip(made_mode).map(|(source, made)| mode_of_new_directory(source, made))
             }
         };
         let inside = |name: &OsString| CopyItem {
@@ -184,8 +186,9 @@ impl TreeCopy {
     }
 }
 
-/// The mode of a copied directory. It was made with all permission bits, so the bits that are missing in `made` are those that the umask
-/// removes. A set-group-ID bit that it has inherited from its parent stays.
+/// The mode of the copy of a directory whose mode is `source`. The copy was made with all permission bits, so the
+/// bits that are missing in its mode `made` are those that the umask removes. A set-group-ID bit that the copy has
+/// inherited from its parent stays.
 fn mode_of_new_directory(source: u32, made: u32) -> u32 {
     const STICKY: u32 = 0o1000;
     const SET_GROUP_ID: u32 = 0o2000;

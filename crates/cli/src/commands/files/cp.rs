@@ -1,5 +1,5 @@
-//! `cp`: copies files and trees between this machine and environments, in every combination. It finds out what goes where; [`copy_tree`]
-//! copies.
+//! `cp`: copies files and directory trees between this machine and environments (machines with an exec-server), in
+//! every combination. This module finds the target path of each source; [`copy_tree`] copies.
 //!
 //! [`copy_tree`]: super::copy_tree
 
@@ -15,16 +15,16 @@ use super::super::signals::Signals;
 use super::args::CpArgs;
 use super::copy_file::CopyModes;
 use super::copy_tree::{CopyItem, TreeCopy};
-use super::file_hosts::{BarePaths, FileHost, FileHosts};
+use super::file_hosts::{FileHost, FileHosts, PlainPaths};
 use super::file_kind::SymlinkPolicy;
 use super::host_path::HostPath;
 
-/// Copies all sources. What cannot be copied is reported, and the rest is still copied.
+/// Copies all sources. A file that cannot be copied is reported, and the other files are still copied.
 pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
-    // From here on, a signal must not leave an incomplete file behind.
+    // From here on, a signal must not leave an incomplete file behind. Ctrl-Z still stops this program.
     let mut signals = Signals::listen_except_stop()?;
     let progress = Arc::new(ProgressLine::of_copy(args.quiet));
-    let mut hosts = FileHosts::new(&args.target, BarePaths::Local)?;
+    let mut hosts = FileHosts::new(&args.target, PlainPaths::Local)?;
     let code = tokio::select! {
         all_done = copy_all(&args, &mut hosts, &progress) => {
             all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -34,7 +34,7 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     progress.clear();
     tokio::select! {
         () = hosts.close() => code,
-        // A user who sends a second signal does not want to wait.
+        // A user who sends a signal now does not want to wait for the close.
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
@@ -76,7 +76,8 @@ async fn copy_all(args: &CpArgs, hosts: &mut FileHosts<'_>, progress: &Arc<Progr
     }
 }
 
-/// One sentence for each server without extensions, which says what the copy will lack. It is an error if a flag asks for a missing feature.
+/// For each server without extensions, a sentence that says what the copy will lack. It is an error if `-p` is given
+/// and a server cannot do it.
 fn missing_features(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> anyhow::Result<Vec<String>> {
     let mut sentences = Vec::new();
     let mut seen: Vec<&Arc<FileHost>> = Vec::new();
@@ -105,17 +106,19 @@ fn missing_features(sources: &[HostPath], target: &HostPath, args: &CpArgs) -> a
     Ok(sentences)
 }
 
-/// One source with its target. A tree that is copied into an existing directory does not follow a link of its name there.
+/// One source with its target: `given` is the target on the command line, and `exact` the path that the copy gets. If
+/// a tree is copied into an existing directory, and that directory has a link with the name of the tree, the link is
+/// not followed.
 async fn copy_item(
     source: HostPath,
     exact: &HostPath,
-    typed: &HostPath,
+    given: &HostPath,
     recursive: bool,
 ) -> anyhow::Result<CopyItem> {
     let (target, target_links) = match exact.path.file_name() {
-        Some(name) if recursive && exact.path != typed.path => {
+        Some(name) if recursive && exact.path != given.path => {
             let real =
-                typed.without_links().await.map_err(|error| anyhow::anyhow!(typed.failure("write", &error)))?;
+                given.without_links().await.map_err(|error| anyhow::anyhow!(given.failure("write", &error)))?;
             (real.join(name), SymlinkPolicy::Keep)
         }
         _ => (exact.clone(), SymlinkPolicy::Follow),
@@ -132,7 +135,8 @@ async fn is_directory(target: &HostPath) -> anyhow::Result<bool> {
     }
 }
 
-/// The path that the copy of a source gets: the typed target, or a path in it if it is a directory.
+/// The path that the copy of a source gets: `target`, or a path in it if it is a directory. It is an error if the
+/// copy would be the source itself, or if a tree would be copied into itself.
 async fn exact_target(
     source: &HostPath,
     target: &HostPath,
@@ -159,7 +163,7 @@ async fn exact_target(
     Ok(exact)
 }
 
-/// The path without symbolic links, as far as its directories exist.
+/// The path without symbolic links. The part of the path that does not exist stays as it is.
 async fn canonical(path: &HostPath) -> Result<std::path::PathBuf, FileSystemError> {
     for above in path.path.ancestors() {
         let Some(uri) = client::PathUri::from_native(above) else { break };

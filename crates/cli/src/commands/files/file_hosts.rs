@@ -1,5 +1,6 @@
-//! The machines that the paths of a command are on: this one, and environments. It turns paths as they are typed into paths on machines, and
-//! connects to each environment once. Start reading at [`FileHosts::resolve`].
+//! The machines that the paths of a command are on: this one, and environments, which are machines with an
+//! exec-server. This module turns paths as they are typed into paths on machines, and connects to each environment
+//! once. Start reading at [`FileHosts::resolve`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use client::{Capabilities, ConnectionState, ExecServerClient, ExecutorFileSystem, LocalFileSystem, Way};
+use client::{
+    Capabilities, ConnectionState, EnvironmentLocation, ExecServerClient, ExecutorFileSystem, LocalFileSystem,
+};
 
 use super::super::args::TargetArgs;
 use super::super::capabilities::environment_info;
@@ -33,13 +36,14 @@ impl FileHost {
         self.client.is_none()
     }
 
-    /// Whether the connection is lost at this moment.
+    /// Whether the connection is lost and the client tries to make it again.
     pub(crate) fn is_lost(&self) -> bool {
         let state = self.client.as_ref().map(ExecServerClient::connection_state);
         state.is_some_and(|state| matches!(*state.borrow(), ConnectionState::Recovering(_)))
     }
 
-    /// Whether modes and times of files can be read and set. A server that cannot set them does not report them either.
+    /// Whether modes and times of files can be read and set. A server that cannot set them does not report them
+    /// either.
     pub(crate) fn has_modes(&self) -> bool {
         self.server.as_ref().is_none_or(|server| server.fs_set_metadata)
     }
@@ -50,34 +54,35 @@ impl FileHost {
     }
 }
 
-/// Which machine a path without a colon is on.
+/// Which machine a path without the name of an environment is on: `PATH`, not `ENV:PATH` or `:PATH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BarePaths {
+pub(crate) enum PlainPaths {
     /// On this machine, whatever the flags are. `cp` needs this, because its paths are on two machines.
     Local,
     /// In the environment that `-e`, `--connect` or `--ssh` chooses, or on this machine without such a flag.
-    Chosen,
+    FollowFlags,
 }
 
 /// The machines that the paths of one command are on.
 pub(crate) struct FileHosts<'a> {
     flags: &'a TargetArgs,
-    bare: BarePaths,
+    plain_paths: PlainPaths,
     local: Arc<FileHost>,
     /// Connected environments by their names. `None` is the one that the flags choose.
     environments: BTreeMap<Option<String>, Arc<FileHost>>,
 }
 
 impl<'a> FileHosts<'a> {
-    pub(crate) fn new(flags: &'a TargetArgs, bare: BarePaths) -> anyhow::Result<Self> {
+    pub(crate) fn new(flags: &'a TargetArgs, plain_paths: PlainPaths) -> anyhow::Result<Self> {
         let base = std::env::current_dir().context("cannot find out the current directory")?;
         let local =
             Arc::new(FileHost { files: Box::new(LocalFileSystem), client: None, server: None, base: Some(base) });
-        Ok(Self { flags, bare, local, environments: BTreeMap::new() })
+        Ok(Self { flags, plain_paths, local, environments: BTreeMap::new() })
     }
 
-    /// Turns texts into paths on machines, in the same order, and connects to the environments among them. It checks that every environment
-    /// exists before it connects to the first. An error means that no file was touched.
+    /// Turns typed paths into paths on machines, in the same order, and connects to the environments that they are
+    /// in. It checks that every environment is configured before it connects to the first. An error means that no
+    /// file was touched.
     pub(crate) async fn resolve(&mut self, texts: &[OsString]) -> anyhow::Result<Vec<HostPath>> {
         let typed = texts.iter().map(|text| self.parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut destinations = BTreeMap::new();
@@ -126,19 +131,20 @@ impl<'a> FileHosts<'a> {
         typed.iter().zip(texts).map(on_host).collect()
     }
 
-    /// Parses a text. A path without a colon becomes a path in an environment if the flags say so.
+    /// Parses a typed path. With [`PlainPaths::FollowFlags`], a plain path is in the environment that the flags
+    /// choose.
     fn parse<'t>(&self, text: &'t OsStr) -> anyhow::Result<TypedPath<'t>> {
         match TypedPath::parse(text) {
             TypedPath::Plain(path) => {
                 anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
-                let is_in_environment = self.bare == BarePaths::Chosen && self.flags.flag().is_some();
+                let is_in_environment = self.plain_paths == PlainPaths::FollowFlags && self.flags.flag().is_some();
                 Ok(if is_in_environment { TypedPath::InEnvironment(None, path) } else { TypedPath::Plain(path) })
             }
             path @ TypedPath::InEnvironment(..) => Ok(path),
         }
     }
 
-    /// The environment of this name, or the one that the flags choose.
+    /// The environment of this name. For `None`, the one that the flags choose, or the default.
     fn destination(&self, name: Option<&str>) -> anyhow::Result<Destination> {
         let mut flags = self.flags.clone();
         if name.is_some() {
@@ -148,7 +154,7 @@ impl<'a> FileHosts<'a> {
     }
 
     async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<FileHost>> {
-        if matches!(destination.way, Way::Local) {
+        if matches!(destination.location, EnvironmentLocation::Local) {
             return Ok(Arc::clone(&self.local));
         }
         let client = destination.connect().await?;

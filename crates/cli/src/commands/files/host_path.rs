@@ -1,4 +1,5 @@
-//! A path on one of the machines that a command works on. It knows how the path was typed, and lists directories.
+//! A path on one of the machines that a command works on. [`HostPath`] knows how the path was typed, and lists
+//! directories.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,8 @@ pub(crate) struct HostPath {
     pub(crate) host: Arc<FileHost>,
     /// The absolute path.
     pub(crate) path: PathBuf,
-    /// The path as it was typed, for messages.
+    /// The path as it was typed, with the names that were joined to it. Messages show it, and its end says what the
+    /// user means: see [`means_contents`](Self::means_contents).
     pub(crate) typed: PathBuf,
 }
 
@@ -40,15 +42,16 @@ impl HostPath {
         Ok(Self { path, ..self.clone() })
     }
 
-    /// Whether the path was typed as the contents of a directory (`dir/.`), not as the directory itself.
+    /// Whether the path means the contents of a directory, not the directory itself. Such a path ends with no name:
+    /// it was typed with `.` or `..` at its end, or it is `/`.
     pub(crate) fn means_contents(&self) -> bool {
         let typed = self.typed.as_os_str().as_bytes();
         let last = typed.rsplit(|byte| matches!(byte, b'/' | b':')).next().unwrap_or_default();
         matches!(last, b"." | b"..") || self.path.file_name().is_none()
     }
 
-    /// Whether nothing was typed after the colon, which means the working directory of the server.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether the path was typed with a colon at its end (`ENV:`), which means the working directory of the server.
+    pub(crate) fn means_working_directory(&self) -> bool {
         self.typed.as_os_str().as_bytes().ends_with(b":")
     }
 
@@ -57,7 +60,7 @@ impl HostPath {
         self.typed.as_os_str().as_bytes().ends_with(b"/")
     }
 
-    /// The names of the files in this directory. On this machine they are read without a limit of their number.
+    /// The names of the files in this directory. Servers limit their number; on this machine there is no limit.
     pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
         if self.host.is_local() {
             let path = self.path.clone();
@@ -81,15 +84,16 @@ impl std::fmt::Display for HostPath {
     }
 }
 
-/// The names in the listing of a server. A name with a slash could lead a copy out of its target directory. So could a name that comes twice:
-/// the first copy makes a link, and the second one follows it. Both are refused.
+/// The names in the listing of a server. A listing is refused if it has a text that is not the name of a file, such
+/// as `..` or a text with a slash, which could lead a copy out of its target directory. It is also refused if it has
+/// a name twice: the first copy could make a link, and the second would follow it.
 fn checked_names(entries: Vec<DirectoryEntry>) -> Result<Vec<OsString>, FileSystemError> {
     let mut names = BTreeSet::new();
     for entry in entries {
         let exact = entry.path.and_then(|path| path.to_native().ok());
         let name = exact.as_deref().and_then(Path::file_name).map_or_else(|| entry.file_name.into(), OsStr::to_owned);
         if Path::new(&name).file_name() != Some(&name) || !names.insert(name) {
-            let text = "exec-server protocol error: it has a name that cannot be in a directory";
+            let text = "exec-server protocol error: the listing has a repeated or an impossible name";
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text).into());
         }
     }
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_out_of_a_directory_are_refused() {
+    fn a_listing_with_a_repeated_name_or_with_a_text_that_is_not_a_file_name_is_refused() {
         let names = |names: &[&str]| {
             let entry = |name: &&str| DirectoryEntry {
                 file_name: (*name).to_owned(),

@@ -11,17 +11,17 @@ use tokio::task::JoinSet;
 
 use super::super::print::{print_bytes, report};
 use super::args::LsArgs;
-use super::file_hosts::{BarePaths, FileHosts};
+use super::file_hosts::{FileHosts, PlainPaths};
 use super::file_kind::{FileKind, SymlinkPolicy, inspect};
 use super::host_path::HostPath;
 use crate::terminal_text::readable;
 
-/// Files whose metadata is asked for at once.
+/// The number of files whose metadata is asked for at once.
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Lists the paths in turn. If one cannot be listed, the others still are.
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;
@@ -29,7 +29,7 @@ pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
     for (number, path) in paths.iter().enumerate() {
         let listed = match paths.len() {
             1 => listing.list(path, &mut out).await,
-            _ => listing.with_heading(path, number > 0, &mut out).await,
+            _ => listing.list_with_heading(path, number > 0, &mut out).await,
         };
         if let Err(sentence) = listed {
             report(&sentence);
@@ -53,10 +53,11 @@ struct Listing {
 }
 
 impl Listing {
-    async fn with_heading(self, path: &HostPath, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Adds the path and what is in it. `is_separated`: an empty line comes first.
+    async fn list_with_heading(self, path: &HostPath, is_separated: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let mut body = Vec::new();
         self.list(path, &mut body).await?;
-        let separator = if is_later { "\n" } else { "" };
+        let separator = if is_separated { "\n" } else { "" };
         out.extend_from_slice(separator.as_bytes());
         self.put_name(path.typed.as_os_str(), out);
         out.extend_from_slice(b":\n");
@@ -66,7 +67,8 @@ impl Listing {
 
     async fn list(self, path: &HostPath, out: &mut Vec<u8>) -> Result<(), String> {
         let unreadable = |error| path.failure("read", &error);
-        // A link to a directory is listed as a directory, except with `-l`, which describes the link.
+        // A link to a directory is listed as a directory, except with `-l` and without a slash at its end: then the
+        // link itself is described.
         let links = if self.long && !path.means_directory() { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
         let rows = match inspect(path, links).await {
             Ok(FileKind::Directory(_)) => self.rows(path).await?,
@@ -93,6 +95,8 @@ impl Listing {
         Ok(())
     }
 
+    /// The files in a directory, in the order of their names. The kind is `None` without `-l`, and if it cannot be
+    /// found out.
     async fn rows(self, path: &HostPath) -> Result<Vec<(OsString, Option<FileKind>)>, String> {
         let mut names = path.names().await.map_err(|error| path.failure("list", &error))?;
         names.retain(|name| self.all || !name.as_bytes().starts_with(b"."));
@@ -180,10 +184,11 @@ fn permissions(mode: Option<u32>) -> String {
     text.into_iter().collect()
 }
 
-/// `2026-01-31 23:59:59`, in UTC.
+/// The time as `2026-01-31 23:59:59`, in UTC.
 fn date(seconds: i64) -> String {
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since the first of March of the year 0. With years that begin in March, a leap day is the last day of its year.
+    // Days since the first of March of the year 0. With years that begin in March, a leap day is the last day of its
+    // year. An era is 400 years, after which the calendar repeats.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -201,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn seconds_since_1970_become_a_date_and_a_time() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00:00"),
             (-1, "1969-12-31 23:59:59"),
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_letters() {
+    fn permissions_become_letters_and_unknown_ones_question_marks() {
         assert_eq!(permissions(Some(0o644)), "rw-r--r--");
         assert_eq!(permissions(Some(0o4711)), "rws--x--x");
         assert_eq!(permissions(Some(0o1770)), "rwxrwx--T");

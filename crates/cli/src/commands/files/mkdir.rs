@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use client::CreateDirectoryOptions;
 
 use super::args::MkdirArgs;
-use super::file_hosts::{BarePaths, FileHosts};
+use super::file_hosts::{FileHosts, PlainPaths};
 use super::host_path::HostPath;
 
 /// Makes the directories in turn. If one cannot be made, the others still are.
 pub(crate) async fn mkdir(args: MkdirArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
     for path in &paths {

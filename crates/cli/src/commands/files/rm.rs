@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use client::{FileOptions, RemoveOptions};
 
 use super::args::RmArgs;
-use super::file_hosts::{BarePaths, FileHosts};
+use super::file_hosts::{FileHosts, PlainPaths};
 use super::host_path::HostPath;
 
 /// Removes the files in turn. If one cannot be removed, the others still are.
 pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, BarePaths::Chosen)?;
+    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
     for path in &paths {
@@ -25,7 +25,7 @@ pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
 
 async fn remove(path: &HostPath, args: &RmArgs) -> anyhow::Result<()> {
     anyhow::ensure!(
-        !args.recursive || !(path.means_contents() || path.is_empty()),
+        !args.recursive || !(path.means_contents() || path.means_working_directory()),
         "refusing to remove {path}: it stands for a directory without naming it; write the name of the directory"
     );
     let failed = |error| anyhow::anyhow!(path.failure("remove", &error));

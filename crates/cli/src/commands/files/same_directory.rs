@@ -1,6 +1,7 @@
-//! Finds out whether two paths lead to one directory, although their machines have different names. Equal paths and times prove nothing,
-//! because machines that were made from one image have the same, and one machine can be reached by several names. So an empty directory with
-//! a random name is made below one path for a moment, and looked for below the other.
+//! Finds out whether two paths lead to the same directory, even if their machines have different names: one machine
+//! can be reached by several names. Equal paths and times prove nothing, because they are the same on all machines
+//! that were made from one image. So [`is_same_directory`] makes an empty directory with a random name, the probe, in
+//! one of the two directories for a moment, and looks for it in the other.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -10,8 +11,8 @@ use client::{CreateDirectoryOptions, FileOptions, FileSystemError, RemoveOptions
 
 use super::host_path::HostPath;
 
-/// Whether `source` and `target` are the same directory. If nothing can be made in the target, the answer is no: then no copy can be made
-/// inside of it either.
+/// Whether `source` and `target` are the same directory. If the probe cannot be made in the target, the answer is no:
+/// then no copy can be made in the target either.
 pub(crate) async fn is_same_directory(source: &HostPath, target: &HostPath) -> bool {
     if Arc::ptr_eq(&source.host, &target.host) {
         return source.path == target.path;
@@ -22,7 +23,7 @@ pub(crate) async fn is_same_directory(source: &HostPath, target: &HostPath) -> b
         return false;
     }
     let is_seen = exists(&source.join(&name)).await;
-    // If it cannot be removed, an empty directory stays behind, which changes nothing about the answer.
+    // If the probe cannot be removed, an empty directory stays behind. The answer is still right.
     let _removed_or_left = remove(&probe).await;
     is_seen
 }
@@ -31,7 +32,8 @@ fn probe_name() -> OsString {
     format!(".exec-server-{:016x}.probe", RandomState::new().build_hasher().finish()).into()
 }
 
-/// Makes the directory. The default options are recursive, and only a recursive request is repeated when the connection is lost.
+/// Makes the probe. The default options are recursive, and only a recursive request is repeated when the connection
+/// is lost.
 async fn make(probe: &HostPath) -> Result<(), FileSystemError> {
     probe.host.files.create_directory(&probe.uri()?, &CreateDirectoryOptions::default()).await
 }

@@ -1,16 +1,17 @@
-//! Prints lines on stderr about the connection while a process runs: one when it is lost, one when it is back. If no person is at a terminal,
-//! a short break is not reported.
+//! Prints lines on stderr about the connection while a process runs: one when the connection is lost, one when it is
+//! back. A short loss is reported only to a person at a terminal.
 
 use std::time::Duration;
 
 use client::ConnectionState;
 use tokio::time::Instant;
 
-/// Breaks shorter than this are not reported, unless a person is at the terminal.
+/// A loss that is shorter than this is not reported, unless a person is at the terminal.
 const REPORTED_AFTER: Duration = Duration::from_secs(2);
 
-/// Remembers which lines were printed.
+/// Prints the lines, and remembers whether the loss was reported.
 pub(crate) struct ConnectionNotice {
+    /// Whether a person is at a terminal in raw mode, where lines must end with CR LF.
     is_raw: bool,
     /// When to report a loss that is not reported yet.
     due: Option<Instant>,
@@ -18,12 +19,12 @@ pub(crate) struct ConnectionNotice {
 }
 
 impl ConnectionNotice {
-    /// `is_raw`: a person is at a terminal in raw mode, where lines must end with CR LF.
     pub(crate) fn new(is_raw: bool) -> Self {
         Self { is_raw, due: None, is_loss_reported: false }
     }
 
-    /// Handles a change of the connection. Returns true if it is back and lines were written across the screen.
+    /// Handles a change of the connection. Returns true if the connection is back and lines about its loss are on the
+    /// screen.
     pub(crate) fn handle(&mut self, state: &ConnectionState) -> bool {
         match state {
             ConnectionState::Recovering(_) if self.is_raw => self.report_loss(),
@@ -58,7 +59,7 @@ impl ConnectionNotice {
         }
     }
 
-    /// Prints a line at once.
+    /// Prints a line at once, which need not be about the connection.
     pub(crate) fn say(&self, text: &str) {
         let line =
             if self.is_raw { format!("\r\n[exec-server: {text}]\r\n") } else { format!("exec-server: {text}\n") };

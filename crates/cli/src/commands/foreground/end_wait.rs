@@ -1,5 +1,5 @@
-//! How long we wait for the end of a process after the server was asked to end it. It knows no server and has no clock: its methods are told
-//! what happened, and when.
+//! Decides how long we wait after the server was asked to end a process, or to pass a signal on to it. This module
+//! knows no server and has no clock: the caller tells it what has happened, and when.
 
 use std::time::Duration;
 
@@ -7,26 +7,28 @@ use tokio::time::Instant;
 
 use crate::commands::signals::FatalSignal;
 
-/// How long a server may take to end a process, or to answer that it has passed a signal on. Our server gives up on a process that cannot be
-/// killed after the same time.
+/// How long a server may take to end a process, or to answer that it has passed a signal on. By default, our server
+/// reports a process that it cannot kill after the same time.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest wait if the server keeps sending events of the process. Over a slow connection, output from before the end may come for a
-/// while, but a server that does not end a process that prints for ever must not keep us.
+/// The longest wait if the server keeps sending events of the process. Over a slow connection, output from before the
+/// end may come for a while. But if the process prints for ever and the server does not end it, we must not wait for
+/// ever.
 const LONGEST_END_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why the server was asked to end a process.
+/// The reason why the server was asked to end a process, or to pass a signal on to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The process gets the signal that we got. The process may ignore the signal, so we wait only for the answer of the server.
+    /// We got this signal, and the server passes it on to the process. The process may ignore the signal, so we wait
+    /// only for the answer of the server.
     Passed(FatalSignal),
-    /// The server cannot pass this signal on and ends the process instead.
+    /// We got this signal. The server cannot pass it on, so it ends the process instead.
     Replaced(FatalSignal),
     /// The time that `--timeout` gives is over.
     TimeOver,
 }
 
-/// The wait for the end of one process.
+/// The wait for the end of one process, or for the answer that it has got a signal. There is no wait at first.
 #[derive(Debug, Default)]
 pub(crate) struct EndWait {
     pending: Option<PendingEnd>,
@@ -35,45 +37,48 @@ pub(crate) struct EndWait {
 #[derive(Clone, Copy, Debug)]
 struct PendingEnd {
     reason: EndReason,
-    /// When the server was asked, or when our own stuck output last delayed the process.
+    /// When the server was asked, or later, when the reader of our output was last found stuck.
     since: Instant,
     give_up_at: Instant,
 }
 
 impl EndWait {
-    /// The server is asked to end the process, or to pass a signal on.
-    pub(crate) fn ask(&mut self, reason: EndReason, now: Instant) {
+    /// Begins the wait. The caller asks the server to end the process, or to pass a signal on.
+    pub(crate) fn begin(&mut self, reason: EndReason, now: Instant) {
         self.pending = Some(PendingEnd { reason, since: now, give_up_at: now + END_PATIENCE });
     }
 
-    /// The server has answered. An exit must follow, unless the signal was only passed on.
+    /// Handles the answer of the server. If a signal was only passed on, the wait is over; otherwise an exit must
+    /// follow.
     pub(crate) fn handle_answer(&mut self) {
         if matches!(self.pending, Some(PendingEnd { reason: EndReason::Passed(_), .. })) {
             self.pending = None;
         }
     }
 
-    /// An event of the process has come: the server gets more time, up to a limit.
-    pub(crate) fn renew(&mut self, now: Instant) {
+    /// Handles an event of the process. If there is a wait, the server gets more time, up to
+    /// [`LONGEST_END_PATIENCE`].
+    pub(crate) fn handle_event(&mut self, now: Instant) {
         if let Some(pending) = &mut self.pending {
             pending.give_up_at = (now + END_PATIENCE).min(pending.since + LONGEST_END_PATIENCE);
         }
     }
 
-    /// The reader of our output is stuck, which delays the process: the server gets the whole time again.
-    pub(crate) fn hold_up(&mut self, now: Instant) {
+    /// Handles that the reader of our output is stuck, which delays the process. If there is a wait, its time begins
+    /// again.
+    pub(crate) fn handle_stuck_output(&mut self, now: Instant) {
         if let Some(pending) = &mut self.pending {
             *pending = PendingEnd { since: now, give_up_at: now + END_PATIENCE, ..*pending };
         }
     }
 
-    /// How long the server was given, in whole seconds.
+    /// The time that the server was given for the whole wait, rounded down to seconds.
     pub(crate) fn patience(&self) -> Duration {
         let given = self.pending.map(|pending| pending.give_up_at - pending.since);
         Duration::from_secs(given.unwrap_or_default().as_secs())
     }
 
-    /// The process has exited.
+    /// Ends the wait, because the process has exited.
     pub(crate) fn handle_exit(&mut self) {
         self.pending = None;
     }
@@ -100,22 +105,22 @@ mod tests {
     use crate::commands::signals::TERMINATE;
 
     #[test]
-    fn a_signal_that_was_passed_on_is_done_with_its_answer() {
+    fn the_wait_for_a_signal_that_was_passed_on_ends_with_the_answer() {
         let (mut wait, now) = (EndWait::default(), Instant::now());
-        wait.ask(EndReason::Passed(TERMINATE), now);
+        wait.begin(EndReason::Passed(TERMINATE), now);
         assert_eq!(wait.give_up_at(), Some(now + END_PATIENCE));
         wait.handle_answer();
         assert!(!wait.is_waiting());
     }
 
     #[test]
-    fn a_process_that_the_server_was_to_end_is_waited_for_until_it_exits() {
+    fn the_wait_for_a_process_that_the_server_has_to_end_lasts_until_the_exit_and_each_event_prolongs_it() {
         for reason in [EndReason::Replaced(TERMINATE), EndReason::TimeOver] {
             let (mut wait, now) = (EndWait::default(), Instant::now());
-            wait.ask(reason, now);
+            wait.begin(reason, now);
             wait.handle_answer();
             let later = now + Duration::from_secs(3);
-            wait.renew(later);
+            wait.handle_event(later);
             assert_eq!((wait.give_up_at(), wait.reason()), (Some(later + END_PATIENCE), Some(reason)));
             assert_eq!(wait.patience(), Duration::from_secs(13));
             wait.handle_exit();
@@ -126,16 +131,16 @@ mod tests {
     #[test]
     fn a_process_that_keeps_printing_is_given_up_unless_our_own_output_is_stuck() {
         let (mut wait, begun) = (EndWait::default(), Instant::now());
-        wait.ask(EndReason::TimeOver, begun);
+        wait.begin(EndReason::TimeOver, begun);
         let print = |wait: &mut EndWait, seconds: std::ops::Range<u64>| {
-            seconds.for_each(|second| wait.renew(begun + Duration::from_secs(second)));
+            seconds.for_each(|second| wait.handle_event(begun + Duration::from_secs(second)));
         };
         print(&mut wait, 0..3600);
         assert_eq!(wait.give_up_at(), Some(begun + LONGEST_END_PATIENCE));
-        let held_up = begun + Duration::from_secs(3600);
-        wait.hold_up(held_up);
-        assert_eq!(wait.give_up_at(), Some(held_up + END_PATIENCE));
+        let restarted = begun + Duration::from_secs(3600);
+        wait.handle_stuck_output(restarted);
+        assert_eq!(wait.give_up_at(), Some(restarted + END_PATIENCE));
         print(&mut wait, 3600..7200);
-        assert_eq!(wait.give_up_at(), Some(held_up + LONGEST_END_PATIENCE));
+        assert_eq!(wait.give_up_at(), Some(restarted + LONGEST_END_PATIENCE));
     }
 }

@@ -1,7 +1,7 @@
-//! Keys that are for us and not for the process: a tilde after Enter, and the key that follows it, as ssh has them. It knows no terminal
-//! and no process; it sorts bytes.
+//! Finds keys that are for us and not for the process: a tilde at the start of a line and the key that follows it, as
+//! in ssh. This module knows no terminal and no process; it only looks at bytes.
 
-/// What a person asks of us with an escape key.
+/// A command that a person gives us with escape keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapeCommand {
     /// `~.`: leave the process.
@@ -16,7 +16,7 @@ pub(crate) struct EscapeKeys {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinePosition {
-    /// At the start of a line, where a tilde may begin an escape.
+    /// At the start of a line: after Enter, or before the first key. Here a tilde may begin a command for us.
     LineStart,
     /// After such a tilde, which is held back until the next key.
     Tilde,
@@ -60,7 +60,7 @@ impl EscapeKeys {
 mod tests {
     use super::*;
 
-    fn typed(pieces: &[&str]) -> (String, Option<EscapeCommand>) {
+    fn split_typed(pieces: &[&str]) -> (String, Option<EscapeCommand>) {
         let mut escapes = EscapeKeys::default();
         let mut all = String::new();
         for piece in pieces {
@@ -74,16 +74,16 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_and_a_dot_after_enter_leave_the_process() {
-        assert_eq!(typed(&["~."]), (String::new(), Some(EscapeCommand::Leave)));
-        assert_eq!(typed(&["ls\r", "~", ".more"]), ("ls\r".into(), Some(EscapeCommand::Leave)));
-        assert_eq!(typed(&["a~.", "\n~."]), ("a~.\n".into(), Some(EscapeCommand::Leave)));
+    fn a_tilde_and_a_dot_at_the_start_of_a_line_leave_the_process() {
+        assert_eq!(split_typed(&["~."]), (String::new(), Some(EscapeCommand::Leave)));
+        assert_eq!(split_typed(&["ls\r", "~", ".more"]), ("ls\r".into(), Some(EscapeCommand::Leave)));
+        assert_eq!(split_typed(&["a~.", "\n~."]), ("a~.\n".into(), Some(EscapeCommand::Leave)));
     }
 
     #[test]
-    fn two_tildes_are_one_and_other_tildes_are_passed_on() {
-        assert_eq!(typed(&["~~."]), ("~.".into(), None));
-        assert_eq!(typed(&["~", "/bin\r"]), ("~/bin\r".into(), None));
-        assert_eq!(typed(&["cd ~\r~\r~~~"]), ("cd ~\r~\r~~".into(), None));
+    fn two_tildes_at_the_start_of_a_line_are_one_and_other_tildes_are_passed_on() {
+        assert_eq!(split_typed(&["~~."]), ("~.".into(), None));
+        assert_eq!(split_typed(&["~", "/bin\r"]), ("~/bin\r".into(), None));
+        assert_eq!(split_typed(&["cd ~\r~\r~~~"]), ("cd ~\r~\r~~".into(), None));
     }
 }

@@ -1,6 +1,6 @@
-//! One loop over everything that can happen to a process in the foreground: its events, our stdin, signals, the connection and deadlines.
-//! [`EventLoop::run`] waits; each `handle_*` says what follows, and returns an end if we leave the process. What follows from a signal is in
-//! [`received_signals`].
+//! One loop over everything that can happen to a process in the foreground: its events, our stdin, signals, the
+//! connection and deadlines. [`EventLoop::run`] waits and calls a `handle_*` method. If that method returns a
+//! [`ForegroundEnd`], the loop ends. Signals are handled in [`received_signals`].
 
 mod received_signals;
 
@@ -25,26 +25,29 @@ use crate::commands::output_queue::{OutputPermit, OutputQueue, OutputWritten};
 use crate::commands::signals::{FatalSignal, Signals};
 use crate::commands::terminal::{RawTerminal, window_size};
 
-/// How long descendants of an exited process may be silent before we leave. Their output belongs to the command, but a descendant that
-/// stays for ever must not keep us.
+/// How long descendants of an exited process may be silent before we leave. Their output belongs to the command, but
+/// we must not wait for ever for a descendant that does not end.
 const LINGER: Duration = Duration::from_secs(1);
 /// [`LINGER`] at a terminal, where background processes commonly stay behind.
 const LINGER_IN_TERMINAL: Duration = Duration::from_millis(100);
-/// How long a process may run on after the last of its input, if the server cannot close its stdin.
+/// How long a process may run on after the last of its input, if the server cannot close the stdin of the process.
 const OPEN_STDIN_PATIENCE: Duration = Duration::from_secs(2);
 
 const MAY_RUN: &str = "it may still be running";
 const CANNOT_END_INPUT: &str = "the input has ended, and this server cannot tell the command";
 
-/// What is known about the process, and which deadlines run.
+/// The state of the process as far as we know it, and the deadlines that run.
 pub(super) struct EventLoop<'a> {
     foreground: &'a Foreground<'a>,
-    /// Set if our stdin is a terminal and the process has one.
+    /// Set if our stdin is a terminal and the process has a terminal too.
     terminal: Option<&'a RawTerminal>,
     output: &'a OutputQueue,
+    /// The terminal modes that the program has set.
     screen: &'a mut ScreenModes,
     requests: ProcessRequests<'a>,
+    /// Set if events are printed as JSON.
     json: Option<JsonEvents>,
+    /// Removes the queries to a terminal from old output, because the program does not expect answers any more.
     queries: QueryFilter,
     notice: ConnectionNotice,
     end_wait: EndWait,
@@ -52,13 +55,16 @@ pub(super) struct EventLoop<'a> {
     exited: Option<ExitStatus>,
     /// A fatal signal that came while the reader of our output was stuck.
     signal_while_stuck: Option<FatalSignal>,
-    /// A fatal signal that the server cannot send, so that it was asked to end the process instead.
+    /// A fatal signal that the server cannot send. The server was asked to end the process instead.
     replaced_signal: Option<FatalSignal>,
-    /// Whether we, and not the server, ended the process because its time was over.
+    /// Whether the time of the process was over and we, not a timeout of the server, had the process ended.
     is_timed_out: bool,
+    /// When we ask the server to end the process, because its time is over.
     timeout_at: Option<Instant>,
     /// When we end the process, because its input is over and the server cannot tell the process.
     input_end_deadline: Option<Instant>,
+    /// When we leave an exited process whose descendants are silent, or, after a signal, a process whose output we
+    /// cannot print because the reader of our output is stuck.
     leave_at: Option<Instant>,
 }
 
@@ -120,10 +126,10 @@ impl<'a> EventLoop<'a> {
                     self.handle_input_end(input_end)?;
                     None
                 }
-                () = until(self.input_end_deadline), if self.exited.is_none() => {
-                    anyhow::bail!("{CANNOT_END_INPUT}; it was ended")
+                () = wait_until(self.input_end_deadline), if self.exited.is_none() => {
+                    anyhow::bail!("{CANNOT_END_INPUT}; the command was ended")
                 }
-                () = until(self.timeout_at) => {
+                () = wait_until(self.timeout_at) => {
                     self.handle_timeout();
                     None
                 }
@@ -133,7 +139,7 @@ impl<'a> EventLoop<'a> {
                     }
                     None
                 }
-                () = until(self.end_wait.give_up_at()) => self.handle_end_overdue(),
+                () = wait_until(self.end_wait.give_up_at()) => self.handle_end_overdue(),
                 command = &mut escape, if can_escape => match command {
                     Ok(EscapeCommand::Leave) => Some(ForegroundEnd::Left),
                     Err(_terminal_is_gone) if self.terminal.is_some() => Some(ForegroundEnd::Left),
@@ -152,7 +158,7 @@ impl<'a> EventLoop<'a> {
                     None
                 }
                 () = self.notice.report_when_due() => None,
-                () = until(self.leave_at) => self.handle_leave_time(),
+                () = wait_until(self.leave_at) => self.handle_leave_time(),
             };
             if let Some(end) = end {
                 return Ok(end);
@@ -162,9 +168,9 @@ impl<'a> EventLoop<'a> {
 
     fn handle_event(&mut self, permit: OutputPermit<'_>, mut event: ExecProcessEvent) -> anyhow::Result<()> {
         if self.output.is_stuck() {
-            self.end_wait.hold_up(Instant::now());
+            self.end_wait.handle_stuck_output(Instant::now());
         } else {
-            self.end_wait.renew(Instant::now());
+            self.end_wait.handle_event(Instant::now());
         }
         match &mut event {
             ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
@@ -202,7 +208,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// All events were delivered.
+    /// Called when all events of the process were delivered.
     async fn handle_close(&self, signals: &mut Signals) -> anyhow::Result<ForegroundEnd> {
         if let Some(status) = self.exited {
             return Ok(ForegroundEnd::Exited(status));
@@ -213,15 +219,15 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// No further input can be passed on.
+    /// Called when no further input can be passed on.
     fn handle_input_end(&mut self, end: anyhow::Result<InputEnd>) -> anyhow::Result<()> {
         match end {
-            Ok(InputEnd::Settled) => Ok(()),
-            Ok(InputEnd::NotTold { after_input: true }) => {
+            Ok(InputEnd::NothingLeftToDo) => Ok(()),
+            Ok(InputEnd::ProcessNotTold { had_input: true }) => {
                 self.input_end_deadline = Some(Instant::now() + OPEN_STDIN_PATIENCE);
                 Ok(())
             }
-            Ok(InputEnd::NotTold { after_input: false }) => {
+            Ok(InputEnd::ProcessNotTold { had_input: false }) => {
                 self.notice.say(CANNOT_END_INPUT);
                 Ok(())
             }
@@ -234,21 +240,22 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// The process has run for as long as it may.
+    /// Called when the process has run for as long as it may.
     fn handle_timeout(&mut self) {
         self.timeout_at = None;
         if self.exited.is_none() {
-            // While our own output is stuck, the exit may have been reported and not been read by us yet.
+            // A server that enforces the timeout itself says in the exit whether it has ended the process. While our
+            // own output is stuck, such an exit may have come that we have not read yet.
             self.is_timed_out = !(self.foreground.server.process_timeout && self.output.is_stuck());
-            self.end_wait.ask(EndReason::TimeOver, Instant::now());
+            self.end_wait.begin(EndReason::TimeOver, Instant::now());
             self.requests.push(ProcessRequest::Terminate);
         }
     }
 
-    /// The server has not ended the process in time.
+    /// Called when the server has not ended the process in time, or not answered that it has passed a signal on.
     fn handle_end_overdue(&mut self) -> Option<ForegroundEnd> {
         if self.output.is_stuck() {
-            self.end_wait.hold_up(Instant::now());
+            self.end_wait.handle_stuck_output(Instant::now());
             return None;
         }
         let patience = self.end_wait.patience();
@@ -263,7 +270,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// The process, or the reader of our output, was silent for long enough.
+    /// Called when the descendants of the process have written nothing, or the reader of our output has read nothing,
+    /// for long enough.
     fn handle_leave_time(&mut self) -> Option<ForegroundEnd> {
         match (self.exited, self.signal_while_stuck) {
             (Some(status), _) => Some(ForegroundEnd::Exited(status)),
@@ -275,7 +283,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Makes a program draw its whole screen again.
+    /// Makes the program draw its whole screen again.
     fn redraw(&mut self) {
         if let (true, Some(size)) = (self.foreground.tty, window_size()) {
             self.requests.push(ProcessRequest::Redraw(size));
@@ -283,8 +291,8 @@ impl<'a> EventLoop<'a> {
     }
 }
 
-/// Waits for room to print an event, and then for the event. `None`: the process is closed. If our output cannot be written any more, it waits
-/// for ever, and the writing thread reports the reason.
+/// Waits for room to print an event, and then for the event. `None`: no event follows. If our output cannot be
+/// written any more, it waits for ever, and the writing thread reports the reason.
 async fn next_event<'a>(
     output: &'a OutputQueue,
     events: &mut ProcessEvents,
@@ -293,13 +301,14 @@ async fn next_event<'a>(
     (permit, events.next().await)
 }
 
-/// After how long we end the process ourselves.
+/// The time after which we ask the server to end the process. It is longer if the server enforces the timeout itself.
 fn own_timeout(foreground: &Foreground<'_>) -> Option<Duration> {
     let grace = if foreground.server.process_timeout { END_PATIENCE } else { Duration::ZERO };
     foreground.timeout.map(|time| time.saturating_add(grace))
 }
 
-async fn until(time: Option<Instant>) {
+/// Waits until this time. Waits for ever if there is none.
+async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,

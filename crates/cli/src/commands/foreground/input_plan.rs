@@ -1,6 +1,7 @@
-//! Decides before a start how the end of our stdin will be passed on. The published protocol can write to the stdin of a process and cannot
-//! close it. With a server without `processCloseStdin`, a command that reads to the end of its input would wait for ever; if our stdin holds
-//! input, such a command is refused before it starts. Start reading at [`plan`].
+//! Decides before a process is started how it will learn that our stdin has ended. The published protocol, which is
+//! that of `codex exec-server`, can write to the stdin of a process, but cannot close it. On a server without the
+//! extension `processCloseStdin`, a process that reads to the end of its input would wait for ever. So no process
+//! without a terminal is started there if our stdin already holds input. Start reading at [`plan`].
 
 use std::time::Duration;
 
@@ -14,20 +15,23 @@ use rustix::termios::isatty;
 
 use super::EndOfInput;
 
-/// How long we wait for the first byte or the end of a pipe: the program that writes to it was started at the same time as we were.
+/// How long we wait for the first byte or the end of a pipe. The shell starts the program that writes to the pipe at
+/// the same time as us, so its first byte may come a little later.
 const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What our stdin holds before the start.
+/// The content of our stdin before the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StdinContent {
     /// Our stdin has ended.
     Ended,
+    /// At least one byte can be read.
     Bytes,
     /// No byte has come so far: a terminal, or a pipe whose other end is open.
     NothingYet,
 }
 
-/// How the end of our stdin will be passed on. `tty`: the process has a terminal. An error means that nothing must be started.
+/// Decides how the process will learn that our stdin has ended. `tty`: the process has a terminal. An error means
+/// that nothing must be started.
 pub(crate) async fn plan(server: &Capabilities, tty: bool) -> anyhow::Result<EndOfInput> {
     if server.process_close_stdin {
         return Ok(EndOfInput::Passed);
@@ -45,7 +49,7 @@ pub(crate) async fn plan(server: &Capabilities, tty: bool) -> anyhow::Result<End
     }
 }
 
-/// Looks at our stdin without taking input from it.
+/// Looks at our stdin. It takes no input from it, except one byte of a device.
 fn stdin_content() -> Result<StdinContent, Errno> {
     if isatty(stdin()) {
         return Ok(StdinContent::NothingYet);

@@ -1,6 +1,7 @@
-//! Requests about the process that the foreground loop sends without waiting for their answers: signals, termination, the window size. One
-//! request is sent at a time, so that the server gets them in their order. While the server does not answer, later requests wait, and equal ones are merged as the kernel merges
-//! pending signals: at most one of each signal, one termination and the latest window size wait, however long the server is silent.
+//! Sends requests about the process while the foreground loop goes on: signals, termination, the window size. One
+//! request is sent at a time, so that the server gets the requests in order. While the server does not answer, later
+//! requests wait. Waiting requests of one kind are merged, as the kernel merges pending signals: at most one of each
+//! signal, one termination and the latest window size wait, however long the server is silent.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,11 +14,11 @@ use crate::commands::capabilities::can_send;
 /// A request about the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessRequest {
-    /// A signal that the server can send, or a fatal one, which becomes `Terminate` if the server cannot.
+    /// A signal that the server can send, or a fatal signal, which becomes `Terminate` if the server cannot send it.
     Signal(Signal),
     Terminate,
     Resize(WindowSize),
-    /// Makes a program draw its whole screen again.
+    /// Makes a program draw its whole screen again, in this size.
     Redraw(WindowSize),
 }
 
@@ -28,7 +29,7 @@ impl ProcessRequest {
     }
 
     /// One request that has the effect of `self` and then `later`, or `None` if both requests must be sent.
-    fn merged(self, later: Self) -> Option<Self> {
+    fn merged_with(self, later: Self) -> Option<Self> {
         match (self, later) {
             // The screen has to be drawn in the size that the window has in the end.
             (Self::Redraw(_), Self::Resize(size)) | (Self::Resize(_) | Self::Redraw(_), Self::Redraw(size)) => {
@@ -48,7 +49,7 @@ impl WaitingRequests {
     /// Adds a request, or merges it with one that waits.
     fn push(&mut self, request: ProcessRequest) {
         for waiting in &mut self.0 {
-            if let Some(merged) = waiting.merged(request) {
+            if let Some(merged) = waiting.merged_with(request) {
                 *waiting = merged;
                 return;
             }
@@ -61,7 +62,7 @@ impl WaitingRequests {
 pub(super) struct ProcessRequests<'a> {
     foreground: &'a Foreground<'a>,
     waiting: WaitingRequests,
-    /// Resolves to the request on its way when the server has answered it.
+    /// Resolves to the request on its way when the server has answered it, or when it has failed.
     sent: Option<Pin<Box<dyn Future<Output = ProcessRequest> + 'a>>>,
 }
 
@@ -75,7 +76,8 @@ impl<'a> ProcessRequests<'a> {
         self.waiting.push(request);
     }
 
-    /// Sends requests until one is answered, and returns that one. It waits for ever while there is none. Cancel safe.
+    /// Sends the next request, waits until it is answered or has failed, and returns it. Without a request it never
+    /// returns, so the caller has to cancel it before a [`push`](Self::push). Cancel safe.
     pub(super) async fn next_answer(&mut self) -> ProcessRequest {
         if self.sent.is_none()
             && let Some(request) = self.waiting.0.pop_front()
@@ -105,14 +107,15 @@ async fn try_send(foreground: &Foreground<'_>, request: ProcessRequest) -> Resul
         ProcessRequest::Signal(_) | ProcessRequest::Terminate => terminate(foreground).await,
         ProcessRequest::Resize(size) => process.resize(size).await,
         ProcessRequest::Redraw(size) => {
-            // A program is told only of a size that differs from the last one.
+            // The kernel tells a program only of a size that differs from the last one, so another size comes first.
             process.resize(WindowSize { rows: size.rows, cols: size.cols.saturating_sub(1).max(1) }).await?;
             process.resize(size).await
         }
     }
 }
 
-/// Repeats the request over as many connections as it takes: to end a process twice is the same as to end it once.
+/// Asks the server to end the process. If the connection is lost before the answer, it asks again over the next
+/// connection, unless the client has given up: to end a process twice is the same as to end it once.
 async fn terminate(foreground: &Foreground<'_>) -> Result<(), ExecServerError> {
     let state = foreground.client.connection_state();
     loop {
@@ -131,7 +134,7 @@ mod tests {
         WindowSize { rows: 24, cols }
     }
 
-    fn waiting(requests: impl IntoIterator<Item = ProcessRequest>) -> Vec<ProcessRequest> {
+    fn waiting_after(requests: impl IntoIterator<Item = ProcessRequest>) -> Vec<ProcessRequest> {
         let mut waiting = WaitingRequests::default();
         requests.into_iter().for_each(|request| waiting.push(request));
         waiting.0.into()
@@ -140,12 +143,12 @@ mod tests {
     #[test]
     fn only_the_latest_size_waits_and_a_redraw_is_not_forgotten() {
         assert_eq!(
-            waiting((1..=10_000).map(|cols| ProcessRequest::Resize(size(cols)))),
+            waiting_after((1..=10_000).map(|cols| ProcessRequest::Resize(size(cols)))),
             [ProcessRequest::Resize(size(10_000))]
         );
         let mixed =
             [ProcessRequest::Resize(size(1)), ProcessRequest::Redraw(size(2)), ProcessRequest::Resize(size(3))];
-        assert_eq!(waiting(mixed), [ProcessRequest::Redraw(size(3))]);
+        assert_eq!(waiting_after(mixed), [ProcessRequest::Redraw(size(3))]);
     }
 
     #[test]
@@ -157,6 +160,6 @@ mod tests {
             ProcessRequest::Terminate,
             ProcessRequest::Signal(Signal::Interrupt),
         ];
-        assert_eq!(waiting(std::iter::repeat_n(round, 1000).flatten()), round);
+        assert_eq!(waiting_after(std::iter::repeat_n(round, 1000).flatten()), round);
     }
 }

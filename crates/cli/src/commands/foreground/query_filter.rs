@@ -1,10 +1,11 @@
-//! Takes terminal queries out of old output that is shown again. A program asks its terminal for the cursor position or for its abilities by
-//! printing a control sequence, and the terminal types the answer. If an old query were shown again, our terminal would type an answer that
-//! the program does not expect. The caller says which output is old.
+//! Takes terminal queries out of old output, which the program printed before we attached to it. A query is a
+//! control sequence that a program prints to ask its terminal, for example, where the cursor is. The terminal sends
+//! the answer as if it had been typed. If an old query were shown again, our terminal would send an answer that the
+//! program does not expect. The caller says which output is old.
 
 use bytes::Bytes;
 
-/// In bytes. A longer control sequence is not taken for a query.
+/// Length in bytes above which a control sequence is not taken for a query.
 const LONGEST_QUERY: usize = 4096;
 
 /// The control character ENQ, to which a terminal answers with its name.
@@ -14,7 +15,7 @@ const CANCEL: u8 = 0x18;
 const SUBSTITUTE: u8 = 0x1a;
 const ESCAPE: u8 = 0x1b;
 
-/// First parameters of `CSI … t` that ask for a report; other values change the window.
+/// First parameters of `CSI … t` that ask for a report. Other values change the window or its title.
 const WINDOW_REPORTS: [&[u8]; 9] = [b"11", b"13", b"14", b"15", b"16", b"18", b"19", b"20", b"21"];
 
 /// Takes queries out of a stream of output.
@@ -25,7 +26,8 @@ pub(crate) struct QueryFilter {
 }
 
 impl QueryFilter {
-    /// Removes queries from old output. New output is returned unchanged, after bytes of old output that were held back.
+    /// Removes queries from old output. New output is returned unchanged, after bytes of old output that were held
+    /// back.
     pub(crate) fn filter_if(&mut self, is_old: bool, output: Bytes) -> Bytes {
         if is_old {
             return self.filter(&output).into();
@@ -38,17 +40,19 @@ impl QueryFilter {
     fn filter(&mut self, output: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(output.len());
         for &byte in output {
-            self.take(byte, &mut shown);
+            self.filter_byte(byte, &mut shown);
         }
         shown
     }
 
-    /// Takes the bytes that were held back, because no old output follows.
+    /// Takes the bytes that were held back. It is called when no old output follows.
     fn take_held_back(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.begun)
     }
 
-    fn take(&mut self, byte: u8, shown: &mut Vec<u8>) {
+    /// Adds the byte to `shown`, or to the sequence that has begun. A sequence that turns out to be no query is added
+    /// to `shown` as a whole.
+    fn filter_byte(&mut self, byte: u8, shown: &mut Vec<u8>) {
         if self.begun.is_empty() {
             match byte {
                 ESCAPE => self.begun.push(byte),
@@ -57,6 +61,7 @@ impl QueryFilter {
             }
             return;
         }
+        // An escape character begins another sequence, unless it begins the terminator of a string.
         if byte == ESCAPE && !self.is_string() {
             shown.append(&mut self.begun);
         }
@@ -83,7 +88,7 @@ impl QueryFilter {
             None => false,
             Some(_) if self.is_string() => sequence.ends_with(b"\x1b\\") || sequence.last() == Some(&BELL),
             Some(b'[') => sequence.len() > 2 && matches!(sequence.last(), Some(0x40..=0x7e)),
-            // For example the choice of a character set.
+            // Intermediate bytes, as in `ESC ( B`, which chooses a character set.
             Some(0x20..=0x2f) => matches!(sequence.last(), Some(0x30..=0x7e)),
             Some(_) => true,
         }
@@ -94,10 +99,14 @@ impl QueryFilter {
 fn is_query(sequence: &[u8]) -> bool {
     let Some((&kind, rest)) = sequence.get(1..).and_then(<[u8]>::split_first) else { return false };
     match kind {
+        // The type of the terminal, in an old form.
         b'Z' => true,
         b'[' => rest.split_last().is_some_and(|(last, parameters)| is_control_query(parameters, *last)),
+        // A colour or the clipboard.
         b']' => text(rest).ends_with(b";?"),
+        // A setting of the terminal, or a capability from terminfo.
         b'P' => rest.starts_with(b"$q") || rest.starts_with(b"+q"),
+        // Whether the terminal can show images (kitty).
         b'_' => {
             rest.starts_with(b"G")
                 && text(rest).split(|byte| matches!(byte, b',' | b';' | b'G')).any(|part| part == b"a=q")
@@ -106,6 +115,7 @@ fn is_query(sequence: &[u8]) -> bool {
     }
 }
 
+/// Whether a terminal answers the sequence `CSI parameters last`.
 fn is_control_query(parameters: &[u8], last: u8) -> bool {
     let is_private = parameters.first() == Some(&b'?');
     match last {
@@ -113,12 +123,16 @@ fn is_control_query(parameters: &[u8], last: u8) -> bool {
         b'n' => parameters.first() != Some(&b'>'),
         // The type of the terminal.
         b'c' => !is_private,
+        // The name and the version of the terminal.
         b'q' => parameters.first() == Some(&b'>'),
         // Whether a mode is on.
         b'p' => parameters.ends_with(b"$"),
         b't' => parameters.split(|byte| *byte == b';').next().is_some_and(|report| WINDOW_REPORTS.contains(&report)),
+        // The mode of the keyboard (kitty).
         b'u' => parameters == b"?",
+        // The speed and the parity of the line.
         b'x' => parameters.iter().all(u8::is_ascii_digit),
+        // How modified keys are sent, or the limits of graphics.
         b'm' | b'S' => is_private,
         _ => false,
     }
@@ -133,7 +147,7 @@ fn text(rest: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn shown(pieces: &[&str]) -> String {
+    fn filtered(pieces: &[&str]) -> String {
         let mut filter = QueryFilter::default();
         let mut shown: Vec<u8> = pieces.iter().flat_map(|piece| filter.filter(piece.as_bytes())).collect();
         shown.extend(filter.take_held_back());
@@ -141,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_left_out() {
+    fn queries_are_removed_also_if_they_come_in_two_pieces() {
         for query in [
             "\x1b[6n",
             "\x1b[5n",
@@ -171,9 +185,9 @@ mod tests {
             "\x1bP+q544e\x1b\\",
             "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\",
         ] {
-            assert_eq!(shown(&[&format!("a{query}b")]), "ab", "{query:?}");
+            assert_eq!(filtered(&[&format!("a{query}b")]), "ab", "{query:?}");
             let (first, second) = query.split_at(query.len() / 2);
-            assert_eq!(shown(&["a", first, second, "b"]), "ab", "{query:?} in two pieces");
+            assert_eq!(filtered(&["a", first, second, "b"]), "ab", "{query:?} in two pieces");
         }
     }
 
@@ -204,9 +218,9 @@ mod tests {
             "\x1b[6",
             "\x1b]11;",
         ] {
-            assert_eq!(shown(&[output]), output, "{output:?}");
+            assert_eq!(filtered(&[output]), output, "{output:?}");
         }
         let long = format!("\x1b]52;c;{}\x07", "A".repeat(3 * LONGEST_QUERY));
-        assert_eq!(shown(&[&long]), long);
+        assert_eq!(filtered(&[&long]), long);
     }
 }

@@ -1,5 +1,6 @@
-//! Reads our stdin in a thread of its own. A thread can wait for every kind of file, and it sees `~.` even while the process takes no input.
-//! It knows nothing of the process.
+//! Reads our stdin in a thread of its own. A thread can wait for every kind of file, and it sees `~.`, the keys with
+//! which a person leaves the process, even while the process takes no input. This module sends nothing to the process
+//! itself.
 
 use std::io;
 use std::time::Duration;
@@ -12,21 +13,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::escape_keys::{EscapeCommand, EscapeKeys};
 
-/// The size of a read, which is as much as a pipe holds.
+/// The size of a read, which is as much as a pipe holds by default.
 const READ_BYTES: usize = 64 * 1024;
-/// Reads from a file or a pipe that may wait to be passed on: enough to keep a write to the process busy.
+/// Number of reads from a file or a pipe that may wait to be passed on: enough that a write to the process need not
+/// wait for the next read.
 const READS_AHEAD: usize = 8;
-/// [`READS_AHEAD`] of a terminal, where each read is a key: `~.` may follow many keys that the process does not take.
+/// [`READS_AHEAD`] for a terminal, where most reads are one key. `~.` must be seen even if it follows many keys that
+/// the process has not taken.
 const KEYS_AHEAD: usize = 4096;
-/// Waiting reads are joined to messages of about this size: worth a round trip, and not so large that they delay other messages.
+/// Waiting reads are joined to messages of about this size. It is large enough to be worth a round trip, and small
+/// enough not to delay other messages.
 const MESSAGE_BYTES: usize = 256 * 1024;
-/// How often a background job checks whether it may read its terminal.
+/// Pause between two checks whether we are still a background job, which must not read its terminal.
 const BACKGROUND_CHECK: Duration = Duration::from_millis(200);
 
 /// The bytes and the escape command that come from our stdin.
 pub(crate) struct StdinReader {
     pub(crate) input: StdinInput,
-    /// An escape command that was typed. Its sender is dropped when stdin ends.
+    /// An escape command that was typed. Its sender is dropped without a command when stdin ends or fails.
     pub(crate) escape: oneshot::Receiver<EscapeCommand>,
 }
 
@@ -45,35 +49,40 @@ enum StdinRead {
 }
 
 impl StdinReader {
-    /// Starts the thread. With `escapes`, escape keys are not passed on.
+    /// Starts the thread. `escapes` is given if stdin is a raw terminal. It finds escape keys, which are not passed
+    /// on.
     pub(crate) fn start(escapes: Option<EscapeKeys>) -> io::Result<Self> {
         let is_terminal = isatty(stdin());
         let ahead = if is_terminal { KEYS_AHEAD } else { READS_AHEAD };
         let (sender, reads) = mpsc::channel(ahead);
-        let (escaped, escape) = oneshot::channel();
+        let (escape_sender, escape) = oneshot::channel();
         // The thread is not joined: it may block in a read for ever.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            let is_typed = escapes.is_some();
+            let is_raw_terminal = escapes.is_some();
             let end = match read_all(&sender, escapes) {
                 Ok(Some(command)) => {
-                    let _loop_has_ended = escaped.send(command);
+                    // The event loop, which would receive the command, may have ended.
+                    let _ignored = escape_sender.send(command);
                     return;
                 }
-                // A raw terminal has no end: it is gone, and dropping the sender says so.
-                Ok(None) | Err(_) if is_typed => return,
+                // At a raw terminal, an end or a failure means that the terminal is gone. Dropping `escape_sender`
+                // reports that.
+                Ok(None) | Err(_) if is_raw_terminal => return,
                 Ok(None) => StdinRead::End,
                 Err(error) if is_nothing_to_read(&error, is_terminal) => StdinRead::End,
                 Err(error) => StdinRead::Failed(error),
             };
-            let _loop_has_ended = sender.blocking_send(end);
+            // Here too, the event loop may have ended.
+            let _ignored = sender.blocking_send(end);
         })?;
         Ok(Self { input: StdinInput { reads, end: None }, escape })
     }
 }
 
 impl StdinInput {
-    /// The bytes that were read since the last call; `None` at the end. After an escape command, or when the terminal is gone, it waits for
-    /// ever: the process is not told of an end of its input.
+    /// Waits for bytes, and returns those that have been read, up to about [`MESSAGE_BYTES`]; `None` at the end of
+    /// stdin. After an escape command, or when a raw terminal is gone, it waits for ever: the process is not told of
+    /// an end of its input.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let first = match self.end.take() {
             Some(end) => Some(end),
@@ -100,7 +109,8 @@ impl StdinInput {
     }
 }
 
-/// Whether a failed read means that there is no input: `nohup` makes stdin a file that cannot be read, and a closed terminal fails with EIO.
+/// Whether a failed read means that there is no input: `nohup` makes stdin a file that cannot be read, and a read
+/// from a terminal that is gone fails with EIO.
 fn is_nothing_to_read(error: &io::Error, is_terminal: bool) -> bool {
     match Errno::from_io_error(error) {
         Some(Errno::BADF) => true,
@@ -109,7 +119,7 @@ fn is_nothing_to_read(error: &io::Error, is_terminal: bool) -> bool {
     }
 }
 
-/// Reads until an escape command is typed, or to the end of stdin (`None`).
+/// Reads until an escape command is typed. `None`: stdin has ended, or nobody receives the bytes any more.
 fn read_all(sender: &mpsc::Sender<StdinRead>, mut escapes: Option<EscapeKeys>) -> io::Result<Option<EscapeCommand>> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -129,12 +139,12 @@ fn read_all(sender: &mpsc::Sender<StdinRead>, mut escapes: Option<EscapeKeys>) -
 
 fn read(buffer: &mut [u8]) -> io::Result<usize> {
     loop {
-        // Another process may have made a shared descriptor non-blocking.
+        // Another process that shares the file may have made it non-blocking, so the read alone might not wait.
         match poll(&mut [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)], None) {
             Err(Errno::INTR) => continue,
             result => result?,
         };
-        // A read by a background job would stop us, although the process may want no input.
+        // The kernel would stop a background job that reads its terminal, although the process may want no input.
         if is_in_background() {
             std::thread::sleep(BACKGROUND_CHECK);
             continue;

@@ -1,4 +1,4 @@
-//! Listing a directory tree of this machine, with the same limit for the result as on a server.
+//! Listing a directory tree of this machine. `WalkAnswer` limits the size of the result, as on a server.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result
     };
     let mut answer = WalkAnswer::default();
     let end = files::walk(root, &options, cancel, &mut |item| match item {
-        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.entry(path, WalkKind::Directory),
-        WalkItem::Entry { path, kind: EntryKind::File } => answer.entry(path, WalkKind::File),
-        WalkItem::Error { path, error } => answer.failure(path, error.to_string()),
+        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.add_entry(path, WalkKind::Directory),
+        WalkItem::Entry { path, kind: EntryKind::File } => answer.add_entry(path, WalkKind::File),
+        WalkItem::Error { path, error } => answer.add_failure(path, error.to_string()),
     })?;
     Ok(answer.finish(end.truncated))
 }

@@ -1,4 +1,5 @@
-//! Decides which block of a file is requested next. The plan knows offsets and lengths, and reads nothing.
+//! Decides which block of a file is requested next. The plan knows offsets and lengths, and reads nothing. An extent
+//! is a part of a file that is not a hole; a server lists the extents of a file in pages.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use protocol::fs::{Extent, ExtentsResult};
 use super::super::{BLOCK_BYTES, FileSystemError};
 use super::unexpected;
 
-/// Size of a block if the whole file is read. Other clients use the same size.
+/// Size of a block if the whole file is read. The protocol allows no larger block.
 const WHOLE_BLOCK_BYTES: usize = 1 << 20;
 /// How many blocks may be in flight if the whole file is read.
 const WHOLE_BLOCKS: usize = 8;
@@ -21,6 +22,7 @@ pub(super) struct BlockRange {
     pub(super) len: usize,
 }
 
+/// The blocks of a file that were not requested yet, and how far the file was read.
 pub(super) enum ReadPlan {
     /// Read everything up to the end of the file.
     Whole {
@@ -37,6 +39,7 @@ pub(super) enum ReadPlan {
         waiting: VecDeque<Extent>,
         /// The offset from which the next page of extents is requested. `None` if there is no further page.
         page_from: Option<u64>,
+        /// The size of the file in bytes, as the newest answer says.
         size: u64,
     },
 }
@@ -64,7 +67,7 @@ impl ReadPlan {
             }
             Self::Extents { waiting, .. } => {
                 let extent = waiting.front_mut()?;
-                let range = BlockRange { offset: extent.offset, len: block_of(extent.len) };
+                let range = BlockRange { offset: extent.offset, len: next_block_bytes(extent.len) };
                 extent.offset += range.len as u64;
                 extent.len -= range.len as u64;
                 if extent.len == 0 {
@@ -102,7 +105,7 @@ impl ReadPlan {
         }
         if let Some(next) = page.next {
             if waiting.is_empty() || next < at {
-                return Err(unexpected("the extents of a file do not go on"));
+                return Err(unexpected("a page of extents does not continue the page before it"));
             }
             *page_from = Some(next);
         }
@@ -110,23 +113,23 @@ impl ReadPlan {
         Ok(())
     }
 
-    /// A complete block was read, up to `end`.
-    pub(super) fn reached(&mut self, end: u64) {
+    /// A complete block was read, up to the offset `end`.
+    pub(super) fn note_full_block(&mut self, end: u64) {
         if let Self::Whole { reached, .. } = self {
             *reached = end;
         }
     }
 
-    /// The file ends at `end`.
-    pub(super) fn ended(&mut self, end: u64) {
+    /// The file ends at the offset `end`.
+    pub(super) fn note_end_of_file(&mut self, end: u64) {
         match self {
             Self::Whole { reached, expected, .. } => (*reached, *expected) = (end, Some(end)),
             Self::Extents { size, .. } => *size = end,
         }
     }
 
-    /// A block came only up to `end`, although the file goes on.
-    pub(super) fn go_back(&mut self, end: u64) -> Result<(), FileSystemError> {
+    /// A block came only up to the offset `end`, although the file goes on. The next block begins there.
+    pub(super) fn go_back_to(&mut self, end: u64) -> Result<(), FileSystemError> {
         match self {
             Self::Whole { next, reached, .. } => {
                 (*next, *reached) = (end, end);
@@ -136,6 +139,7 @@ impl ReadPlan {
         }
     }
 
+    /// The size of the file in bytes, as far as it is known.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Whole { reached, expected, .. } => (*reached).max(expected.unwrap_or(0)),
@@ -145,7 +149,7 @@ impl ReadPlan {
 }
 
 /// The length of the next block if `rest` bytes are left.
-fn block_of(rest: u64) -> usize {
+fn next_block_bytes(rest: u64) -> usize {
     usize::try_from(rest).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)
 }
 
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_that_do_not_continue_are_refused() {
+    fn pages_of_extents_that_do_not_advance_or_overflow_are_refused() {
         let page = |extents: &[(u64, u64)], next| ExtentsResult {
             extents: extents.iter().map(|&(offset, len)| Extent { offset, len }).collect(),
             size: 100,

@@ -1,5 +1,7 @@
-//! A file that the server has opened for this client, or an upload. Open files and uploads belong to the session, so requests about them
-//! are repeated over the next connection.
+//! A file that the server has opened for this client, or an upload: a new file that appears at its path when it is
+//! committed. Requests name both by a handle id, which the client chooses. Open files and uploads belong to the
+//! session (the server's state of this client), which outlives a lost connection. So requests about them are repeated
+//! over the next connection.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -16,17 +18,20 @@ use super::super::reader::Block;
 use super::super::{FileSystemError, WriteStreamOptions};
 use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
-use crate::file_calls::FileLane;
+use crate::file_calls::FileLimit;
 use crate::jobs::BackgroundJob;
 use crate::rpc::{CallError, CallSlot};
 
-/// Whether a block that a lost connection did not carry can be sent again in smaller parts. It can, because each part has its own offset.
+/// Whether a block that a lost connection did not carry can be read or written again in smaller parts. It can,
+/// because each part has its own offset.
 const BLOCKS_CAN_BE_DIVIDED: bool = true;
 
-/// An open file or an upload. Dropping the value starts a job that closes it.
+/// An open file or an upload. Dropping the value starts a job that closes the file or cancels the upload.
 pub(crate) struct RemoteFile {
     client: Arc<ClientHandle>,
+    /// The handle id.
     id: String,
+    /// The server does not have the file open, so dropping this value need not close it.
     is_closed: AtomicBool,
 }
 
@@ -39,32 +44,36 @@ impl RemoteFile {
     ) -> Result<(Arc<Self>, HandleResult), ExecServerError> {
         let core = &client.core;
         loop {
+            // Closing the file may need a background job.
             core.room_for_job().await?;
-            let mut permit = core.file_calls.acquire(FileLane::Files).await;
+            let mut permit = core.file_calls.acquire(FileLimit::Applies).await;
             let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
             let params = params(id.clone());
             // If the caller drops the future from here on, dropping this value closes the handle.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
-            match permit.hold(rpc.call(M::METHOD.name(), &params, CallSlot::Ordinary)).await {
+            match permit.run(rpc.call(M::METHOD.name(), &params, CallSlot::Ordinary)).await {
                 Ok(result) => {
-                    permit.answered();
+                    permit.note_answer();
                     return Ok((file, result));
                 }
                 Err(CallError::Failed(error)) => {
+                    // If the server refused the request, it has opened nothing.
                     file.is_closed.store(matches!(error, ExecServerError::Server { .. }), Ordering::Relaxed);
                     return Err(error);
                 }
                 Err(CallError::NotSent) => file.is_closed.store(true, Ordering::Relaxed),
-                Err(CallError::Lost) => permit.lost(),
+                Err(CallError::Lost) => permit.note_connection_lost(),
             }
             drop((file, permit));
+            // The next attempt needs another connection.
             core.until_replaced(generation).await;
         }
     }
 
     /// Reads a block. If connections break too early to carry the whole block, reads it in parts.
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
+        // The limit for writes holds for reads too: it is the number of bytes that a connection can probably carry.
         let write_size = &self.client.core.write_size;
         let mut read = BytesMut::new();
         loop {
@@ -90,10 +99,12 @@ impl RemoteFile {
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
         let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
         let Some(result) = self.call_until_lost(encode).await? else { return Ok(None) };
+        // An answer in the usual form has a fast decoder.
         if let Some((bytes, eof)) = recognise_block(&result) {
             return Ok(Some(Block { bytes: bytes.into(), eof }));
         }
-        let result: ReadBlockResult = serde_json::from_slice(&result).map_err(|error| self.failed(error.into()))?;
+        let result: ReadBlockResult =
+            serde_json::from_slice(&result).map_err(|error| self.file_error(error.into()))?;
         Ok(Some(Block { bytes: result.chunk.0.into(), eof: result.eof }))
     }
 
@@ -101,8 +112,8 @@ impl RemoteFile {
         self.call::<methods::FsExtents>(&ExtentsParams { handle_id: self.id.clone(), offset }).await
     }
 
-    /// Writes a block. If connections break too early to carry the whole block, writes it in parts. Each part has its offset, so it can be
-    /// written twice.
+    /// Writes a block. If connections break too early to carry the whole block, writes it in parts. Each part has its
+    /// offset, so a part can be written twice.
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
         let write_size = &self.client.core.write_size;
         let (mut offset, mut rest) = (offset, block);
@@ -123,12 +134,13 @@ impl RemoteFile {
         }
     }
 
+    /// Sends a request and waits for its answer. Returns `None` if the connection was lost before the answer came.
     async fn call_until_lost(
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
         let answer = self.client.core.call_encoded_until_lost(CallOptions::WAIT_FOR_FILE_REQUESTS, encode).await;
-        answer.map_err(|error| self.failed(error))
+        answer.map_err(|error| self.file_error(error))
     }
 
     pub(crate) async fn commit(&self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
@@ -146,7 +158,7 @@ impl RemoteFile {
         self.call::<methods::FsCommit>(&params).await.map(drop)
     }
 
-    /// Closes the handle and waits for the answer.
+    /// Closes the file, or cancels the upload, and waits for the answer.
     pub(crate) async fn close(&self) -> Result<(), FileSystemError> {
         self.call::<methods::FsClose>(&CloseParams { handle_id: self.id.clone() }).await?;
         self.is_closed.store(true, Ordering::Relaxed);
@@ -155,12 +167,14 @@ impl RemoteFile {
 
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
         let answer = self.client.core.call::<M>(params, CallOptions::WAIT_FOR_FILE_REQUESTS).await;
-        answer.map_err(|error| self.failed(error))
+        answer.map_err(|error| self.file_error(error))
     }
 
-    fn failed(&self, error: ExecServerError) -> FileSystemError {
+    /// The error of an operation on this file.
+    fn file_error(&self, error: ExecServerError) -> FileSystemError {
         match error {
-            // The server does not know the handle. The file itself may exist: some servers close all handles of a connection that is lost.
+            // The server does not know the handle id. The file itself may exist: some servers close all files of a
+            // connection that is lost.
             ExecServerError::Server { code, message, data: None } if code == ErrorCode::NotFound.number() => {
                 let text = format!("exec-server no longer has the file open: {message}");
                 FileSystemError::new(ErrorKind::BrokenPipe, text)

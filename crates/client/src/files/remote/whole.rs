@@ -1,4 +1,5 @@
-//! Writing a file to a server without uploads: the file is collected in memory and sent in one message at the end.
+//! Writing a file to a server that cannot take a file in blocks. The file is collected in memory and sent in one
+//! message at the end.
 
 use std::io::ErrorKind;
 
@@ -11,6 +12,7 @@ use super::RemoteFileSystem;
 /// Largest file that is sent in one message. In base64 it fits into a message of 64 MiB.
 const WHOLE_FILE_BYTES: usize = 32 << 20;
 
+/// A file that is collected in memory. Nothing is sent before `commit`.
 pub(crate) struct WholeFile {
     pub(super) server: RemoteFileSystem,
     pub(super) path: PathUri,
@@ -29,23 +31,24 @@ impl WholeFile {
         Ok(())
     }
 
-    /// Writes the file. Permissions and time are set only if the server can do that.
+    /// Sends the file, which the server writes in place: a failure may leave the file half written. `mode` and
+    /// `mtime` are set only if the server can do that. `mode_if_new` and `sync` are ignored.
     pub(crate) async fn commit(mut self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
         let size = usize::try_from(size).ok().filter(|size| *size <= WHOLE_FILE_BYTES);
         self.bytes.resize(size.ok_or_else(|| self.too_large())?, 0);
-        let plain = FileOptions { follow_symlinks: options.follow_symlinks, sandbox: self.sandbox.clone() };
-        if !options.replace && self.server.metadata(&self.path, &plain).await.is_ok() {
+        let file_options = FileOptions { follow_symlinks: options.follow_symlinks, sandbox: self.sandbox.clone() };
+        if !options.replace && self.server.metadata(&self.path, &file_options).await.is_ok() {
             return Err(FileSystemError::new(ErrorKind::AlreadyExists, "File exists").about(&self.path));
         }
-        self.server.write_file(&self.path, self.bytes.into(), &plain).await?;
+        self.server.write_file(&self.path, self.bytes.into(), &file_options).await?;
         let new = NewMetadata {
             mode: options.mode,
             mtime: options.mtime,
             follow_symlinks: options.follow_symlinks,
             sandbox: self.sandbox.clone(),
         };
-        let wants_more = new.mode.is_some() || new.mtime.is_some();
-        if wants_more && self.server.capabilities().await?.fs_set_metadata {
+        let changes_metadata = new.mode.is_some() || new.mtime.is_some();
+        if changes_metadata && self.server.capabilities().await?.fs_set_metadata {
             self.server.set_metadata(&self.path, &new).await?;
         }
         Ok(())

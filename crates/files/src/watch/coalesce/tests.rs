@@ -1,5 +1,5 @@
-//! Tests of the single rules, and of all of them together: a model of a file system makes random changes, a receiver applies the reported
-//! changes, and both must have the same entries after each delivery.
+//! Tests of each rule, and of all rules together: a model of a file system makes random changes, a receiver applies
+//! the reported changes, and both must have the same entries after each delivery.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SETTLE: Duration = Duration::from_millis(50);
+const COLLECT_TIME: Duration = Duration::from_millis(50);
 
 fn coalescer() -> Coalescer {
-    Coalescer::new(SETTLE, 1000)
+    Coalescer::new(COLLECT_TIME, 1000)
 }
 
 /// Coalesces events and returns the changes as `+created ~modified -removed from>to`. Paths of directories end with a slash.
@@ -73,10 +73,10 @@ fn renames_are_followed() {
 #[test]
 fn a_file_saved_by_an_editor_is_modified() {
     use PathEvent::{Created, Modified, Removed};
-    let with_backup = [("f~", renamed("f")), ("f", Created), ("f", Modified), ("f~", Removed)];
-    assert_eq!(coalesced(&with_backup), "~f -f~");
-    let with_known_file = [("f", Modified), ("t", Created), ("t", Modified), ("f", renamed("t"))];
-    assert_eq!(coalesced(&with_known_file), "~f");
+    let saved_with_backup = [("f~", renamed("f")), ("f", Created), ("f", Modified), ("f~", Removed)];
+    assert_eq!(coalesced(&saved_with_backup), "~f -f~");
+    let saved_over_modified_file = [("f", Modified), ("t", Created), ("t", Modified), ("f", renamed("t"))];
+    assert_eq!(coalesced(&saved_over_modified_file), "~f");
     assert_eq!(coalesced(&[("t", Created), ("t", Modified), ("f", renamed("t"))]), "+f");
 }
 
@@ -97,15 +97,15 @@ fn the_first_change_sets_the_time_of_delivery() {
     let start = Instant::now();
     assert_eq!(coalescer.due(), None);
     coalescer.push(start, "a".into(), false, PathEvent::Modified);
-    coalescer.push(start + SETTLE / 2, "a".into(), false, PathEvent::Modified);
-    assert_eq!(coalescer.due(), Some(start + SETTLE));
+    coalescer.push(start + COLLECT_TIME / 2, "a".into(), false, PathEvent::Modified);
+    assert_eq!(coalescer.due(), Some(start + COLLECT_TIME));
     assert_eq!(coalescer.take().0.len(), 1);
     assert_eq!(coalescer.due(), None);
 }
 
 #[test]
 fn too_many_changes_are_an_overflow_and_later_changes_are_reported() {
-    let mut coalescer = Coalescer::new(SETTLE, 10);
+    let mut coalescer = Coalescer::new(COLLECT_TIME, 10);
     for number in 0..100 {
         coalescer.push(Instant::now(), format!("{number}").into(), false, PathEvent::Created);
     }
@@ -115,7 +115,7 @@ fn too_many_changes_are_an_overflow_and_later_changes_are_reported() {
 }
 
 #[test]
-fn a_listed_entry_whose_creation_is_reported_later_is_not_new() {
+fn the_removal_of_a_listed_entry_is_reported_even_if_its_creation_event_came_late() {
     let mut coalescer = coalescer();
     coalescer.push(Instant::now(), "d/a".into(), false, PathEvent::Listed);
     assert_eq!(coalescer.take().0.len(), 1);

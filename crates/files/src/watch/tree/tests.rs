@@ -1,12 +1,13 @@
-//! Tests of the tree with a file system in memory, which can change between any two steps of the watcher. A [`Simulation`] runs the watcher
-//! step by step, and applies the reported changes to the entries that a receiver would know. At the end both must agree.
+//! Tests of the tree with a file system in memory, which can change between any two steps of the watcher. A
+//! [`Simulation`] runs the watcher step by step, and applies the reported changes to the entries that a receiver
+//! would know. At the end, the receiver must know exactly the entries that exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::pending_renames::SECOND_HALF_TIMEOUT;
+use super::super::pending_renames::SECOND_EVENT_TIMEOUT;
 use super::*;
 
 type Inode = usize;
@@ -150,11 +151,11 @@ impl Disk {
     /// All paths of the watched tree, with the inode of each.
     fn contents(&self) -> BTreeMap<PathBuf, Inode> {
         let mut found = BTreeMap::new();
-        let mut left = vec![(PathBuf::from("/"), TOP)];
-        while let Some((path, inode)) = left.pop() {
+        let mut remaining = vec![(PathBuf::from("/"), TOP)];
+        while let Some((path, inode)) = remaining.pop() {
             for (name, &child) in self.children(inode).into_iter().flatten() {
                 found.insert(path.join(name), child);
-                left.push((path.join(name), child));
+                remaining.push((path.join(name), child));
             }
         }
         found
@@ -246,15 +247,15 @@ impl Simulation {
     }
 
     fn wait(&mut self) {
-        self.read();
-        self.now += SECOND_HALF_TIMEOUT;
+        self.read_events();
+        self.now += SECOND_EVENT_TIMEOUT;
         let known = &mut self.known;
         self.tree.expire_pending_renames(self.now, &mut |path, is_directory, event| {
             apply(known, path, is_directory, event);
         });
     }
 
-    fn read(&mut self) {
+    fn read_events(&mut self) {
         let events = std::mem::take(&mut self.disk.queue);
         self.handle(&events);
     }
@@ -279,7 +280,7 @@ impl Simulation {
                     return true;
                 }
                 if self.tree.take_needs_overflow() {
-                    self.read();
+                    self.read_events();
                     self.deliver_overflow();
                     return true;
                 }
@@ -290,7 +291,7 @@ impl Simulation {
                     }
                     None if self.disk.queue.is_empty() => return false,
                     None => {
-                        self.read();
+                        self.read_events();
                         ScanStep::Idle
                     }
                 }
@@ -317,7 +318,7 @@ impl Simulation {
 
     /// Scans the whole tree again. No other step of the simulation comes in between.
     fn rescan(&mut self) {
-        self.read();
+        self.read_events();
         self.tree.reset();
         while self.tree.next_unscanned().is_some() {
             assert!(!self.tree.is_out_of_sync());
@@ -333,7 +334,7 @@ impl Simulation {
         self.known = contents.into_iter().map(|(path, inode)| (path, self.disk.children(inode).is_some())).collect();
     }
 
-    /// Lets the watcher make steps until it has nothing to do, also after all renames have timed out.
+    /// Lets the watcher make steps until it has nothing to do, before and after all pending renames time out.
     fn finish(&mut self) {
         while self.advance() {}
         self.wait();
@@ -457,7 +458,7 @@ fn an_exchange_of_two_names_is_an_overflow() {
 }
 
 #[test]
-fn an_entry_that_was_moved_out_is_removed_at_the_new_path_of_its_directory() {
+fn an_entry_that_was_moved_out_is_reported_as_removed_at_the_new_path_of_its_directory() {
     let mut steps = vec![SimulationStep::MakeDirectory("c".into()), SimulationStep::MakeDirectory("c/a".into())];
     steps.extend(vec![SimulationStep::Advance; 30]);
     steps.extend([

@@ -54,13 +54,13 @@ impl DocumentReader {
         };
         let Some(left) = self.left.checked_sub(bytes.len()) else {
             let problem = format!("all configuration files together are limited to {MAX_CONFIG_TOTAL_BYTES} bytes");
-            return Err(unreadable(path, role, FileError::check(ErrorKind::FileTooLarge, problem, path)));
+            return Err(unreadable(path, role, FileError::failed_check(ErrorKind::FileTooLarge, problem, path)));
         };
         self.left = left;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
             Err(error) => {
-                let error = FileError::check(ErrorKind::InvalidData, error.utf8_error().to_string(), path);
+                let error = FileError::failed_check(ErrorKind::InvalidData, error.utf8_error().to_string(), path);
                 Err(unreadable(path, role, error))
             }
         }

@@ -13,7 +13,8 @@ const DOT_GIT: &str = ".git";
 /// A git checkout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checkout {
-    /// The folder that contains `.git`. The path is a beginning of the working directory, so it may contain symbolic links.
+    /// The folder that contains `.git`. The path is a prefix of the working directory, so it may contain symbolic
+    /// links.
     pub(super) folder: PathBuf,
     /// The canonical path of the main checkout, if this is a linked worktree.
     pub(super) main: Option<PathBuf>,
@@ -63,6 +64,7 @@ pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
 /// The main checkout of the linked worktree in `folder`, if both point to each other.
 fn main_checkout(folder: &Path) -> Option<PathBuf> {
     let dot_git = folder.join(DOT_GIT);
+    // The directory `.git/worktrees/NAME` of the main repository.
     let administrative = pointed_to(&dot_git)?;
     if !std::fs::symlink_metadata(&administrative).ok()?.is_dir() {
         return None;
@@ -71,7 +73,7 @@ fn main_checkout(folder: &Path) -> Option<PathBuf> {
     let worktrees = administrative.parent().filter(|parent| parent.ends_with("worktrees"))?;
     let common = worktrees.parent()?;
     let named_in = |file: &str| {
-        let path = one_path(&contents(&administrative.join(file))?, &administrative);
+        let path = resolve_path(&contents(&administrative.join(file))?, &administrative);
         files::canonicalize(&path).ok()
     };
     let points_back = named_in("gitdir")? == files::canonicalize(&dot_git).ok()?;
@@ -92,15 +94,15 @@ fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
         return None;
     }
     let contents = contents(dot_git)?;
-    Some(one_path(contents.strip_prefix(b"gitdir:")?, dot_git.parent()?))
+    Some(resolve_path(contents.strip_prefix(b"gitdir:")?, dot_git.parent()?))
 }
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
     files::read_file(path, Follow::Yes, MAX_GIT_POINTER_BYTES).ok()
 }
 
-/// The path that a file contains. A relative path is relative to `base`.
-fn one_path(contents: &[u8], base: &Path) -> PathBuf {
+/// The path in the contents of a file. A relative path is relative to `base`.
+fn resolve_path(contents: &[u8], base: &Path) -> PathBuf {
     base.join(OsStr::from_bytes(contents.trim_ascii()))
 }
 
@@ -162,11 +164,11 @@ mod tests {
 
     #[test]
     fn a_pointer_without_a_valid_pointer_back_gives_no_checkout() {
-        let elsewhere =
+        let second_checkout =
             |repository: &Repository| repository.write("other/.git", "gitdir: ../main/.git/worktrees/w\n");
         type Damage = Box<dyn Fn(&Repository)>;
         let damages: Vec<(&str, &str, Damage)> = vec![
-            ("a second checkout that claims the same worktree", "other", Box::new(elsewhere)),
+            ("a second checkout that claims the same worktree", "other", Box::new(second_checkout)),
             ("no pointer", "w", Box::new(|r| r.write("w/.git", "gitdir main"))),
             ("a pointer to the repository itself", "w", Box::new(|r| r.write("w/.git", "gitdir: ../main/.git"))),
             (

@@ -1,5 +1,6 @@
-//! Turns the managed configuration of a machine (`managed_config.toml`) into requirements. A value that an administrator sets there becomes
-//! the only allowed value.
+//! Turns the managed configuration of a machine (`managed_config.toml`) into requirements. A value that an
+//! administrator sets there becomes the only allowed value, with two exceptions: the sandbox mode `read-only` always
+//! stays allowed, and so does the reviewer `user`.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -75,13 +76,13 @@ pub(super) fn requirements(managed: &Table) -> Result<Table, ConfigError> {
 mod tests {
     use super::*;
 
-    fn translated(managed: &str) -> Result<String, String> {
+    fn translate(managed: &str) -> Result<String, String> {
         let requirements = requirements(&managed.parse().unwrap()).map_err(|error| error.to_string())?;
         Ok(toml::to_string(&requirements).unwrap())
     }
 
     #[test]
-    fn only_the_value_that_is_set_is_allowed() {
+    fn the_value_that_is_set_is_allowed_and_so_are_read_only_and_user() {
         for (managed, expected) in [
             ("model = 'm'", ""),
             ("approval_policy = 'never'", "allowed_approval_policies = [\"never\"]\n"),
@@ -94,7 +95,7 @@ mod tests {
             ("sandbox_mode = 'read-only'", "allowed_sandbox_modes = [\"read-only\"]\n"),
             ("sandbox_mode = 'workspace-write'", "allowed_sandbox_modes = [\"read-only\", \"workspace-write\"]\n"),
         ] {
-            assert_eq!(translated(managed).as_deref(), Ok(expected), "{managed}");
+            assert_eq!(translate(managed).as_deref(), Ok(expected), "{managed}");
         }
     }
 
@@ -102,14 +103,14 @@ mod tests {
     fn an_unknown_value_is_refused() {
         let prefix = "failed to load executor-local config: Failed to parse config requirements as TOML: ";
         assert_eq!(
-            translated("approval_policy = 'bogus'").unwrap_err(),
+            translate("approval_policy = 'bogus'").unwrap_err(),
             format!(
                 "{prefix}unknown variant `bogus`, expected one of `untrusted`, `on-failure`, `on-request`, `granular`, \
                  `never`\nin `approval_policy`"
             )
         );
         for wrong in ["approval_policy = 'granular'", "sandbox_mode = 5", "approvals_reviewer = 'nobody'"] {
-            assert!(translated(wrong).unwrap_err().starts_with(prefix), "{wrong}");
+            assert!(translate(wrong).unwrap_err().starts_with(prefix), "{wrong}");
         }
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Selection<'a> {
 
     /// The selected part of a document. If a path leads through a value that is not a table, the whole value is selected. If it leads through
     /// a table without the next key, an empty table is selected. So such a value still overrides the value of a lower layer.
-    pub(super) fn of(&self, document: &Table) -> Table {
+    pub(super) fn select_from(&self, document: &Table) -> Table {
         part(document, &self.0, 0)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     fn select(document: &str, paths: &[&[&str]]) -> String {
         let paths: Vec<Vec<String>> =
             paths.iter().map(|path| path.iter().map(ToString::to_string).collect()).collect();
-        toml::to_string(&Selection::new(&paths).of(&document.parse().unwrap())).unwrap()
+        toml::to_string(&Selection::new(&paths).select_from(&document.parse().unwrap())).unwrap()
     }
 
     const DOCUMENT: &str = "model = 'm'\nsecret = 's'\nwhen = 2026-01-02T03:04:05Z\nnumber = 0xff\nlist = [1, 2]\n\
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_inside_another_changes_nothing() {
+    fn a_path_below_another_selected_path_changes_nothing() {
         let whole = select(DOCUMENT, &[&["a"]]);
         assert_eq!(select(DOCUMENT, &[&["a", "b"], &["a"], &["a", "b", "c"], &["a"]]), whole);
         let one = ["x".to_owned()];
@@ -98,6 +98,6 @@ mod tests {
     #[test]
     fn a_very_long_path_does_not_overflow_the_stack() {
         let long = vec!["a".to_owned(); 1_000_000];
-        assert_eq!(Selection::new(&[long]).of(&"a.a = 1".parse().unwrap()), "a.a = 1".parse().unwrap());
+        assert_eq!(Selection::new(&[long]).select_from(&"a.a = 1".parse().unwrap()), "a.a = 1".parse().unwrap());
     }
 }

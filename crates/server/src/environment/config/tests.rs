@@ -40,8 +40,8 @@ impl Machine {
         result.map_err(|error| error.to_string())
     }
 
-    /// The text of the error, without the prefix that all errors about files have.
-    fn refused(&self, cwd: &str) -> String {
+    /// The text of the error of a read, without the prefix that all errors about files have.
+    fn read_error(&self, cwd: &str) -> String {
         let error = self.read(cwd, &[&["a"]], &[]).unwrap_err();
         error.strip_prefix("failed to load executor-local config: ").expect(&error).to_owned()
     }
@@ -63,7 +63,7 @@ fn layer(base: &str, toml: &str) -> (String, String) {
 }
 
 /// Parses an answer of the published protocol, with its directories and its host name replaced by those of the test.
-fn published(machine: &Machine, result: &str) -> ConfigReadResult {
+fn published_answer(machine: &Machine, result: &str) -> ConfigReadResult {
     let etc = machine.at("etc").display().to_string();
     let srv = machine.at("").display().to_string();
     let replaced = result.replace("/srv/", &srv).replace("/etc/codex", &etc);
@@ -73,7 +73,7 @@ fn published(machine: &Machine, result: &str) -> ConfigReadResult {
 }
 
 #[test]
-fn the_published_answer_for_a_project_of_a_managed_machine() {
+fn the_answer_for_a_project_of_a_managed_machine_is_as_published() {
     let machine = Machine::new();
     machine.write("etc/config.toml", "# the machine\nmodel = 'system'\n");
     machine.write("etc/requirements.toml", "allowed_approval_policies = ['never']\nother = 1\n");
@@ -90,21 +90,21 @@ fn the_published_answer_for_a_project_of_a_managed_machine() {
         &[&["allowed_approval_policies"], &["allowed_sandbox_modes"]],
     );
     let expected = r#"{"codexHomeDir":"file:///srv/home/.codex","config":{"cloudInsertionIndex":1,"layers":[{"baseDir":"file:///etc/codex","source":"system (/etc/codex/config.toml)","toml":"model = \"system\"\n"},{"baseDir":"file:///srv/home/.codex","source":"user (/srv/home/.codex/config.toml)","toml":"model = \"user\"\n\n[mcp_servers.docs]\nurl = \"https://docs.example\"\n"},{"baseDir":"file:///srv/repo/.codex","source":"project (/srv/repo/.codex/config.toml)","toml":"model = \"repo\"\n"},{"baseDir":"file:///srv/repo/app/.codex","source":"project (/srv/repo/app/.codex/config.toml)","toml":"mcp_servers = \"off\"\n"}]},"hostname":"vm","requirements":{"cloudInsertionIndex":1,"layers":[{"baseDir":"file:///etc/codex","source":"/etc/codex/requirements.toml","toml":"allowed_approval_policies = [\"never\"]\n"},{"baseDir":"file:///etc/codex","source":"/etc/codex/managed_config.toml","toml":"allowed_sandbox_modes = [\"read-only\", \"workspace-write\"]\n"}]},"userHomeDir":"file:///srv/home"}"#;
-    assert_eq!(result, Ok(published(&machine, expected)));
+    assert_eq!(result, Ok(published_answer(&machine, expected)));
 }
 
 #[test]
-fn the_published_answer_for_keys_that_are_not_there() {
+fn the_answer_for_missing_keys_is_as_published() {
     let machine = Machine::new();
     machine.write("etc/requirements.toml", "a = 1\n");
     machine.write("home/.codex/config.toml", "model = 'user'\n[mcp_servers.docs]\nurl = 'u'\n");
     let result = machine.read("elsewhere", &[&["model", "x"], &["mcp_servers", "nope"]], &[]);
     let expected = r#"{"codexHomeDir":"file:///srv/home/.codex","config":{"cloudInsertionIndex":0,"layers":[{"baseDir":"file:///srv/home/.codex","source":"user (/srv/home/.codex/config.toml)","toml":"model = \"user\"\n\n[mcp_servers]\n"}]},"hostname":"vm","requirements":{"cloudInsertionIndex":0,"layers":[]},"userHomeDir":"file:///srv/home"}"#;
-    assert_eq!(result, Ok(published(&machine, expected)));
+    assert_eq!(result, Ok(published_answer(&machine, expected)));
 }
 
 #[test]
-fn the_published_error_of_a_broken_project() {
+fn the_error_of_a_broken_project_is_as_published() {
     let machine = Machine::new();
     machine.trust(&["repo"]);
     machine.write("repo/.codex/config.toml", "model = [\n");
@@ -112,7 +112,7 @@ fn the_published_error_of_a_broken_project() {
     // The column comes from the TOML parser, and may differ in other versions of the parser.
     let report = "TOML parse error at line 1, column 10\n  |\n1 | model = [\n  |          ^\n\
                   unclosed array, expected `]`\n";
-    assert_eq!(machine.refused("repo"), format!("Error parsing project config file {file}: {report}"));
+    assert_eq!(machine.read_error("repo"), format!("Error parsing project config file {file}: {report}"));
 }
 
 #[test]
@@ -236,12 +236,12 @@ fn hooks_of_a_linked_worktree_come_from_the_main_checkout() {
 
     machine.write("main/.codex/config.toml", "= 1");
     let file = machine.at("main/.codex/config.toml").display().to_string();
-    let error = machine.refused("w");
+    let error = machine.read_error("w");
     assert!(error.starts_with(&format!("Error parsing project hooks config file {file}: TOML parse")), "{error}");
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let not_a_file = format!("Failed to read project hooks config file {file}: path `{file}` is not a file");
-    assert_eq!(machine.refused("w"), not_a_file);
+    assert_eq!(machine.read_error("w"), not_a_file);
     machine.trust(&[]);
     assert_eq!(machine.layers("w"), [], "without trust, the file of the main checkout is not read");
 }
@@ -286,17 +286,17 @@ fn errors_about_a_file_have_the_published_text_of_its_role() {
         let trusted = format!("[projects.'{}']\ntrust_level = 'trusted'\n", machine.at("work").display());
         machine.write(trust_by, &trusted);
         machine.write(path, "b = 1\nc = = 2\n");
-        let error = machine.refused("work");
+        let error = machine.read_error("work");
         assert!(error.starts_with(&parse), "{path}: {error}");
         machine.write(path, b"b = 1\nc = '\xff'");
-        assert_eq!(machine.refused("work"), format!("{read}invalid utf-8 sequence of 1 bytes from index 11"));
+        assert_eq!(machine.read_error("work"), format!("{read}invalid utf-8 sequence of 1 bytes from index 11"));
         machine.write(path, &large);
-        assert_eq!(machine.refused("work"), format!("{read}{limit}"));
+        assert_eq!(machine.read_error("work"), format!("{read}{limit}"));
         std::fs::remove_file(&file).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0)
             .unwrap();
         assert_eq!(
-            machine.refused("work"),
+            machine.read_error("work"),
             format!("{read}path `{file}` is not a file"),
             "reading a FIFO does not block"
         );
@@ -315,7 +315,7 @@ fn the_file_of_an_untrusted_project_is_not_parsed_but_must_be_readable() {
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     assert_eq!(
-        machine.refused("work"),
+        machine.read_error("work"),
         format!("Failed to read project config file {file}: path `{file}` is not a file")
     );
 }
@@ -359,5 +359,5 @@ fn the_size_of_all_files_together_is_limited() {
     assert!(machine.read("a/b/c/d", &[&["a"]], &[]).is_ok());
     let file = machine.at("a/b/c/d/e/.codex/config.toml").display().to_string();
     let problem = "all configuration files together are limited to 8388608 bytes";
-    assert_eq!(machine.refused("a/b/c/d/e"), format!("Failed to read project config file {file}: {problem}"));
+    assert_eq!(machine.read_error("a/b/c/d/e"), format!("Failed to read project config file {file}: {problem}"));
 }

@@ -12,7 +12,7 @@ use super::ConfigError;
 const MARKERS: &str = "project_root_markers";
 const PROJECTS: &str = "projects";
 /// The marker of a project root if no other is configured.
-const GIT: &str = ".git";
+const DEFAULT_MARKER: &str = ".git";
 
 /// The settings that decide where a project begins and whether it is trusted.
 pub(super) struct ProjectTrust {
@@ -44,7 +44,7 @@ struct Projects {
 
 impl ProjectTrust {
     /// Merges the settings of `layers`. A later layer overrides an earlier one.
-    pub(super) fn of<'a>(layers: impl IntoIterator<Item = &'a Table>) -> Result<Self, ConfigError> {
+    pub(super) fn from_layers<'a>(layers: impl IntoIterator<Item = &'a Table>) -> Result<Self, ConfigError> {
         let mut merged = Table::new();
         for layer in layers {
             for key in [MARKERS, PROJECTS] {
@@ -57,7 +57,7 @@ impl ProjectTrust {
             Some(value) => value
                 .try_into()
                 .map_err(|_: toml::de::Error| ConfigError::load(format!("{MARKERS} must be an array of strings")))?,
-            None => vec![GIT.to_owned()],
+            None => vec![DEFAULT_MARKER.to_owned()],
         };
         let Projects { projects } = Value::Table(merged)
             .try_into()
@@ -98,7 +98,7 @@ mod tests {
 
     fn project_trust(layers: &[&str]) -> Result<ProjectTrust, String> {
         let layers: Vec<Table> = layers.iter().map(|layer| layer.parse().unwrap()).collect();
-        ProjectTrust::of(&layers).map_err(|error| error.to_string())
+        ProjectTrust::from_layers(&layers).map_err(|error| error.to_string())
     }
 
     #[test]

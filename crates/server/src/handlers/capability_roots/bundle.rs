@@ -18,8 +18,11 @@ const AROUND_ROOT_BYTES: usize = 512;
 
 /// The bytes that are left in an answer, shared by all roots of a request.
 pub(super) struct AnswerRoom {
+    /// Largest size of the whole answer.
     most: usize,
+    /// Bytes that are left for files.
     files: AtomicUsize,
+    /// Bytes that are left for warnings.
     warnings: AtomicUsize,
 }
 
@@ -114,6 +117,7 @@ impl<'a> Bundle<'a> {
         self.warnings
     }
 
+    /// The end of a warning about something that does not fit.
     fn fit_the_answer(&self) -> String {
         format!(
             "fit the answer of at most {} bytes (--max-message-bytes); ask for fewer roots at once",

@@ -36,7 +36,7 @@ pub(super) struct Declarations {
 
 impl Declarations {
     /// Reads a manifest. If the text is not a JSON object, or has one of the members twice, both members count as missing.
-    pub(super) fn of(manifest: &str) -> Self {
+    pub(super) fn parse(manifest: &str) -> Self {
         // Serde would also read the members of a struct from a JSON array.
         let is_object = manifest.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
         let members: Members<'_> =
@@ -51,14 +51,14 @@ fn declared(member: Option<&RawValue>) -> Declared {
         return Declared::Inline;
     }
     match serde_json::from_str::<String>(member) {
-        Ok(path) => below(&path),
+        Ok(path) => check_path(&path),
         Err(_) => Declared::Nothing,
     }
 }
 
 /// Checks a path of a manifest. Slash and backslash both separate components in the check for `..`, so that all systems refuse the same
 /// paths.
-fn below(path: &str) -> Declared {
+fn check_path(path: &str) -> Declared {
     let Some(path) = path.strip_prefix("./") else { return Declared::Refused("path must start with `./`") };
     if path.is_empty() || path.split(['/', '\\']).any(|component| component == "..") {
         return Declared::Refused("path must remain below the capability root");
@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn members_with_escaped_names_are_found_among_other_members() {
-        let declared = Declarations::of(" {\"a\":[[1]],\"mcp\\u0053ervers\":\"./x/.//y\",\"apps\":{}}");
+        let declared = Declarations::parse(" {\"a\":[[1]],\"mcp\\u0053ervers\":\"./x/.//y\",\"apps\":{}}");
         assert_eq!((declared.mcp_servers, declared.apps), (Declared::File("x/y".into()), Declared::Inline));
     }
 
     #[test]
     fn a_deeply_nested_manifest_does_not_overflow_the_stack() {
         let deep = "[".repeat(500_000);
-        assert_eq!(Declarations::of(&format!("{{\"apps\":{deep}")).apps, Declared::Nothing);
+        assert_eq!(Declarations::parse(&format!("{{\"apps\":{deep}")).apps, Declared::Nothing);
         let closed = format!("{{\"a\":{deep}{},\"apps\":\"./x\"}}", "]".repeat(500_000));
-        assert_eq!(Declarations::of(&closed).apps, Declared::File("x".into()));
+        assert_eq!(Declarations::parse(&closed).apps, Declared::File("x".into()));
     }
 }

@@ -26,7 +26,7 @@ const LIMITS: TreeWalkOptions = TreeWalkOptions {
     prune_hidden_directories: false,
 };
 /// Bytes that each name counts in addition to its length, against [`MAX_SCAN_NAME_BYTES`].
-const NAME_BYTES: usize = 64;
+const NAME_OVERHEAD_BYTES: usize = 64;
 
 /// The contents of a root.
 #[derive(Default)]
@@ -43,23 +43,23 @@ pub(super) fn scan(
     bundle: &mut Bundle<'_>,
     cancel: &Cancel,
 ) -> Result<Scanned, FileError> {
-    let names = find_files(root, root_uri, bundle, cancel)?;
-    // The manifest of the root is opened by its name and not found by the scan, so a symbolic link to a file works. The answer contains it
-    // twice.
+    let found = find_files(root, root_uri, bundle, cancel)?;
+    // The manifest of the root is opened by its name and not found by the scan, so it may be a symbolic link to a
+    // file. The answer contains it twice.
     let own = first_manifest(root, 2, bundle);
     let first = own.clone().or_else(|| root.ancestors().skip(1).find_map(|above| first_manifest(above, 1, bundle)));
     let mut scanned = Scanned { namespace_manifests: first.into_iter().collect(), ..Scanned::default() };
-    let mut claimed: Option<&Path> = None;
+    let mut last_read_plugin: Option<&Path> = None;
     // The manifests are sorted by plugin and then by priority. Only the first manifest of each plugin is read.
-    for manifest in &names.manifests {
+    for manifest in &found.manifests {
         cancel.check()?;
-        if claimed != Some(&*manifest.plugin) && (own.is_none() || manifest.plugin != root) {
-            claimed = Some(&manifest.plugin);
+        if last_read_plugin != Some(&*manifest.plugin) && (own.is_none() || manifest.plugin != root) {
+            last_read_plugin = Some(&manifest.plugin);
             scanned.namespace_manifests.extend(bundle.read(&manifest.path, 1));
         }
     }
-    scanned.plugin = own.map(|manifest| plugin(root, manifest, bundle));
-    for path in &names.skills {
+    scanned.plugin = own.map(|manifest| read_plugin(root, manifest, bundle));
+    for path in &found.skills {
         cancel.check()?;
         let Some(instructions) = bundle.read(path, 1) else { continue };
         let metadata = path.parent().and_then(|beside| bundle.read(&beside.join(SKILL_METADATA), 1));
@@ -69,7 +69,7 @@ pub(super) fn scan(
 }
 
 /// The manifest of a plugin below the root.
-struct NamedManifest {
+struct FoundManifest {
     /// The directory of the plugin.
     plugin: PathBuf,
     path: PathBuf,
@@ -78,7 +78,7 @@ struct NamedManifest {
 /// The files of a root that are to be read, in the order of reading.
 struct FilesToRead {
     skills: Vec<PathBuf>,
-    manifests: Vec<NamedManifest>,
+    manifests: Vec<FoundManifest>,
 }
 
 fn find_files(
@@ -100,7 +100,7 @@ fn find_files(
             WalkItem::Error { error, .. } => Some((uri.as_str(), error.to_string())),
         };
         let message_bytes = warning.as_ref().map_or(0, |(_, error)| error.len());
-        match left.checked_sub(uri.as_str().len() + message_bytes + NAME_BYTES) {
+        match left.checked_sub(uri.as_str().len() + message_bytes + NAME_OVERHEAD_BYTES) {
             Some(rest) => left = rest,
             None => return ControlFlow::Break(()),
         }
@@ -112,7 +112,7 @@ fn find_files(
             } else if let Some((plugin, priority)) = plugin_of_manifest(path)
                 && let Some(plugin_uri) = PathUri::from_native(plugin)
             {
-                let manifest = NamedManifest { plugin: plugin.to_owned(), path: path.to_owned() };
+                let manifest = FoundManifest { plugin: plugin.to_owned(), path: path.to_owned() };
                 manifests.push((plugin_uri, priority, manifest));
             }
         }
@@ -142,9 +142,9 @@ fn first_manifest(plugin: &Path, copies: usize, bundle: &mut Bundle<'_>) -> Opti
     MANIFEST_DIRECTORIES.iter().find_map(|name| bundle.read(&plugin.join(name).join(MANIFEST), copies))
 }
 
-/// The plugin in the directory `root`, with the files that its manifest declares.
-fn plugin(root: &Path, manifest: CapabilityFile, bundle: &mut Bundle<'_>) -> DiscoveredPlugin {
-    let declared = Declarations::of(&manifest.contents);
+/// Reads the plugin in the directory `root`: the files that its manifest declares.
+fn read_plugin(root: &Path, manifest: CapabilityFile, bundle: &mut Bundle<'_>) -> DiscoveredPlugin {
+    let declared = Declarations::parse(&manifest.contents);
     for (member, declared) in [("mcpServers", &declared.mcp_servers), ("apps", &declared.apps)] {
         if let Declared::Refused(why) = declared {
             bundle.warn(format!("ignoring {member} in {}: {why}", manifest.path));

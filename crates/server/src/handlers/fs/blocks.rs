@@ -16,7 +16,7 @@ use super::super::poll_once::poll_once;
 use super::super::refused_blocks::note_refused_block;
 use super::super::waiting::WaitingBytes;
 use super::query::to_wire;
-use super::{failed, follow, native};
+use super::{failed, follow, native_path};
 use crate::connection::Call;
 use crate::files::{FileHandle, HandleRefusal, HandleState, MemoryNeed};
 use crate::limits::{MAX_BLOCK_BYTES, MAX_EXTENTS, MAX_HANDLE_ID_BYTES};
@@ -30,7 +30,7 @@ const _: () =
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     begin(call, params.handle_id, session, path, |path| {
         let file = files::open_file(&path, files::Follow::Yes)?;
         let metadata = file.metadata()?;
@@ -39,14 +39,15 @@ pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Ses
 }
 
 pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     begin(call, params.handle_id, session, path, move |path| {
         let upload = files::Upload::create(&path, params.replace, follow(params.follow_symlinks))?;
         Ok((HandleState::Upload(upload), None))
     });
 }
 
-/// Makes a handle and opens it with `operation`. This is finished even if the connection ends, because handles belong to the session.
+/// Makes a handle and opens it with `operation`. The operation is finished even if the connection ends, because
+/// handles belong to the session.
 fn begin(
     call: Call,
     handle_id: String,
@@ -104,10 +105,10 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
         Ok(checked) => checked,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let share = queue_for_lock(handle.lock_shared());
+    let locking = queue_for_lock(handle.lock_shared());
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let opened = share.await;
+        let state = locking.await;
         let Some(permit) = session.files.operations.session_permit(MemoryNeed::Ordinary).await else { return };
         // The memory permits come before the read, so that unsent blocks cannot pile up.
         let Some(room) = call.connection.outbound.room_for_reply(encoded_len(len)).await else { return };
@@ -115,15 +116,16 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
         // allocated some.
         let mut answer = BlockAnswer::begin(call.id(), len);
         let read = session.files.operations.run_with_session_permit(permit, move || {
-            let HandleState::File(file) = &*opened else { return Ok(None) };
+            let HandleState::File(file) = &*state else { return Ok(None) };
             let eof = file.read_pieces(params.offset, len, PIECE_BYTES, |piece| answer.push(piece))?;
             Ok::<_, FileError>(Some(answer.end(eof)))
         });
         match read.await {
             Some((Ok(Some(message)), _)) => call.finish_encoded(message, Some(room)),
-            Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            Some((Ok(None), _)) => call.finish::<()>(Err(unknown_handle(&params.handle_id))),
             Some((Err(error), _)) => {
-                // An error without a system error code is about the offset, for example a too large one, and the file stays readable.
+                // An error without a system error code is about the offset, for example an offset that is too large,
+                // and the file stays readable.
                 if error.io().raw_os_error().is_some() {
                     session.files.handles.forget(&params.handle_id, &handle);
                 }
@@ -139,11 +141,11 @@ pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: A
         Ok(handle) => handle,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let share = queue_for_lock(handle.lock_shared());
+    let locking = queue_for_lock(handle.lock_shared());
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let opened = share.await;
-        let found = session.files.operations.run(move || match &*opened {
+        let state = locking.await;
+        let found = session.files.operations.run(move || match &*state {
             HandleState::File(file) => file.extents(params.offset, MAX_EXTENTS).map(Some),
             _ => Ok(None),
         });
@@ -157,7 +159,7 @@ pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: A
                     .map(|extent| Extent { offset: extent.offset, len: extent.length })
                     .collect(),
             }),
-            Some(Ok(None)) => Err(unknown(&params.handle_id)),
+            Some(Ok(None)) => Err(unknown_handle(&params.handle_id)),
             Some(Err(error)) => Err(failed(error)),
             None => return,
         };
@@ -184,19 +186,19 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
             return call.finish::<()>(Err(error));
         }
     };
-    let share = queue_for_lock(handle.lock_shared());
+    let locking = queue_for_lock(handle.lock_shared());
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        let opened = share.await;
+        let state = locking.await;
         let written = session.files.operations.run(move || {
-            let HandleState::Upload(upload) = &*opened else { return Ok(None) };
+            let HandleState::Upload(upload) = &*state else { return Ok(None) };
             let written = upload.write_block(params.offset, &block).map(Some);
             drop((block, waiting));
             written
         });
         match written.await {
             Some(Ok(Some(()))) => call.finish(Ok(NoResult {})),
-            Some(Ok(None)) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            Some(Ok(None)) => call.finish::<()>(Err(unknown_handle(&params.handle_id))),
             Some(Err(error)) => call.finish::<()>(Err(failed(error))),
             None => {}
         }
@@ -208,7 +210,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         Ok(handle) => handle,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let take = queue_for_lock(handle.lock_exclusive());
+    let locking = queue_for_lock(handle.lock_exclusive());
     let options = CommitOptions {
         size: params.size,
         mode: params.mode,
@@ -216,19 +218,19 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         mtime: params.mtime.map(|time| (time.secs, time.nanos)),
         sync: params.sync,
     };
-    // Checked now, when the commit arrives: a block that is refused later was sent after the commit.
+    // The check is made when the commit arrives, because a block that is refused later was sent after the commit.
     let refused = check_upload(&handle).err();
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        let mut opened = take.await;
+        let mut state = locking.await;
         let committed = session.files.operations.run(move || {
-            let committed = match (&*opened, refused) {
+            let committed = match (&*state, refused) {
                 (HandleState::Upload(_), Some(refused)) => Err(refused),
                 (HandleState::Upload(upload), None) => upload.commit(&options).map_err(failed),
                 (HandleState::Committed, _) => Ok(()),
                 (HandleState::Closed | HandleState::File(_), _) => return None,
             };
-            *opened = if committed.is_ok() { HandleState::Committed } else { HandleState::Closed };
+            *state = if committed.is_ok() { HandleState::Committed } else { HandleState::Closed };
             Some(committed)
         });
         match committed.await {
@@ -237,7 +239,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
                 session.files.handles.forget(&params.handle_id, &handle);
                 call.finish::<()>(Err(error));
             }
-            Some(None) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            Some(None) => call.finish::<()>(Err(unknown_handle(&params.handle_id))),
             None => {}
         }
     });
@@ -249,11 +251,11 @@ pub(in crate::handlers) fn close(call: Call, params: CloseParams, session: Arc<S
         return call.finish::<()>(Err(error));
     }
     let Some(handle) = session.files.handles.remove(&params.handle_id) else { return call.finish(Ok(NoResult {})) };
-    let take = queue_for_lock(handle.lock_exclusive());
+    let locking = queue_for_lock(handle.lock_exclusive());
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        let mut opened = take.await;
-        let closed = session.files.operations.run(move || *opened = HandleState::Closed);
+        let mut state = locking.await;
+        let closed = session.files.operations.run(move || *state = HandleState::Closed);
         if closed.await.is_some() {
             call.finish(Ok(NoResult {}));
         }
@@ -285,9 +287,9 @@ fn check_id(id: &str) -> Result<(), WireError> {
 }
 
 fn find(session: &Session, id: &str) -> Result<FileHandle, WireError> {
-    session.files.handles.find(id).ok_or_else(|| unknown(id))
+    session.files.handles.find(id).ok_or_else(|| unknown_handle(id))
 }
 
-fn unknown(id: &str) -> WireError {
+fn unknown_handle(id: &str) -> WireError {
     WireError::new(ErrorCode::NotFound, format!("unknown file read handle `{id}`"))
 }

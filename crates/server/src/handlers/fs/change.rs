@@ -11,12 +11,12 @@ use protocol::fs::{
 use protocol::{NoResult, WireError, decode_base64};
 
 use super::super::waiting::WaitingBytes;
-use super::{failed, follow, native, spawn_change};
+use super::{failed, follow, native_path, spawn_change};
 use crate::connection::Call;
 use crate::session::Session;
 
 pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, session: Arc<Session>) {
-    let prepared = native(&params.path, params.sandbox.as_ref()).and_then(|path| {
+    let prepared = native_path(&params.path, params.sandbox.as_ref()).and_then(|path| {
         let data = decode_base64(&params.data_base64).map_err(|error| {
             WireError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
         })?;
@@ -29,20 +29,20 @@ pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, sessi
 }
 
 pub(in crate::handlers) fn create_directory(call: Call, params: CreateDirectoryParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
     begin(call, session, path, move |path| files::create_directory(&path, params.recursive, follow));
 }
 
 pub(in crate::handlers) fn set_metadata(call: Call, params: SetMetadataParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
     let mtime = params.mtime.map(|time| (time.secs, time.nanos));
     begin(call, session, path, move |path| files::set_metadata(&path, params.mode, mtime, follow));
 }
 
 pub(in crate::handlers) fn remove(call: Call, params: RemoveParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
     begin(call, session, path, move |path| {
         files::remove(&path, params.recursive, params.force, follow, &Cancel::new())
@@ -51,8 +51,8 @@ pub(in crate::handlers) fn remove(call: Call, params: RemoveParams, session: Arc
 
 pub(in crate::handlers) fn copy(call: Call, params: CopyParams, session: Arc<Session>) {
     let sandbox = params.sandbox.as_ref();
-    let paths = native(&params.source_path, sandbox)
-        .and_then(|source| Ok((source, native(&params.destination_path, sandbox)?)));
+    let paths = native_path(&params.source_path, sandbox)
+        .and_then(|source| Ok((source, native_path(&params.destination_path, sandbox)?)));
     begin(call, session, paths, move |(source, destination)| {
         files::copy(&source, &destination, params.recursive, &Cancel::new())
     });
@@ -60,13 +60,13 @@ pub(in crate::handlers) fn copy(call: Call, params: CopyParams, session: Arc<Ses
 
 pub(in crate::handlers) fn rename(call: Call, params: RenameParams, session: Arc<Session>) {
     let sandbox = params.sandbox.as_ref();
-    let paths = native(&params.source_path, sandbox)
-        .and_then(|source| Ok((source, native(&params.destination_path, sandbox)?)));
+    let paths = native_path(&params.source_path, sandbox)
+        .and_then(|source| Ok((source, native_path(&params.destination_path, sandbox)?)));
     begin(call, session, paths, move |(source, destination)| files::rename(&source, &destination, params.replace));
 }
 
 pub(in crate::handlers) fn symlink(call: Call, params: SymlinkParams, session: Arc<Session>) {
-    let path = native(&params.path, params.sandbox.as_ref());
+    let path = native_path(&params.path, params.sandbox.as_ref());
     let target = match params.target.raw {
         Some(raw) => OsString::from_vec(raw.0),
         None => OsString::from(params.target.target),

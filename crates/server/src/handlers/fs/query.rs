@@ -12,7 +12,7 @@ use protocol::fs::{
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
-use super::{AnswerAttempt, answer, answer_in_room, failed, follow, native, spawn_query, uri, wire_error};
+use super::{AnswerAttempt, answer, answer_in_room, failed, follow, native_path, spawn_query, uri, wire_error};
 use crate::connection::{Call, Connection, FileMetadataRequest};
 use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
@@ -30,7 +30,7 @@ const AROUND_ENTRY_BYTES: usize = 80;
 const GROWTH_BYTES: u64 = 64 << 10;
 
 pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
-    let path = match native(&params.path, params.sandbox.as_ref()) {
+    let path = match native_path(&params.path, params.sandbox.as_ref()) {
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -60,7 +60,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
                 let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
                 AnswerAttempt::NeedsRoom(encoded_len(expected) + around)
             }
-            Err(error) => AnswerAttempt::Failed(too_large(&error, message_limit)),
+            Err(error) => AnswerAttempt::Failed(read_file_error(&error, message_limit)),
         }
     };
     connection.spawn(answer_in_room(call, session, attempt));
@@ -70,7 +70,8 @@ fn encode_file(id: &RequestId, data: &[u8]) -> Vec<u8> {
     encode_base64_response(id, r#"{"dataBase64":""#, data, r#""}"#)
 }
 
-fn too_large(error: &FileError, message_limit: usize) -> WireError {
+/// The error of `fs/readFile`. For a file that is too large, it says which limit applies.
+fn read_file_error(error: &FileError, message_limit: usize) -> WireError {
     let mut wire = wire_error(error);
     match error.size_limit() {
         Some(MAX_READ_FILE_BYTES) => {
@@ -89,7 +90,7 @@ fn too_large(error: &FileError, message_limit: usize) -> WireError {
 }
 
 pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session: Arc<Session>) {
-    let path = match native(&params.path, params.sandbox.as_ref()) {
+    let path = match native_path(&params.path, params.sandbox.as_ref()) {
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -169,7 +170,7 @@ pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Ar
 }
 
 pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParams, session: Arc<Session>) {
-    let path = match native(&params.path, params.sandbox.as_ref()) {
+    let path = match native_path(&params.path, params.sandbox.as_ref()) {
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -214,8 +215,8 @@ fn list(
 fn entry_bytes(directory: &Path, name: &OsStr) -> usize {
     let as_text: usize = name.as_bytes().iter().map(|byte| json_bytes(*byte)).sum();
     // A name that is not UTF-8 is written with replacement characters, and its URI is added. In both, a byte can take three bytes.
-    let of_other_bytes = if name.to_str().is_some() { 0 } else { 3 * (directory.as_os_str().len() + 2 * name.len()) };
-    AROUND_ENTRY_BYTES + as_text + of_other_bytes
+    let of_non_utf8 = if name.to_str().is_some() { 0 } else { 3 * (directory.as_os_str().len() + 2 * name.len()) };
+    AROUND_ENTRY_BYTES + as_text + of_non_utf8
 }
 
 /// Bytes that a byte of a text takes in JSON.
@@ -233,14 +234,14 @@ fn with_path<R: serde::Serialize + Send + 'static>(
     session: Arc<Session>,
     operation: impl Fn(&Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
-    match native(&params.path, params.sandbox.as_ref()) {
+    match native_path(&params.path, params.sandbox.as_ref()) {
         Ok(path) => spawn_query(call, session, move || operation(&path)),
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
 
 pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Session>) {
-    let path = match native(&params.path, params.sandbox.as_ref()) {
+    let path = match native_path(&params.path, params.sandbox.as_ref()) {
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -263,9 +264,9 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
 fn walk_now(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
     let mut answer = WalkAnswer::default();
     let end = files::walk(root, options, cancel, &mut |item| match item {
-        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.entry(path, WalkKind::Directory),
-        WalkItem::Entry { path, kind: EntryKind::File } => answer.entry(path, WalkKind::File),
-        WalkItem::Error { path, error } => answer.failure(path, error.to_string()),
+        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.add_entry(path, WalkKind::Directory),
+        WalkItem::Entry { path, kind: EntryKind::File } => answer.add_entry(path, WalkKind::File),
+        WalkItem::Error { path, error } => answer.add_failure(path, error.to_string()),
     });
     Ok(answer.finish(end.map_err(failed)?.truncated))
 }

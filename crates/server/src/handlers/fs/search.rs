@@ -15,7 +15,7 @@ use protocol::fs::{
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
 use tokio::sync::{Notify, mpsc};
 
-use super::native;
+use super::native_path;
 use crate::connection::{Call, Connection, SearchCancel};
 use crate::files::{MemoryNeed, SearchCost};
 use crate::limits::MAX_HANDLE_ID_BYTES;
@@ -32,7 +32,8 @@ const MATCH_BYTES: usize = 26;
 /// While this many batches are unsent, the search waits.
 const WAITING_BATCHES: usize = 4;
 
-/// Makes a search known by its id until it is dropped. Dropping it cancels the search.
+/// The entry of a running search in the searches of its connection. Dropping this value cancels the search and frees
+/// its id.
 struct ActiveSearch {
     connection: Arc<Connection>,
     id: String,
@@ -63,25 +64,25 @@ impl Drop for ActiveSearch {
 }
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
-    let begun = native(&params.path, params.sandbox.as_ref()).and_then(|root| {
+    let begun = native_path(&params.path, params.sandbox.as_ref()).and_then(|root| {
         files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
         Ok((root, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
     });
-    let (root, running) = match begun {
+    let (root, active) = match begun {
         Ok(begun) => begun,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let (sender, mut receiver) = batch_channel(params.max_matches);
-        let SearchCancel { running: cancel, waiting } = running.cancel.clone();
+        let SearchCancel { running: cancel, waiting } = active.cancel.clone();
         let cost = SearchCost::of(params.pattern.as_deref(), &params.globs);
         let permit = session.files.searches.permit(cost, files::SearchQuery::default_threads());
         let permit = match waiting.run_until_cancelled(permit).await {
             Some(Some(permit)) => permit,
             Some(None) => return,
             None => {
-                drop(running);
+                drop(active);
                 return call.finish(Ok(result(cancelled(), 0)));
             }
         };
@@ -101,10 +102,10 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
             drop(permit);
             Ok(end)
         });
-        let (end, last_seq) = tokio::join!(searching, send_batches(&call.connection, &running.id, &mut receiver));
+        let (end, last_seq) = tokio::join!(searching, send_batches(&call.connection, &active.id, &mut receiver));
         let Some((end, _session_permit)) = end else { return };
         // The id is free again before the client learns that the search has ended.
-        drop(running);
+        drop(active);
         call.finish(end.map(|end| result(end, last_seq)));
     });
 }
@@ -188,17 +189,17 @@ fn result(end: SearchSummary, last_seq: u64) -> SearchResult {
     }
 }
 
-/// The side of the searching threads.
+/// The sending end of the channel for batches. The threads of the search add matches to it.
 struct BatchSender {
     open: Arc<OpenBatch>,
     send: mpsc::Sender<Batch>,
 }
 
-/// The side of the task that sends messages to the client.
+/// The receiving end of the channel for batches, for the task that sends messages to the client.
 struct BatchReceiver {
     open: Arc<OpenBatch>,
     batches: mpsc::Receiver<Batch>,
-    /// When to check whether the open batch is old enough to be sent.
+    /// The time of the next check whether the open batch is old enough to be sent.
     check_at: Option<Instant>,
 }
 
@@ -212,9 +213,9 @@ struct OpenBatch {
 struct Batch {
     files: Vec<FoundFile>,
     bytes: usize,
-    /// When the previous batch was taken.
+    /// The time at which the previous batch was taken.
     since: Instant,
-    /// How many more matches may be found.
+    /// The number of matches that may still be found.
     left: u64,
 }
 
@@ -288,7 +289,7 @@ impl BatchReceiver {
             tokio::select! {
                 batch = self.batches.recv() => return batch.map(|batch| vec![batch]),
                 () = self.open.begun.notified() => self.check_at = Some(Instant::now() + BATCH_TIME),
-                () = at(check_at) => match self.take_open() {
+                () = wait_until(check_at) => match self.take_open() {
                     Ok(batches) => {
                         self.check_at = None;
                         return Some(batches);
@@ -317,7 +318,7 @@ impl BatchReceiver {
 }
 
 /// Waits until `time`, or for ever if there is none.
-async fn at(time: Option<tokio::time::Instant>) {
+async fn wait_until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -383,7 +384,7 @@ mod tests {
     /// Longer than anything in these tests takes, even on a loaded machine.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn listed(name: &str) -> SearchHit {
+    fn file_hit(name: &str) -> SearchHit {
         SearchHit::File { path: std::path::Path::new(name).into() }
     }
 
@@ -395,11 +396,11 @@ mod tests {
     #[tokio::test]
     async fn a_match_is_sent_without_waiting_for_the_next_match() {
         let (sender, mut receiver) = batch_channel(None);
-        assert!(sender.add(listed("/a")).is_continue());
+        assert!(sender.add(file_hit("/a")).is_continue());
         let first =
             tokio::time::timeout(TIMEOUT, receiver.next()).await.expect("the match must not wait for the next match");
         assert_eq!(names(first.unwrap()), ["file:///a"]);
-        assert!(sender.add(listed("/b")).is_continue() && sender.add(listed("/c")).is_continue());
+        assert!(sender.add(file_hit("/b")).is_continue() && sender.add(file_hit("/c")).is_continue());
         let mut found = Vec::new();
         while found.len() < 2 {
             found.extend(names(receiver.next().await.unwrap()));
@@ -415,7 +416,7 @@ mod tests {
         let (sender, mut receiver) = batch_channel(None);
         let searching = std::thread::spawn(move || {
             for number in 0..20_000 {
-                assert!(sender.add(listed(&format!("/{number:05}-{}", "x".repeat(100)))).is_continue());
+                assert!(sender.add(file_hit(&format!("/{number:05}-{}", "x".repeat(100)))).is_continue());
                 if number % 1000 == 0 {
                     std::thread::yield_now();
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::fs::{UnwatchParams, WatchParams};
 use protocol::{ErrorCode, NoResult, WireError};
 
-use super::{failed, native};
+use super::{failed, native_path};
 use crate::connection::Call;
 use crate::files::{SessionWatch, WatchRefusal};
 use crate::limits::MAX_HANDLE_ID_BYTES;
@@ -16,8 +16,9 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
         return resume(call, &params, &session, seq);
     }
     let number = call.connection.number();
-    let begun =
-        check_id(&params.watch_id).and_then(|()| native(&params.path, params.sandbox.as_ref())).and_then(|path| {
+    let begun = check_id(&params.watch_id)
+        .and_then(|()| native_path(&params.path, params.sandbox.as_ref()))
+        .and_then(|path| {
             Ok((
                 path,
                 session

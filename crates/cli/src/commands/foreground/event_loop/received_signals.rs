@@ -1,4 +1,5 @@
-//! What a signal to us means for the process in the foreground: it is passed on, it stops or continues both, or we leave.
+//! Handles signals that we get while a process is in the foreground: a signal is passed on to the process, stops or
+//! continues both the process and us, tells the process the new window size, or makes us leave.
 
 use std::time::Duration;
 
@@ -43,10 +44,11 @@ impl EventLoop<'_> {
             self.notice.say(&format!("left before the server had ended the command; {MAY_RUN}"));
             return Some(ForegroundEnd::Abandoned(fatal.exit_code()));
         }
-        // In raw mode, Ctrl-C and Ctrl-\ are bytes for the process, so a signal is meant for us. A process of a kept session goes on without
-        // us, unless the signal comes from one of these keys: without a terminal of its own, it can be interrupted in no other way.
-        let is_key = matches!(fatal.signal, Signal::Interrupt | Signal::Quit);
-        if self.terminal.is_some() || !is_connected || (self.foreground.is_kept && !is_key) {
+        // We leave the process at once in three cases. In raw mode, Ctrl-C and Ctrl-\ are bytes for the process, so a
+        // signal is meant for us. If the connection is lost, no signal can be passed on. A process of a kept session
+        // goes on without us, except after the signals of these two keys: the user has no other key to interrupt it.
+        let is_key_signal = matches!(fatal.signal, Signal::Interrupt | Signal::Quit);
+        if self.terminal.is_some() || !is_connected || (self.foreground.is_kept && !is_key_signal) {
             return Some(ForegroundEnd::Signalled(fatal));
         }
         let reason = if can_send(self.foreground.server, fatal.signal) {
@@ -55,8 +57,9 @@ impl EventLoop<'_> {
             self.replaced_signal = Some(fatal);
             EndReason::Replaced(fatal)
         };
+        // If the server cannot send the signal, this request ends the process.
         self.requests.push(ProcessRequest::Signal(fatal.signal));
-        self.end_wait.ask(reason, Instant::now());
+        self.end_wait.begin(reason, Instant::now());
         if self.output.is_stuck() {
             self.signal_while_stuck = Some(fatal);
             self.leave_at = Some(Instant::now() + STUCK_OUTPUT_PATIENCE);
@@ -64,16 +67,16 @@ impl EventLoop<'_> {
         None
     }
 
-    /// Stops us as Ctrl-Z does, until a signal continues us.
+    /// Stops the process, if the server can do that, and then us, as Ctrl-Z does, until a signal continues us.
     async fn stop(&self) {
         match self.terminal {
-            // At a terminal the program itself gets Ctrl-Z, so this stop is for us alone.
+            // At a terminal the program gets the key Ctrl-Z itself, so this signal stops us alone.
             Some(terminal) => terminal.suspend(),
             None if can_send(self.foreground.server, Signal::Stop) => {
                 let stopping = self.foreground.process.signal(Signal::Stop);
-                let _late = tokio::time::timeout(STOP_PATIENCE, stopping).await;
+                let _stopped_or_late = tokio::time::timeout(STOP_PATIENCE, stopping).await;
             }
-            // The server cannot stop the process, which runs on until its output is full.
+            // The server cannot stop the process, which runs on until the buffers for its output are full.
             None => {}
         }
         stop_ourselves();

@@ -14,7 +14,7 @@ const CONFIGURATION_VARIABLES: [&str; 7] = [
 ];
 
 /// Gives a command a home directory that does not exist, and removes the variables that configure `exec-server`.
-pub fn without_configuration(command: &mut Command) -> &mut Command {
+pub fn hide_configuration(command: &mut Command) -> &mut Command {
     let nowhere = std::env::temp_dir().join("exec-server-test-nothing-configured");
     command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);
     CONFIGURATION_VARIABLES.iter().fold(command, |command, name| command.env_remove(name))
