@@ -13,8 +13,8 @@ use rustls::{ClientConfig, RootCertStore};
 
 pub use pem_file::{PemFileError, read_certificates, read_key};
 
-/// The system has no root certificate that can be used. Holds the first error from reading the root certificates, or
-/// an empty string if reading gave no error.
+/// The system has no root certificate that can be used. Holds the reason as a text: the first error from reading the
+/// root certificates, if there was one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("this system has no root certificates: {0}")]
 pub struct NoSystemRoots(pub String);
@@ -27,9 +27,8 @@ pub fn system_roots() -> Result<RootCertStore, NoSystemRoots> {
     // Certificates that cannot be parsed are skipped: many systems have some old ones.
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        return Err(NoSystemRoots(
-            loaded.errors.first().map_or_else(|| "no certificate was found".to_owned(), ToString::to_string),
-        ));
+        let reason = loaded.errors.first().map_or("no certificate was found".to_owned(), ToString::to_string);
+        return Err(NoSystemRoots(reason));
     }
     Ok(roots)
 }

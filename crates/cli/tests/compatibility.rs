@@ -30,9 +30,10 @@ fn every_test_that_the_document_names_exists() {
     let document = std::fs::read_to_string(project_root().join("docs/compatibility.md")).unwrap();
     let sources = rust_sources();
     let is_name = |text: &&str| text.contains("::") && text.chars().all(|c| c.is_alphanumeric() || "_:".contains(c));
-    // The document writes the names of tests between backticks.
+    // The names of tests are between backticks. No other text there consists only of words and `::`.
     let names: Vec<_> = document.split('`').skip(1).step_by(2).filter(is_name).collect();
     assert!(names.len() > 100, "only {} names were found", names.len());
+    // A test exists if a function has its name, in a file whose path contains every module of the name.
     let exists = |name: &str| {
         let (module_path, test) = name.rsplit_once("::").unwrap();
         let function = format!("fn {test}(");

@@ -28,13 +28,14 @@ async fn bash_completes_commands_and_flags() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("completions.bash");
     std::fs::write(&file, script("bash").await).unwrap();
-    // Calls the completion function in the same way as bash does when the user presses the tab key.
+    // Calls the completion function in the same way as bash does when the user presses the tab key. `$1` is the file
+    // of the script, and the other arguments are the words after `exec-server`.
     let press_tab = r#"
         source "$1"
         complete -p exec-server >/dev/null || exit 1
         COMP_WORDS=(exec-server "${@:2}") COMP_CWORD=$(($# - 1))
         function=$(complete -p exec-server | sed 's/.*-F \([^ ]*\).*/\1/')
-        "$function" exec-server "${@: -1}" "${*: -2:1}"
+        "$function" exec-server "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}"
     "#;
     for (typed, expected) in [(&["ru"][..], "run\n"), (&["mcp"], "mcp-stdio\n"), (&["kill", "--sig"], "--signal\n")] {

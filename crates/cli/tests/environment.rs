@@ -9,7 +9,7 @@ fn uri(path: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn info_tells_shell_directories_and_capabilities() {
+async fn info_reports_the_shell_the_directories_and_the_capabilities() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     let server =
@@ -41,12 +41,12 @@ async fn info_tells_shell_directories_and_capabilities() {
     assert_eq!(
         client.call("environment/info", json!(null)).await,
         info,
-        "the second answer is the same as the first"
+        "params `null` and an empty object get the same answer"
     );
 }
 
 #[tokio::test]
-async fn the_working_directory_is_looked_up_for_every_request() {
+async fn info_follows_a_working_directory_that_is_renamed_and_then_removed() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     let (first, second) = (folder.join("first"), folder.join("second"));
@@ -63,12 +63,12 @@ async fn the_working_directory_is_looked_up_for_every_request() {
     assert_eq!(
         (info.get("tempDir"), &info["temporaryDirectories"]),
         (None, &json!([])),
-        "without a working directory, the temporary directories are unknown"
+        "without a working directory, a relative `TMPDIR` cannot be resolved"
     );
 }
 
 #[tokio::test]
-async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
+async fn tmpdir_is_resolved_against_the_cwd_and_normalised() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     for (tmpdir, expected) in [
@@ -83,8 +83,9 @@ async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
 }
 
 #[tokio::test]
-async fn without_a_temporary_directory_the_list_is_empty() {
+async fn without_tmpdir_the_list_of_temporary_directories_is_empty_and_temp_dir_is_slash_tmp() {
     for tmpdir in [None, Some("")] {
+        // The server ignores `TMP` and `TEMP`.
         let server = TestServer::start_with(&[], |command| {
             command
                 .env_remove("TMPDIR")
@@ -99,7 +100,7 @@ async fn without_a_temporary_directory_the_list_is_empty() {
 }
 
 #[tokio::test]
-async fn status_is_ready() {
+async fn status_is_ready_and_neither_method_accepts_params() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for params in [json!(null), json!({})] {

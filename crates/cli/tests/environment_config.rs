@@ -1,13 +1,15 @@
-//! The method `environmentConfig/read` returns selected keys of the configuration files on the server's machine, and no other
-//! keys.
+//! The method `environmentConfig/read` returns selected keys of the Codex configuration files on the server's
+//! machine, and no other keys. Each file that has a selected key is one layer of the result. A client selects a key
+//! by its path in the TOML file, a list with one name for each level.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
 
 use testkit::{Client, TestServer, Value, json};
 
-/// A user with a home directory, and a server that runs with it.
+/// A user with a home directory, and a server that has this directory in `HOME`.
 struct User {
+    /// Contains the home directory, `home`, and the projects of a test.
     directory: tempfile::TempDir,
     server: TestServer,
 }
@@ -21,6 +23,7 @@ impl User {
         Self { directory, server }
     }
 
+    /// The absolute path of `path`, which is relative to the temporary directory, not to the home directory.
     fn path_of(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }
@@ -46,8 +49,8 @@ fn layers_of_user_and_projects(result: &Value) -> Vec<Value> {
     layers.iter().filter(|layer| !is_of_machine(layer)).cloned().collect()
 }
 
-async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
-    client.call("environmentConfig/read", json!({"cwd": cwd, "configPaths": paths, "requirementsPaths": []})).await
+async fn read(client: &mut Client, cwd: &str, keys: Value) -> Value {
+    client.call("environmentConfig/read", json!({"cwd": cwd, "configPaths": keys, "requirementsPaths": []})).await
 }
 
 #[tokio::test]
@@ -57,6 +60,7 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
     let config = format!("model = 'm'\nsecret = 's'\n{trusted}[mcp_servers.a]\nurl = 'u'\n");
     user.write("home/.codex/config.toml", &config);
     user.write("project/.codex/config.toml", "model = 'p'\n");
+    // `.git` makes this folder the root of the project.
     user.write("project/.git/HEAD", "");
     user.write("project/deep/.codex/config.toml", "secret = 's'\n");
     user.write("project/deep/er/.codex/config.toml", "mcp_servers = 'off'\n");
@@ -71,7 +75,7 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
         "baseDir": user.uri("home/.codex"),
         "toml": "model = \"m\"\n\n[mcp_servers.a]\nurl = \"u\"\n",
     });
-    let project = |folder: &str, toml: &str| {
+    let project_layer = |folder: &str, toml: &str| {
         let file = user.path_of(&format!("{folder}/.codex/config.toml"));
         json!({
             "source": format!("project ({})", file.display()),
@@ -83,11 +87,12 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
         layers_of_user_and_projects(&result),
         [
             user_layer.clone(),
-            project("project", "model = \"p\"\n"),
-            project("project/deep/er", "mcp_servers = \"off\"\n"),
+            project_layer("project", "model = \"p\"\n"),
+            project_layer("project/deep/er", "mcp_servers = \"off\"\n"),
         ]
     );
-    // `cloudInsertionIndex` says how many layers come before settings that a client gets from elsewhere.
+    // `cloudInsertionIndex` is the position in `layers` at which a client inserts the settings that it gets from the
+    // cloud.
     assert_eq!(result["requirements"], json!({"layers": [], "cloudInsertionIndex": 0}));
 
     user.write("home/.codex/config.toml", &config.replace("'trusted'", "'untrusted'"));
@@ -96,7 +101,7 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
 }
 
 #[tokio::test]
-async fn codex_home_is_taken_from_its_variable() {
+async fn codex_home_is_taken_from_the_variable_codex_home_and_must_exist() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     std::fs::create_dir(folder.join("elsewhere")).unwrap();
@@ -118,14 +123,16 @@ async fn codex_home_is_taken_from_its_variable() {
 }
 
 #[tokio::test]
-async fn empty_selectors_are_refused() {
+async fn a_request_for_no_key_and_a_key_without_a_name_are_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let none = "at least one config or requirements path is required";
-    let empty = "TOML paths must contain at least one key segment";
-    for (config, requirements, message) in
-        [(json!([]), json!([]), none), (json!([[]]), json!([]), empty), (json!([["a"]]), json!([["b"], []]), empty)]
-    {
+    let no_key = "at least one config or requirements path is required";
+    let empty_key = "TOML paths must contain at least one key segment";
+    for (config, requirements, message) in [
+        (json!([]), json!([]), no_key),
+        (json!([[]]), json!([]), empty_key),
+        (json!([["a"]]), json!([["b"], []]), empty_key),
+    ] {
         let params = json!({"cwd": "file:///", "configPaths": config, "requirementsPaths": requirements});
         let error = client.call_error("environmentConfig/read", params).await;
         assert_eq!(error, json!({"code": -32602, "message": message}));
@@ -156,11 +163,12 @@ async fn invalid_params_are_refused_with_the_texts_of_the_published_protocol() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_named() {
+async fn the_error_names_a_configuration_file_that_cannot_be_parsed_or_read() {
     let user = User::new().await;
     let mut client = user.server.client().await;
     let file = user.path_of("home/.codex/config.toml");
-    // The file is read although no key of it is selected.
+    // No key of this file is selected. The server reads all files anyway, so that every request reports a broken
+    // file.
     let params = json!({"cwd": user.uri(""), "configPaths": [], "requirementsPaths": [["a"]]});
 
     user.write("home/.codex/config.toml", "a = 1\n[broken\n");
@@ -170,7 +178,8 @@ async fn a_file_that_cannot_be_used_is_named() {
     let expected = format!("failed to load executor-local config: {}:2:8: ", file.display());
     assert!(message.starts_with(&expected), "{message}");
 
-    // The mode of a file would not stop root, but not even root can read a directory as a file.
+    // A directory in place of the file cannot be read, even if the test runs as root. A file without permissions
+    // could.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let error = client.call_error("environmentConfig/read", params).await;

@@ -1,5 +1,5 @@
-//! The method `process/flow`, with which a client pauses the events of one process. Other processes and requests are not
-//! affected.
+//! The method `process/flow`, with which a client pauses the events of one process. Other processes and requests are
+//! not affected. The process itself runs on until the server can retain no more of its output.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ async fn summary(client: &mut Client, process: &str) -> Value {
     list.as_array().unwrap().iter().find(|summary| summary["processId"] == process).unwrap().clone()
 }
 
-/// Starts a shell that waits for a line, pauses it, and sends the line.
-async fn start_paused(client: &mut Client, process: &str, script: &str) {
+/// Starts a shell that waits for a line, pauses its events, and sends the line. The shell then runs `script`.
+async fn start_and_pause(client: &mut Client, process: &str, script: &str) {
     let mut params = Client::start_params(process, &["sh", "-c", &format!("read go; {script}")]);
     params["pipeStdin"] = true.into();
     client.call("process/start", params).await;
@@ -34,7 +34,7 @@ async fn start_paused(client: &mut Client, process: &str, script: &str) {
     assert_eq!(client.write(process, "go", "\n").await, "accepted");
 }
 
-/// Waits until a process has filled the retained output and its pipe, and returns its pid.
+/// Waits until the retained output of a process is full and the process sleeps. Returns its pid.
 async fn wait_until_stalled(client: &mut Client, process: &str) -> u32 {
     let mut pid = 0;
     eventually_async("the retained output is full", async || {
@@ -43,7 +43,7 @@ async fn wait_until_stalled(client: &mut Client, process: &str) -> u32 {
         (summary["outputBytes"] == RETAINED_BYTES).then_some(())
     })
     .await;
-    eventually("the process waits for its pipe", || (process_state(pid) == Some('S')).then_some(())).await;
+    eventually("the process sleeps", || (process_state(pid) == Some('S')).then_some(())).await;
     pid
 }
 
@@ -89,7 +89,7 @@ fn assert_whole(outcome: &FinishedProcess, last: usize) {
 async fn a_paused_process_waits_and_continues_without_loss() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
-    start_paused(&mut client, "p", "exec seq 1 300000").await;
+    start_and_pause(&mut client, "p", "exec seq 1 300000").await;
     let pid = wait_until_stalled(&mut client, "p").await;
     run_alone(&mut client, "other").await;
     let summary = summary(&mut client, "p").await;
@@ -101,7 +101,7 @@ async fn a_paused_process_waits_and_continues_without_loss() {
 }
 
 #[tokio::test]
-async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
+async fn the_output_of_a_process_that_was_started_paused_is_not_sent_but_can_be_read() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut starter = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "seq 1 1000; exec sleep 1000"]);
@@ -118,7 +118,8 @@ async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
 
 #[tokio::test]
 async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_left() {
-    // `--detached-hold` is how long a process waits for a client that was lost. The time is longer than this test.
+    // `--detached-hold` is how long a process waits for a client that was lost. It is longer than this test, but has
+    // no effect here: a process that was started paused and not resumed does not wait for a lost client.
     let server =
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let directory = tempfile::tempdir().unwrap();
@@ -129,7 +130,7 @@ async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_le
     params["paused"] = true.into();
     starter.call("process/start", params).await;
     wait_until_stalled(&mut starter, "p").await;
-    assert!(!done.exists(), "the process waits while its client may still resume it");
+    assert!(!done.exists(), "the process waits while its client is connected");
     let session = starter.session.clone();
     drop(starter);
     eventually("the process goes on when its client has left", || done.exists().then_some(())).await;
@@ -157,10 +158,10 @@ async fn a_process_that_was_started_paused_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_paused_process_costs_the_server_no_cpu_time() {
+async fn a_paused_process_costs_the_server_hardly_any_cpu_time() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut client = server.client().await;
-    start_paused(&mut client, "p", "exec seq 1 300000").await;
+    start_and_pause(&mut client, "p", "exec seq 1 300000").await;
     wait_until_stalled(&mut client, "p").await;
     let before = cpu_time(server.pid());
     // sleep: the CPU time of an idle period is measured
@@ -230,10 +231,11 @@ async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
 }
 
 #[tokio::test]
-async fn exit_and_close_of_a_paused_process_are_kept_beyond_the_retention() {
+async fn a_paused_process_that_has_closed_is_kept_longer_than_the_process_retention() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut client = server.client().await;
-    start_paused(&mut client, "p", "echo hello; exit 3").await;
+    start_and_pause(&mut client, "p", "echo hello; exit 3").await;
+    // No event has such a large `seq`, so this read waits until the process has closed.
     client.call("process/read", json!({"processId": "p", "afterSeq": 1_u64 << 40, "waitMs": 20_000})).await;
     eventually_async("the process is closed", async || {
         (summary(&mut client, "p").await["state"] == "closed").then_some(())
@@ -262,7 +264,7 @@ async fn terminate_does_not_wait_for_paused_events() {
     let mut fastest = Duration::MAX;
     for round in 0..5 {
         let process = format!("p{round}");
-        start_paused(&mut client, &process, "seq 1 300000; exec sleep 1000").await;
+        start_and_pause(&mut client, &process, "seq 1 300000; exec sleep 1000").await;
         let pid = wait_until_stalled(&mut client, &process).await;
         let start = Instant::now();
         let id = client.send("process/terminate", json!({"processId": process})).await;
@@ -276,7 +278,7 @@ async fn terminate_does_not_wait_for_paused_events() {
         set_paused(&mut client, &process, false).await;
         let outcome = client.outcome(&process).await;
         assert!(numbers(300_000).as_bytes().starts_with(&outcome.stdout));
-        assert!(outcome.stdout.len() as u64 >= RETAINED_BYTES, "output that was in the pipe comes too");
+        assert!(outcome.stdout.len() as u64 >= RETAINED_BYTES, "the retained output is sent");
         assert_eq!((outcome.exit_code, outcome.seqs[0]), (137, 1));
     }
     assert!(fastest < Duration::from_millis(900), "{fastest:?}");
@@ -287,7 +289,7 @@ async fn a_pause_ends_with_its_connection() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     for reads_first in [true, false] {
         let mut client = server.client().await;
-        start_paused(&mut client, "p", "exec seq 1 300000").await;
+        start_and_pause(&mut client, "p", "exec seq 1 300000").await;
         wait_until_stalled(&mut client, "p").await;
         let session = client.session.clone();
         drop(client);
@@ -317,7 +319,7 @@ async fn a_pause_ends_with_its_connection() {
 async fn a_takeover_ends_a_pause() {
     let server = TestServer::with_args(&SMALL_RETENTION).await;
     let mut first = server.client().await;
-    start_paused(&mut first, "p", "exec seq 1 300000").await;
+    start_and_pause(&mut first, "p", "exec seq 1 300000").await;
     wait_until_stalled(&mut first, "p").await;
     let mut client = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
@@ -328,7 +330,7 @@ async fn a_takeover_ends_a_pause() {
 }
 
 #[tokio::test]
-async fn a_pause_of_an_unknown_process_is_refused() {
+async fn a_pause_of_an_unknown_process_or_with_invalid_params_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("process/flow", json!({"processId": "p", "paused": true})).await;

@@ -1,5 +1,5 @@
-//! A process that has closed costs the server no descriptor and no thread. After `--process-retention` the server forgets the
-//! process, and frees its memory.
+//! A process that has closed costs the server no descriptor and no thread. After `--process-retention` the server
+//! forgets the process, and frees its memory.
 
 use testkit::{Client, TestServer, eventually, eventually_async, json, open_fds, resident_bytes, threads};
 
@@ -11,7 +11,7 @@ async fn run_on_terminal(client: &mut Client, process: &str) {
 }
 
 #[tokio::test]
-async fn descriptors_and_threads_are_given_back() {
+async fn closed_processes_give_back_descriptors_and_threads_and_are_forgotten() {
     let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
     let mut client = server.client().await;
     client.run("first", &["true"]).await;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use testkit::{Client, TestServer, Value, json};
 
-/// The reason in `failed to parse … from exec-server websocket IP:PORT: REASON`.
+/// Checks that an answer reports a message that cannot be parsed. Returns the reason in
+/// `failed to parse … from exec-server websocket IP:PORT: REASON`.
 fn parse_failure(answer: &Value) -> String {
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(-1), &json!(-32600)), "{answer}");
     let text = answer["error"]["message"].as_str().unwrap();
@@ -21,8 +22,8 @@ fn refusal(id: i64, message: &str) -> Value {
     json!({"error": {"code": -32600, "message": message}, "id": id})
 }
 
-/// Sends a binary frame, masked with a key of zeros. The text must be shorter than 126 bytes, so that its length fits the shortest
-/// header.
+/// Sends a binary frame, masked with a key of zeros. The text must be shorter than 126 bytes, so that its length fits
+/// the shortest header.
 async fn send_binary(client: &mut Client, text: &str) {
     assert!(text.len() < 126);
     let mut frame = vec![0x82, 0x80 | text.len() as u8];
@@ -54,7 +55,7 @@ async fn initialize_answers_with_a_uuid() {
 }
 
 #[tokio::test]
-async fn initialize_is_sent_once() {
+async fn a_second_initialize_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("initialize", json!({"clientName": "c"})).await;
@@ -95,7 +96,7 @@ fn requests_that_need_a_handshake() -> Vec<(&'static str, Value, &'static str)> 
 }
 
 #[tokio::test]
-async fn no_method_works_before_the_handshake_is_complete() {
+async fn methods_are_refused_before_the_handshake_is_complete() {
     let server = TestServer::start().await;
     let mut client = server.connect_without_handshake().await;
     for (method, params, family) in requests_that_need_a_handshake() {
@@ -162,7 +163,7 @@ async fn bad_params_are_reported_before_a_missing_handshake() {
 }
 
 #[tokio::test]
-async fn a_method_without_params_accepts_no_params_null_and_an_empty_object() {
+async fn the_params_of_a_method_that_takes_none_may_be_missing_null_or_an_empty_object() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.send_text(r#"{"id":"bare","method":"environment/status"}"#).await;
@@ -174,7 +175,7 @@ async fn a_method_without_params_accepts_no_params_null_and_an_empty_object() {
 }
 
 #[tokio::test]
-async fn unknown_methods_are_named_even_before_initialize() {
+async fn the_error_for_an_unknown_method_names_it_even_before_initialize() {
     let server = TestServer::start().await;
     let mut client = server.connect_without_handshake().await;
     for method in ["fs/readfile", "initialized", "process/output", "", "Process/Start", "rm `-rf`"] {
@@ -203,7 +204,7 @@ fn parse_json(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn unknown_members_are_ignored_and_none_is_added() {
+async fn unknown_members_of_messages_are_ignored_and_answers_have_no_additional_members() {
     let server = TestServer::start().await;
     let mut client = server.connect_without_handshake().await;
     client
@@ -253,7 +254,7 @@ async fn malformed_messages_are_answered_and_the_connection_stays_open() {
 }
 
 #[tokio::test]
-async fn many_values_are_refused_and_one_large_value_is_not() {
+async fn a_message_with_many_values_is_refused_and_one_with_a_large_value_is_not() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let zeros = vec!["0"; 2_100_000].join(",");

@@ -1,6 +1,6 @@
-//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file
-//! lease instead. If a process has a lease on a file, an open of the file by another process blocks until the lease is given
-//! up.
+//! Process starts that hang while the kernel opens the program, as on a network file system whose server is gone.
+//! The tests use a file lease instead. If a process has a lease on a file, an open of the file by another
+//! process blocks until the lease is given up.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
@@ -12,17 +12,19 @@ use testkit::{Client, Signal, TestServer, Value, descendants, eventually, is_ali
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Takes a lease on the file that the variable `FILE` names. Prints `leased` when it has the lease and `wanted` when another
-/// process opens the file. Gives the lease up when its stdin ends.
+/// A Perl script. It takes a lease on the file that the variable `FILE` names. It prints `leased` when it has the
+/// lease and `wanted` when another process opens the file. It gives the lease up when its stdin ends.
 const HOLD_LEASE: &str = include_str!("../../testkit/hold_lease.pl");
 
-/// Number of hanging starts. One session may keep fewer threads busy, so a further start of the session has to wait.
+/// Number of hanging starts. The server begins fewer of them at once for one session, so a further start of the
+/// session has to wait.
 const CROWD: usize = 20;
 
-/// Limit for the starts of a session while starts of another session hang. Less than half of the time that a session would wait
-/// if it had to wait for all [`LONG_QUEUE`] starts.
+/// Longest time that starts of one session may take while starts of another session hang. Less than half of the time
+/// that they would take if they had to wait for all [`LONG_QUEUE`] starts.
 const MAX_DELAY: Duration = Duration::from_secs(8);
-/// Number of hanging starts in a long queue. If the server began one of them every 250 ms, all of them would take 17.5 s.
+/// Number of hanging starts in a long queue. The server takes a start to hang after 250 ms. If it then began the next
+/// one, all of them would take 17.5 s.
 const LONG_QUEUE: usize = 70;
 
 /// A program whose start hangs until it is released. It creates the files that its arguments name.
@@ -83,7 +85,7 @@ impl HangingProgram {
         self.params(&self.directory.path().join("program"), process)
     }
 
-    /// Sends [`CROWD`] starts that hang, with numbers as process ids, and after them the start of a process `waits` whose
+    /// Sends [`CROWD`] starts that hang, with numbers as process ids, and then the start of a process `waits` whose
     /// program does not hang. Returns the ids of the requests.
     async fn start_crowd(&mut self, client: &mut Client) -> (Vec<i64>, i64) {
         let mut starts = Vec::new();
@@ -91,7 +93,8 @@ impl HangingProgram {
             starts.push(client.send("process/start", self.hanging_params(&number.to_string())).await);
         }
         self.wait_until_a_start_hangs().await;
-        // The answer to this request proves that the server has queued all hanging starts, so the next start comes behind them.
+        // The answer to this request proves that the server has queued all hanging starts, so the next start comes
+        // after them.
         assert_eq!(client.processes().await.as_array().unwrap().len(), CROWD);
         let waits = client.send("process/start", self.params(Path::new("/usr/bin/touch"), "waits")).await;
         (starts, waits)
@@ -142,7 +145,7 @@ async fn a_command_that_was_terminated_before_it_was_executed_never_runs() {
 }
 
 #[tokio::test]
-async fn no_start_of_a_session_that_has_ended_runs() {
+async fn no_program_is_executed_after_its_session_has_ended() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let mut client = server.connect_without_handshake().await;
@@ -173,7 +176,7 @@ async fn no_program_is_executed_after_the_server_has_ended() {
 }
 
 #[tokio::test]
-async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guard() {
+async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_a_new_guard() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let (mut crowd, mut other) = (server.client().await, server.client().await);
@@ -183,6 +186,7 @@ async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guar
     }
     program.wait_until_a_start_hangs().await;
 
+    // The server must start another guard.
     send_signal(guard, Signal::KILL);
     let starts = async {
         for number in 0..5 {
@@ -190,7 +194,7 @@ async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guar
         }
         eventually("there is another guard", || guard_of(&server).filter(|next| *next != guard)).await
     };
-    tokio::time::timeout(MAX_DELAY, starts).await.expect("the session waits for the hanging starts of the other");
+    tokio::time::timeout(MAX_DELAY, starts).await.expect("the hanging starts delay another session or the guard");
 }
 
 #[tokio::test]
@@ -212,7 +216,7 @@ async fn a_timeout_applies_to_a_start_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_start_that_does_not_hang_is_not_refused_because_of_its_timeout() {
+async fn a_short_timeout_kills_the_process_and_does_not_refuse_its_start() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for number in 0..100 {
@@ -224,7 +228,7 @@ async fn a_start_that_does_not_hang_is_not_refused_because_of_its_timeout() {
 }
 
 #[tokio::test]
-async fn the_timeout_of_the_command_run_applies_to_a_start_that_hangs() {
+async fn exec_server_run_with_a_timeout_gives_up_a_start_that_hangs() {
     let mut program = HangingProgram::new().await;
     let mut run = Command::new(testkit::binary());
     run.args(["run", "--timeout", "300ms", "--"]).arg(program.directory.path().join("program")).arg("unused");

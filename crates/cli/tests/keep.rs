@@ -1,5 +1,7 @@
-//! Sessions without a connected client: how long the server keeps them, what a client finds that resumes one, how another
-//! connection takes a session over, and observers (connections that only watch a session).
+//! How long the server keeps a session without a connected client, which closed processes it keeps, and what a client
+//! finds that resumes the session. At most one connection is attached to a session: the server sends it the events of
+//! the processes. Another connection can take the session over, or be an observer: it can list, read, start and end
+//! processes of the session, but it gets no events.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get, json, process_state, unbase64};
 
-/// A `keepForMs` that no test outlives.
+/// A value of `keepForMs`, which is how long the server keeps a session without a client. No test takes so long.
 const LONG_MS: u64 = 3_600_000;
 
 /// Opens a connection whose `initialize` has `params` in addition to the client name.
@@ -62,8 +64,8 @@ async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
     let (kept_pid, ordinary_pid) = (start_sleeper(&mut kept).await, start_sleeper(&mut ordinary).await);
     let session = kept.session.clone();
     drop(kept);
-    // The ordinary session loses its connection after the kept one. So when the ordinary session has expired, the default
-    // lifetime (`--session-ttl`) is over for both.
+    // The ordinary session loses its connection after the kept one. So when the ordinary session has expired, the
+    // default lifetime (`--session-ttl`) is over for both.
     wait_for_connections(&server, 1).await;
     drop(ordinary);
     wait_until_gone(ordinary_pid).await;
@@ -116,19 +118,20 @@ async fn a_resume_changes_the_lifetime_only_if_it_asks_to() {
     let mut fourth = connect_with(&server, resume(json!(0))).await;
     let pid = start_sleeper(&mut fourth).await;
     let fifth = connect_with(&server, resume(Value::Null)).await;
-    assert!(process_state(pid).is_some(), "the session was not detached by the takeover");
+    assert!(process_state(pid).is_some(), "the takeover does not detach the session, which would end it");
     drop(fifth);
     wait_until_gone(pid).await;
 }
 
 #[tokio::test]
-async fn a_session_is_taken_over_from_a_client_that_answers() {
+async fn a_session_is_taken_over_from_a_client_that_is_connected() {
     let server = TestServer::with_args(&["--max-queued-stdin", "64KiB"]).await;
     let mut first = server.client().await;
     let mut params = Client::start_params("p", &["cat"]);
     params["pipeStdin"] = true.into();
     first.call("process/start", params).await;
     let session = first.session.clone();
+    // Two requests of the first client wait when the session is taken over: this read, and a write to a full queue.
     let read = first.send("process/read", json!({"processId": "p", "waitMs": 60_000})).await;
     let mut params = Client::start_params("full", &["sleep", "1000"]);
     params["pipeStdin"] = true.into();
@@ -157,7 +160,8 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
     assert_eq!(second.call("environment/status", json!({})).await, json!({"status": "ready"}));
 }
 
-/// Sends a start that does not finish until the test creates the returned file. Returns when the start is in progress.
+/// Sends a start that does not finish until the test creates the returned file. Returns when the start is in
+/// progress.
 async fn slow_start(client: &mut Client, home: &TempDir, extra: Value) -> PathBuf {
     let (begun, go) = (home.path().join("begun"), home.path().join("go"));
     let profile = format!(": > {}; until [ -e {} ]; do sleep 0.01; done", begun.display(), go.display());
@@ -173,7 +177,7 @@ async fn slow_start(client: &mut Client, home: &TempDir, extra: Value) -> PathBu
 }
 
 #[tokio::test]
-async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next() {
+async fn a_paused_process_waits_for_no_client_if_its_session_is_taken_over_during_its_start() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut first = server.client().await;
@@ -187,7 +191,7 @@ async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next
 }
 
 #[tokio::test]
-async fn a_process_whose_start_outlives_its_connection_can_be_read_before_its_events_come() {
+async fn after_a_takeover_during_a_start_the_process_can_be_read_before_its_events_come() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut first = server.client().await;
@@ -197,7 +201,7 @@ async fn a_process_whose_start_outlives_its_connection_can_be_read_before_its_ev
     second.call("initialize", resume).await;
     std::fs::write(go, "").unwrap();
     let mut observer = connect_with(&server, json!({"resumeSessionId": first.session, "observe": true})).await;
-    eventually_async("the process waits for its client", async || {
+    eventually_async("the retained output is full, so the process waits for its client", async || {
         (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
     })
     .await;
@@ -262,7 +266,8 @@ async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
         metrics.contains("exec_server_processes_active 0").then_some(())
     })
     .await;
-    // When this process of an ordinary session is forgotten, `--process-retention` has passed for the processes above too.
+    // When this process of an ordinary session is forgotten, `--process-retention` has passed for the processes above
+    // too.
     let mut clock = server.client().await;
     clock.run("clock", &["true"]).await;
     wait_until_forgotten(&mut clock, "clock").await;
@@ -284,7 +289,8 @@ async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
 async fn processes_are_listed_in_the_order_of_their_starts() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // Many starts within one millisecond, in an order that is not that of their names.
+    // The starts follow each other so fast that some have the same start time. Their order is not that of their
+    // names.
     let ids: Vec<String> = (0..40).map(|number| format!("p{}", (number * 7) % 40)).collect();
     for id in &ids {
         client.send("process/start", Client::start_params(id, &["sleep", "1000"])).await;
@@ -298,12 +304,12 @@ async fn processes_are_listed_in_the_order_of_their_starts() {
 }
 
 #[tokio::test]
-async fn closed_processes_are_kept_as_long_as_their_session_is_kept_without_a_client() {
+async fn closed_processes_are_kept_for_keep_for_ms_if_it_is_longer_than_process_retention() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut brief = connect_with(&server, json!({"keepForMs": 400})).await;
     brief.run("p", &["true"]).await;
     wait_until_forgotten(&mut brief, "p").await;
-    // This lifetime of a session is equal to `--process-retention`.
+    // This `keepForMs` is equal to `--process-retention`.
     let mut equal = connect_with(&server, json!({"keepForMs": 50})).await;
     equal.run("p", &["true"]).await;
     wait_until_forgotten(&mut equal, "p").await;
@@ -342,7 +348,7 @@ async fn kept_processes_make_room_for_new_ones() {
     client.run("b", &["true"]).await;
     for (process, expected) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
         let start = Client::start_params(process, &["sleep", "1000"]);
-        eventually_async("the ordinary retention of closed processes is over", async || {
+        eventually_async("`--process-retention` of a closed process is over", async || {
             client.request("process/start", start.clone()).await.get("result").map(drop)
         })
         .await;
@@ -374,7 +380,7 @@ async fn an_idle_server_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
+async fn an_observer_can_list_read_start_and_end_processes_and_disturbs_no_other_client() {
     let server = TestServer::start().await;
     let mut attached = server.client().await;
     let mut params = Client::start_params("p", &["cat"]);
@@ -436,7 +442,7 @@ async fn the_first_reader_of_a_process_that_an_observer_started_gets_its_events(
 }
 
 #[tokio::test]
-async fn an_observer_needs_a_session_and_stays_connected_after_its_end() {
+async fn observe_needs_a_session_excludes_takeover_and_outlives_the_session() {
     let server = TestServer::start().await;
     for params in [json!({}), json!({"resumeSessionId": "x", "takeover": true})] {
         let mut all = json!({"clientName": "testkit", "observe": true});

@@ -1,10 +1,11 @@
-//! No process is left behind by `process/terminate`, a timeout, or the end of a session.
+//! No process is left behind by `process/terminate`, a timeout, or the end of a session of the exec-server. A session
+//! that `setsid` makes is called a Unix session here.
 
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, descendants, eventually, json, process_state};
 
 /// Perl code with a function `daemon`. The function starts a daemon, which prints its pid. The daemon has another
-/// parent and session than the process that started it, no terminal, and none of the streams that it inherited.
+/// parent and Unix session than the process that started it, no terminal, and none of the streams that it inherited.
 const DAEMON: &str = r#"
     use POSIX; $| = 1;
     sub daemon {
@@ -14,8 +15,9 @@ const DAEMON: &str = r#"
     }
 "#;
 
-/// Finds processes that were left behind. An orphan becomes a child of the server, so all of them are descendants of the
-/// server. The guard, which kills all processes if the server dies, is a child of the server too and is not counted.
+/// A server, and a check that none of its processes is left behind. An orphan becomes a child of the server, so all
+/// processes are descendants of the server. The guard, which kills all processes if the server dies, is a child of
+/// the server too and is not counted.
 struct LeftoverCheck {
     server: TestServer,
     /// Pid of the guard, as the only member.
@@ -30,19 +32,20 @@ impl LeftoverCheck {
         Self { server, guard }
     }
 
-    fn left_behind(&self) -> Vec<u32> {
+    /// Pids of all descendants of the server without the guard, running or ended but not reaped.
+    fn pids(&self) -> Vec<u32> {
         descendants(self.server.pid()).into_iter().filter(|pid| !self.guard.contains(pid)).collect()
     }
 
     #[track_caller]
     fn assert_none_left_behind(&self) {
-        let left = self.left_behind();
+        let left = self.pids();
         let described: Vec<_> = left.iter().map(|pid| (pid, process_state(*pid), command_line(*pid))).collect();
         assert!(left.is_empty(), "left behind: {described:?}");
     }
 
     async fn wait_until_none_left_behind(&self) {
-        eventually("no process is left behind", || self.left_behind().is_empty().then_some(())).await;
+        eventually("no process is left behind", || self.pids().is_empty().then_some(())).await;
     }
 }
 
@@ -66,12 +69,13 @@ async fn terminate(client: &mut Client, process: &str) -> Value {
 /// Exit code of a process that SIGKILL has ended, as a shell reports it.
 const KILLED: i64 = 128 + 9;
 
-/// Starts a command that prints the pids of all its processes, terminates it, and checks that none of them exists after the answer.
-async fn assert_tree_ends(argv: &[&str], processes: usize) {
+/// Starts a command that prints the pids of all its processes, and terminates the command. Checks that none of the
+/// processes, which are `count`, exists after the answer.
+async fn assert_tree_ends(argv: &[&str], count: usize) {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     client.start("p", argv).await;
-    let pids = read_numbers(&mut client, "p", processes).await;
+    let pids = read_numbers(&mut client, "p", count).await;
     assert!(pids.iter().all(|pid| process_state(*pid).is_some()), "{pids:?}");
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
     check.assert_none_left_behind();
@@ -79,8 +83,8 @@ async fn assert_tree_ends(argv: &[&str], processes: usize) {
     assert_eq!(client.outcome("p").await.exit_code, KILLED);
 }
 
-async fn assert_script_ends(script: &str, processes: usize) {
-    assert_tree_ends(&["sh", "-c", script], processes).await;
+async fn assert_script_ends(script: &str, count: usize) {
+    assert_tree_ends(&["sh", "-c", script], count).await;
 }
 
 #[tokio::test]
@@ -89,7 +93,7 @@ async fn terminate_ends_a_single_process() {
 }
 
 #[tokio::test]
-async fn terminate_ends_children_in_another_session() {
+async fn terminate_ends_children_in_another_unix_session() {
     assert_script_ends("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait", 2).await;
 }
 
@@ -117,8 +121,8 @@ async fn terminate_ends_stopped_processes() {
     assert_eq!(client.outcome("p").await.exit_code, KILLED);
 }
 
-/// Perl code. Each process forks every 20 ms, and each child makes a session of its own and appends a byte to the file. The
-/// processes stop forking when the file has 1,500 bytes.
+/// Perl code. Each process forks every 20 ms, and each child makes a Unix session of its own and appends a byte to
+/// the file that is the argument. The processes stop forking when the file has 1,500 bytes or after 30 seconds.
 const FORK_BOMB: &str = r#"
     use POSIX;
     my $file = shift; $SIG{CHLD} = "IGNORE"; $SIG{TERM} = "IGNORE"; my $start = time;
@@ -138,7 +142,7 @@ async fn terminate_ends_a_fork_bomb() {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     client.start("p", &["perl", "-e", FORK_BOMB, count.to_str().unwrap()]).await;
-    eventually("500 processes run", || (forks() >= 500).then_some(())).await;
+    eventually("500 processes were forked", || (forks() >= 500).then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
     let forks_at_the_answer = forks();
     check.assert_none_left_behind();
@@ -158,7 +162,7 @@ async fn terminate_ends_jobs_of_an_interactive_shell() {
     let jobs = "stty -echo; PS1=; set +m; set -m; sleep 1000 & sleep 1000 | sleep 1000 & nohup setsid sleep 1000 & disown -a; trap '' HUP; echo rea''dy\n";
     assert_eq!(client.write("p", "1", jobs).await, "accepted");
     client.output_until("p", "ready").await;
-    eventually("all jobs run", || (check.left_behind().len() >= 5).then_some(())).await;
+    eventually("the shell and the four processes of its jobs run", || (check.pids().len() >= 5).then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": true}));
     check.assert_none_left_behind();
     let outcome = client.outcome("p").await;
@@ -166,7 +170,7 @@ async fn terminate_ends_jobs_of_an_interactive_shell() {
 }
 
 #[tokio::test]
-async fn terminate_ends_children_that_hold_the_pipes_after_the_leader_has_exited() {
+async fn terminate_ends_children_that_hold_the_pipes_after_the_process_has_exited() {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     client.start("p", &["sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 3"]).await;
@@ -174,7 +178,7 @@ async fn terminate_ends_children_that_hold_the_pipes_after_the_leader_has_exited
     assert_eq!((&exited["method"], &exited["params"]["exitCode"]), (&json!("process/exited"), &json!(3)));
     let page = client.call("process/read", json!({"processId": "p"})).await;
     assert_eq!((&page["exited"], &page["closed"]), (&json!(true), &json!(false)), "{page}");
-    assert_eq!(check.left_behind().len(), 2);
+    assert_eq!(check.pids().len(), 2);
     assert_eq!(terminate(&mut client, "p").await, json!({"running": false}));
     check.assert_none_left_behind();
     assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 2}}));
@@ -212,6 +216,7 @@ async fn terminate_of_an_unknown_or_closed_process_reports_that_it_is_not_runnin
         client.send("process/terminate", json!({"processId": "q"})).await,
     ];
     assert_eq!(client.answer(requests[0]).await["result"], json!({"running": true}));
+    // The process may or may not be running when the second of the two requests is handled.
     assert!(client.answer(requests[1]).await.get("result").is_some());
     assert_eq!(terminate(&mut client, "q").await, json!({"running": false}));
     check.assert_none_left_behind();
@@ -223,14 +228,14 @@ async fn daemons_of_a_closed_process_can_still_be_terminated() {
     let mut client = check.server.client().await;
     let outcome = client.run("p", &["perl", "-e", &format!("{DAEMON} daemon() for 1..3")]).await;
     assert_eq!(outcome.exit_code, 0);
-    let only_daemons_are_left = || check.left_behind().len() == 3;
+    let only_daemons_are_left = || check.pids().len() == 3;
     eventually("only the daemons are left", || only_daemons_are_left().then_some(())).await;
     assert_eq!(terminate(&mut client, "p").await, json!({"running": false}));
     check.assert_none_left_behind();
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_whole_tree() {
+async fn a_timeout_ends_a_process_with_all_its_descendants() {
     let check = LeftoverCheck::start(&[]).await;
     let mut client = check.server.client().await;
     let script = "trap '' TERM; setsid sleep 1000 & echo begun; sleep 1000";
@@ -258,7 +263,7 @@ async fn an_expired_session_ends_all_its_processes() {
     let check = LeftoverCheck::start(&["--session-ttl", "200ms"]).await;
     let mut other = check.server.client().await;
     other.start("p", &["sleep", "1000"]).await;
-    let pids_of_other = check.left_behind();
+    let pids_of_other = check.pids();
 
     let mut client = check.server.client().await;
     client.run("closed", &["perl", "-e", &format!("{DAEMON} daemon() for 1..3")]).await;
@@ -267,9 +272,10 @@ async fn an_expired_session_ends_all_its_processes() {
     params["tty"] = true.into();
     client.call("process/start", params).await;
     client.start("full", &["sh", "-c", "sleep 1000 & yes"]).await;
-    eventually("all processes run", || (check.left_behind().len() >= 1 + 3 + 3 + 1 + 3).then_some(())).await;
+    // The numbers of processes of `p`, `closed`, `stubborn`, `terminal` and `full`.
+    eventually("all processes run", || (check.pids().len() >= 1 + 3 + 3 + 1 + 3).then_some(())).await;
     drop(client);
-    eventually("only the other session is left", || (check.left_behind() == pids_of_other).then_some(())).await;
+    eventually("only the other session is left", || (check.pids() == pids_of_other).then_some(())).await;
     assert_eq!(other.call("environment/status", json!({})).await, json!({"status": "ready"}));
 }
 
@@ -291,9 +297,9 @@ async fn no_zombie_is_left() {
         terminate(&mut client, &tree).await;
         check.assert_none_left_behind();
     }
-    // No request waits for these orphans. They end after the process that started them has closed. While the process `another`
-    // runs, the server looks for orphans more often.
+    // No request waits for these orphans. They end after the process that started them has closed, while the process
+    // `another` still runs.
     client.start("another", &["sleep", "1000"]).await;
     client.run("orphans", &["sh", "-c", "for i in 1 2 3; do setsid sleep 0.3 >/dev/null 2>&1 & done"]).await;
-    eventually("the orphans are reaped", || (check.left_behind().len() == 1).then_some(())).await;
+    eventually("the orphans are reaped", || (check.pids().len() == 1).then_some(())).await;
 }

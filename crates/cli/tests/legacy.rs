@@ -64,7 +64,7 @@ async fn a_command_runs_and_reports_its_output_and_exit() {
 }
 
 #[tokio::test]
-async fn only_argv_id_and_cwd_are_required() {
+async fn only_argv_id_and_cwd_are_required_and_arg0_is_used() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.call("command/exec", json!({"processId": "p", "argv": ["/usr/bin/env"], "cwd": "/tmp"})).await;
@@ -127,7 +127,7 @@ async fn terminate_reports_whether_the_process_was_running() {
 }
 
 #[tokio::test]
-async fn errors_are_those_of_process_start() {
+async fn wrong_params_missing_programs_and_used_ids_are_errors() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for cwd in ["tmp", "", "file:///tmp"] {
@@ -150,7 +150,7 @@ async fn errors_are_those_of_process_start() {
 }
 
 #[tokio::test]
-async fn methods_of_process_work_on_a_process_of_command_exec() {
+async fn process_read_and_process_signal_work_on_a_process_of_command_exec() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "echo hi; exec sleep 100"], json!({})).await;
@@ -168,8 +168,8 @@ async fn a_command_continues_for_a_client_that_reconnects() {
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let mut first = server.client().await;
     exec(&mut first, "p", &["sh", "-c", "head -c 200000 /dev/zero; exit 7"], json!({})).await;
-    // The first client reads nothing, so it answers no ping. Without a pong its output is not acknowledged, and the
-    // command has to wait.
+    // The first client reads nothing, so it answers no ping. Without a pong the server does not know that the client
+    // has the output. So the command has to wait when the server retains as much output as it may.
     let session = first.session.clone();
     let mut observer = server.connect_without_handshake().await;
     let observe = json!({"clientName": "observer", "resumeSessionId": session, "observe": true});

@@ -1,4 +1,5 @@
-//! Starts of processes: params and errors of `process/start`, the environment of a process, and the order of its events.
+//! Processes from their start until the server forgets them: params and errors of `process/start`, environment
+//! variables, terminals, process ids, `process/list`, and the order of the events of a process.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ fn start_with(process: &str, argv: &[&str], changes: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_start_is_answered_before_its_events_and_they_come_in_order() {
+async fn the_answer_to_a_start_comes_first_and_the_events_follow_in_order() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for n in 0..100 {
@@ -36,7 +37,7 @@ async fn a_start_is_answered_before_its_events_and_they_come_in_order() {
 }
 
 #[tokio::test]
-async fn stdout_then_stderr_then_exit_then_close() {
+async fn stdout_stderr_exit_and_close_have_consecutive_numbers() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "echo out; read x; echo err >&2; exit 7";
@@ -58,7 +59,7 @@ async fn stdout_then_stderr_then_exit_then_close() {
 }
 
 #[tokio::test]
-async fn an_empty_environment_is_enough() {
+async fn a_process_can_start_with_an_empty_environment() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let changes = json!({"env": {}});
@@ -84,7 +85,7 @@ async fn exit_codes_are_the_same_on_pipes_and_on_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_one_stream_and_all_of_its_output() {
+async fn a_terminal_sends_all_output_as_one_stream() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "test -t 0 && test -t 1 && test -t 2 && echo out && echo err >&2; seq 1 20000";
@@ -96,7 +97,7 @@ async fn a_terminal_has_one_stream_and_all_of_its_output() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_the_size_it_was_given() {
+async fn a_terminal_has_the_default_size_or_the_requested_size_and_can_be_resized() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let argv = ["sh", "-c", "stty size; read x; stty size"];
@@ -151,7 +152,7 @@ async fn the_cwd_is_a_file_uri() {
 }
 
 #[tokio::test]
-async fn a_cwd_that_is_invalid_on_linux_is_refused_before_anything_runs() {
+async fn a_cwd_that_is_not_a_file_uri_of_this_host_is_refused_before_anything_runs() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for cwd in ["/tmp", "tmp", "", "https://example.com/tmp", "file:///tmp?x=1", "file:///tmp#x"] {
@@ -171,7 +172,7 @@ async fn a_cwd_that_is_invalid_on_linux_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn errors_of_the_system_are_reported_with_their_cause() {
+async fn a_failed_start_is_answered_with_its_cause_and_frees_the_id() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
     let file = folder.join("file");
@@ -237,7 +238,7 @@ async fn errors_of_the_system_are_reported_with_their_cause() {
 }
 
 #[tokio::test]
-async fn sandboxes_that_cannot_be_enforced_are_refused() {
+async fn sandboxes_proxies_and_managed_networks_that_cannot_be_enforced_are_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let sandbox =
@@ -274,17 +275,13 @@ async fn sandboxes_that_cannot_be_enforced_are_refused() {
     {
         let process = number.to_string();
         let started = client.call("process/start", start_with(&process, &["echo", "ran"], changes)).await;
-        assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "the sandbox has no restrictions");
-        assert_eq!(
-            client.outcome(&process).await.stdout,
-            b"ran
-"
-        );
+        assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "there is nothing to enforce");
+        assert_eq!(client.outcome(&process).await.stdout, b"ran\n");
     }
 }
 
 #[tokio::test]
-async fn the_environment_is_that_of_the_server_filtered_by_the_policy() {
+async fn env_policy_selects_variables_of_the_server_and_env_overrides_them() {
     let server = TestServer::start_with(&[], |command| {
         command.env_clear().envs([
             ("PATH", "/usr/bin:/bin"),
@@ -297,9 +294,10 @@ async fn the_environment_is_that_of_the_server_filtered_by_the_policy() {
     })
     .await;
     let mut client = server.client().await;
-    let policy = |inherit: &str, ignore: bool, exclude: &[&str], include_only: &[&str]| {
+    // `NODE_REPL_AUTH_TOKEN` is protected: no process gets it, in upper or lower case.
+    let policy = |inherit: &str, ignore_default_excludes: bool, exclude: &[&str], include_only: &[&str]| {
         json!({
-            "inherit": inherit, "ignoreDefaultExcludes": ignore, "exclude": exclude,
+            "inherit": inherit, "ignoreDefaultExcludes": ignore_default_excludes, "exclude": exclude,
             "set": {"SET": "by policy", "Node_Repl_Auth_Token": "never"}, "includeOnly": include_only,
         })
     };
@@ -336,7 +334,7 @@ async fn the_environment_is_that_of_the_server_filtered_by_the_policy() {
 }
 
 #[tokio::test]
-async fn the_child_leads_a_session_of_its_own() {
+async fn the_child_leads_a_process_group_and_a_unix_session_of_its_own() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "read -r pid name state parent group session rest < /proc/$$/stat; echo $$ $group $session";
@@ -347,13 +345,13 @@ async fn the_child_leads_a_session_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_process_id_in_use_is_refused() {
+async fn a_process_id_is_refused_until_its_process_is_forgotten() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let expected = json!({"code": -32600, "message": "process p already exists"});
     let first = client.send("process/start", Client::start_params("p", &["sleep", "100"])).await;
     let second = client.send("process/start", Client::start_params("p", &["sleep", "100"])).await;
-    assert_eq!(client.answer(second).await["error"], expected, "the process of the first request is being started");
+    assert_eq!(client.answer(second).await["error"], expected, "the first start is not answered yet");
     assert!(client.answer(first).await["result"].is_object());
     assert_eq!(client.call_error("process/start", Client::start_params("p", &["true"])).await, expected);
     client.call("process/terminate", json!({"processId": "p"})).await;
@@ -361,8 +359,8 @@ async fn a_process_id_in_use_is_refused() {
     assert_eq!(client.call_error("process/start", Client::start_params("p", &["true"])).await, expected);
 
     let mut other = server.client().await;
-    assert_eq!(other.run("p", &["true"]).await.exit_code, 0, "ids belong to a session");
-    assert_eq!(client.run("", &["true"]).await.exit_code, 0, "any string is an id");
+    assert_eq!(other.run("p", &["true"]).await.exit_code, 0, "each session has its own process ids");
+    assert_eq!(client.run("", &["true"]).await.exit_code, 0, "an empty string is an id too");
 }
 
 #[tokio::test]
@@ -391,7 +389,7 @@ async fn of_many_starts_with_the_same_id_one_succeeds() {
 }
 
 #[tokio::test]
-async fn an_id_is_free_again_after_the_retention() {
+async fn an_id_is_free_again_after_the_retention_time() {
     let server = TestServer::with_args(&["--process-retention", "200ms"]).await;
     let mut client = server.client().await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
@@ -402,13 +400,14 @@ async fn an_id_is_free_again_after_the_retention() {
         assert_eq!(error, &json!({"code": -32600, "message": "process p already exists"}));
         assert!(closed.elapsed() < Duration::from_secs(20), "the id is still taken");
     }
+    // The server counts the retention time from the close, and the client learns of the close a little later.
     assert!(closed.elapsed() >= Duration::from_millis(100), "the id was freed too early");
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.exit_code, outcome.seqs), (3, vec![1, 2]), "the new process has events of its own");
 }
 
 #[tokio::test]
-async fn a_closed_process_is_forgotten_after_a_while() {
+async fn a_closed_process_is_forgotten_after_the_retention_time() {
     let server = TestServer::with_args(&["--process-retention", "1ms"]).await;
     let mut client = server.client().await;
     client.run("p", &["echo", "hi"]).await;
@@ -479,7 +478,7 @@ async fn late_output_comes_after_the_exit_and_before_the_close() {
 }
 
 #[tokio::test]
-async fn much_stderr_passes_without_any_stdout() {
+async fn four_mebibytes_of_stderr_arrive_without_any_stdout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let outcome = client.run("p", &["sh", "-c", "head -c 4194304 /dev/zero >&2"]).await;
@@ -492,7 +491,7 @@ async fn much_stderr_passes_without_any_stdout() {
 }
 
 #[tokio::test]
-async fn requests_about_a_terminal_may_be_sent_right_after_its_start() {
+async fn requests_about_a_terminal_may_be_sent_before_its_start_is_answered() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for n in 0..30 {
@@ -511,7 +510,7 @@ async fn requests_about_a_terminal_may_be_sent_right_after_its_start() {
 }
 
 #[tokio::test]
-async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
+async fn a_terminal_stays_open_for_a_process_that_has_redirected_its_streams() {
     let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let mut client = server.client().await;

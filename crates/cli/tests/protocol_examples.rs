@@ -1,4 +1,5 @@
-//! Checks that docs/protocol.md is true: every example in it is replayed against the real server, and every method has an example.
+//! Checks that docs/protocol.md is true: every example in it is replayed against the real server, and every method,
+//! notification and error code has an example.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
-/// Key of the object by which a placeholder `<name>` without quotes is replaced, so that the line can be parsed as JSON. The
-/// placeholder stands for a value of any type. The value of the key is the name.
+/// In the document, a placeholder `<name>` without quotes stands for a value of any type. Before a line is parsed as
+/// JSON, each such placeholder is replaced by an object with this key, whose value is the name.
 const PLACEHOLDER_KEY: &str = "<>";
 
 /// Name of the placeholder for an empty directory. Each example gets a directory of its own.
@@ -20,7 +21,8 @@ const FOLDER: &str = "folder";
 /// Name of the placeholder for the URL of a [`Web`] server.
 const WEB: &str = "web";
 
-/// The start of each request to the web server, and the response. The body of the second response never ends.
+/// The first bytes of each request that a [`Web`] server knows, and the response. The body of the second response
+/// never ends.
 const WEB_PAGES: [(&str, &str); 2] = [
     ("GET /hello ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n"),
     ("GET /endless ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n"),
@@ -60,8 +62,10 @@ async fn the_server_answers_every_http_example_as_documented() {
     }
 }
 
+/// The params and the result in an example must also decode as the types of the method. `session/takenOver` needs no
+/// example: it is sent only on a Unix socket with lines, and the examples use WebSockets.
 #[test]
-fn every_method_event_and_error_has_an_example() {
+fn every_method_notification_and_error_code_has_an_example() {
     let mut missing: BTreeSet<String> = Method::ALL.iter().map(|method| method.name().to_owned()).collect();
     missing.extend(
         [
@@ -116,11 +120,11 @@ fn every_method_event_and_error_has_an_example() {
 }
 
 #[test]
-fn a_placeholder_stands_for_one_value() {
-    let mut names = PlaceholderValues::new();
+fn a_placeholder_stands_for_one_value_and_all_else_must_be_equal() {
+    let mut values = PlaceholderValues::new();
     let pattern = json_with_placeholders(r#"{"a":<n>,"b":"x <s> y","c":["<s>"],"d":1}"#).unwrap();
-    assert_eq!(matches(&pattern, &json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1}), &mut names), Ok(()));
-    assert_eq!(names, PlaceholderValues::from([("n".into(), json!(7)), ("s".into(), json!("1"))]));
+    assert_eq!(matches(&pattern, &json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1}), &mut values), Ok(()));
+    assert_eq!(values, PlaceholderValues::from([("n".into(), json!(7)), ("s".into(), json!("1"))]));
     for other in [
         json!({"a": 8, "b": "x 1 y", "c": ["1"], "d": 1}),
         json!({"a": 7, "b": "x 2 y", "c": ["2"], "d": 1}),
@@ -129,14 +133,14 @@ fn a_placeholder_stands_for_one_value() {
         json!({"a": 7, "b": "x 1 y", "c": ["1"]}),
         json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1, "e": 1}),
     ] {
-        assert!(matches(&pattern, &other, &mut names.clone()).is_err(), "{other}");
+        assert!(matches(&pattern, &other, &mut values.clone()).is_err(), "{other}");
     }
 }
 
 /// One fenced block of the document.
 struct Example {
-    /// The words after the language of the block: `from-connect` if the example begins before the handshake, and flags of the
-    /// server.
+    /// The words after the language of the block: `from-connect` if the example begins before the handshake, and
+    /// flags of the server.
     words: Vec<&'static str>,
     lines: Vec<ExampleLine>,
 }
@@ -203,7 +207,8 @@ fn examples(language: &str) -> Vec<Example> {
 struct Replay {
     server: TestServer,
     client: Client,
-    names: PlaceholderValues,
+    /// Values of the placeholders of this example so far.
+    values: PlaceholderValues,
     _folder: TempDir,
     _web: Web,
     /// Method and process id of each request that has no answer yet, by request id.
@@ -229,9 +234,9 @@ impl Replay {
         let canonical = folder.path().canonicalize().ok().and_then(|path| PathUri::from_native(&path));
         let canonical = canonical.expect("the directory has a URI");
         let web = Web::start().await;
-        let names = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
-        let names = names.map(|(name, value)| (name.to_owned(), json!(value))).into();
-        Self { server, client, names, _folder: folder, _web: web, unanswered: BTreeMap::new() }
+        let values = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
+        let values = values.map(|(name, value)| (name.to_owned(), json!(value))).into();
+        Self { server, client, values, _folder: folder, _web: web, unanswered: BTreeMap::new() }
     }
 
     async fn run(mut self, example: &Example) {
@@ -262,7 +267,7 @@ impl Replay {
 
     async fn send(&mut self, text: &str) {
         let mut text = text.to_owned();
-        for (name, value) in &self.names {
+        for (name, value) in &self.values {
             text = text.replace(&format!("<{name}>"), &text_without_quotes(value));
         }
         if let Ok(message) = text.parse::<Value>()
@@ -274,8 +279,8 @@ impl Replay {
         self.client.send_text(&text).await;
     }
 
-    /// Waits for the messages of these lines. Messages on consecutive lines may come in another order, unless the document
-    /// promises an order.
+    /// Waits for the messages of these lines. Messages on consecutive lines may come in another order, unless the
+    /// document promises an order.
     async fn expect(&mut self, first: &ExampleLine, more: &[ExampleLine]) {
         let mut pending: Vec<(&ExampleLine, Value)> =
             std::iter::once(first).chain(more).map(|line| (line, line.message().expect("JSON"))).collect();
@@ -285,14 +290,15 @@ impl Replay {
             let number = first.number;
             let Some(index) = index else { panic!("line {number} and below do not show {actual}") };
             let (line, pattern) = pending.remove(index);
-            if let Err(difference) = matches(&pattern, &actual, &mut self.names) {
+            if let Err(difference) = matches(&pattern, &actual, &mut self.values) {
                 panic!("line {}: {difference}\n  received: {actual}", line.number);
             }
             self.check_order(&actual, &pending);
         }
     }
 
-    /// Checks two promises of the document: events of a process come after the answer to its start, and before the answer to a terminate.
+    /// Checks two orders: the events of a process come after the answer to its start, and the answer to a terminate
+    /// comes after all events of the process that are still `pending`.
     fn check_order(&mut self, actual: &Value, pending: &[(&ExampleLine, Value)]) {
         if actual.get("method").is_some() {
             let process = &actual["params"]["processId"];
@@ -308,20 +314,20 @@ impl Replay {
     }
 
     async fn reconnect(self) -> Self {
-        let Self { server, client, names, _folder, _web, .. } = self;
+        let Self { server, client, values, _folder, _web, .. } = self;
         drop(client);
-        // The server would refuse a resume before it has noticed that the old connection is gone.
+        // The server might refuse a resume before it has noticed that the old connection is gone.
         eventually_async("the server has noticed that the connection is gone", async || {
             let metrics = http_get(server.address(), "/metrics", &[]).await.body;
             metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
         })
         .await;
         let client = server.connect_without_handshake().await;
-        Self { server, client, names, _folder, _web, unanswered: BTreeMap::new() }
+        Self { server, client, values, _folder, _web, unanswered: BTreeMap::new() }
     }
 }
 
-/// A web server. Dropping it ends the server.
+/// A web server with the pages [`WEB_PAGES`]. After it is dropped, it accepts no more connections.
 struct Web {
     url: String,
     task: tokio::task::JoinHandle<()>,
@@ -337,7 +343,8 @@ impl Web {
                     let mut request = [0; 4096];
                     // The last read returns nothing, because the client has closed the connection.
                     while let Ok(length @ 1..) = stream.read(&mut request).await {
-                        let is_requested = |(path, _): &&(&str, &str)| request[..length].starts_with(path.as_bytes());
+                        let is_requested =
+                            |(first_bytes, _): &&(&str, &str)| request[..length].starts_with(first_bytes.as_bytes());
                         let (_, page) = WEB_PAGES.iter().find(is_requested).expect("a page of the document");
                         stream.write_all(page.as_bytes()).await.unwrap();
                     }
@@ -354,8 +361,8 @@ impl Drop for Web {
     }
 }
 
-/// Messages with the same key must come in the order of the document: the answers to one request, or the events of one process,
-/// watch, search or body.
+/// Messages with the same key must come in the order of the document. All events of one process, watch, search or
+/// HTTP body have the same key, and each answer has a key of its own. The bool says whether the message is an event.
 fn order_key(message: &Value) -> (bool, Value) {
     if message.get("method").is_none() {
         return (false, message["id"].clone());
@@ -367,7 +374,7 @@ fn order_key(message: &Value) -> (bool, Value) {
 /// The values that placeholders stand for, by the name of the placeholder.
 type PlaceholderValues = BTreeMap<String, Value>;
 
-/// Parses a line as JSON. `None` if the line is not JSON.
+/// Parses a line that may have placeholders as JSON. `None` if the line is not JSON.
 fn json_with_placeholders(text: &str) -> Option<Value> {
     let mut out = String::new();
     let (mut in_string, mut escaped) = (false, false);
@@ -385,8 +392,8 @@ fn json_with_placeholders(text: &str) -> Option<Value> {
     out.parse().ok()
 }
 
-/// Replaces each placeholder without quotes by the number 1, so that the types of a result can be checked. In the document such
-/// placeholders stand for numbers.
+/// Replaces each placeholder without quotes by the number 1, so that the types of a result can be checked. In the
+/// document such placeholders stand for numbers.
 fn without_placeholders(value: &Value) -> Value {
     match value {
         Value::Object(members) if members.contains_key(PLACEHOLDER_KEY) => json!(1),
@@ -398,26 +405,27 @@ fn without_placeholders(value: &Value) -> Value {
     }
 }
 
-/// Compares a line of the document with a message. A placeholder that is new stands for any value, which is added to `names`.
-fn matches(pattern: &Value, actual: &Value, names: &mut PlaceholderValues) -> Result<(), String> {
+/// Compares a line of the document with a message. A placeholder that is new stands for any value, and the value is
+/// added to `values`.
+fn matches(pattern: &Value, actual: &Value, values: &mut PlaceholderValues) -> Result<(), String> {
     let differs = || Err(format!("expected {pattern}, got {actual}"));
     match (pattern, actual) {
         (Value::Object(any), _) if any.contains_key(PLACEHOLDER_KEY) => {
             let name = text_without_quotes(&any[PLACEHOLDER_KEY]);
-            let known = names.entry(name).or_insert_with(|| actual.clone());
+            let known = values.entry(name).or_insert_with(|| actual.clone());
             if known == actual { Ok(()) } else { differs() }
         }
         (Value::Object(expected), Value::Object(members)) => {
             if !expected.keys().eq(members.keys()) {
                 return differs();
             }
-            expected.iter().try_for_each(|(name, value)| matches(value, &members[name], names))
+            expected.iter().try_for_each(|(name, value)| matches(value, &members[name], values))
         }
         (Value::Array(expected), Value::Array(items)) if expected.len() == items.len() => {
-            expected.iter().zip(items).try_for_each(|(value, item)| matches(value, item, names))
+            expected.iter().zip(items).try_for_each(|(value, item)| matches(value, item, values))
         }
         (Value::String(expected), Value::String(text)) => {
-            if text_matches(expected, text, names) {
+            if text_matches(expected, text, values) {
                 Ok(())
             } else {
                 differs()
@@ -429,17 +437,17 @@ fn matches(pattern: &Value, actual: &Value, names: &mut PlaceholderValues) -> Re
 }
 
 /// Like [`matches`], for a string that contains placeholders.
-fn text_matches(pattern: &str, text: &str, names: &mut PlaceholderValues) -> bool {
+fn text_matches(pattern: &str, text: &str, values: &mut PlaceholderValues) -> bool {
     let Some((before, name, after)) = split_at_placeholder(pattern) else { return pattern == text };
     let Some(rest) = text.strip_prefix(before) else { return false };
-    if let Some(known) = names.get(name) {
-        return rest.strip_prefix(&*text_without_quotes(known)).is_some_and(|rest| text_matches(after, rest, names));
+    if let Some(known) = values.get(name) {
+        return rest.strip_prefix(&*text_without_quotes(known)).is_some_and(|rest| text_matches(after, rest, values));
     }
     let literal = split_at_placeholder(after).map_or(after, |(literal, ..)| literal);
     let end = if literal.is_empty() { Some(rest.len()) } else { rest.find(literal) };
     let Some((value, rest)) = end.map(|end| rest.split_at(end)) else { return false };
-    names.insert(name.to_owned(), json!(value));
-    text_matches(after, rest, names)
+    values.insert(name.to_owned(), json!(value));
+    text_matches(after, rest, values)
 }
 
 /// The text before the first placeholder, its name, and the text after it.

@@ -1,4 +1,5 @@
-//! Checks the tour of the README: a shell runs all commands of the README, and each command must print what the README shows.
+//! Checks the tour of the README, which is all its `console` blocks: a shell runs all commands of the tour, and each
+//! command must print what the README shows.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -21,7 +22,7 @@ struct TourStep {
 #[tokio::test]
 async fn the_tour_prints_what_the_readme_says() {
     let folder = tempfile::tempdir().unwrap();
-    let [client] = blocks("python").try_into().expect("one client");
+    let [client] = blocks("python").try_into().expect("the README has one Python block, the client");
     std::fs::write(folder.path().join("client.py"), client).unwrap();
     let steps: Vec<TourStep> = blocks("console").iter().flat_map(|block| steps(block)).collect();
     assert!(steps.len() > 10, "the tour was not found");
@@ -40,7 +41,7 @@ async fn the_tour_prints_what_the_readme_says() {
 }
 
 #[test]
-fn commands_may_have_several_lines_and_dots_match_any_text() {
+fn commands_may_have_several_lines_and_an_ellipsis_matches_any_text() {
     let expected = [
         TourStep { command: "cat <<X\na\n\nX".into(), printed: vec!["a".into(), "".into()] },
         TourStep { command: "true".into(), printed: vec![] },
@@ -50,8 +51,9 @@ fn commands_may_have_several_lines_and_dots_match_any_text() {
     assert!(!fits("a…c", "abbcd") && !fits("a", "ab") && !fits("", "a") && !fits("a…a", "a"));
 }
 
-/// A command that searches the log is repeated until it finds the line. The server writes its log on a thread of its own, so a
-/// line may appear a moment after the event that it reports.
+/// Makes a command that searches the log repeat until it finds the line, for at most 10 s. The server writes its log
+/// on a thread of its own, so a line may appear a moment after the event that it reports. Other commands are not
+/// changed.
 fn repeat_until_found(command: &str) -> String {
     if command.ends_with(" server.log") && command.starts_with("grep ") {
         format!("for attempt in {{1..200}}; do {command} && break; sleep 0.05; done")

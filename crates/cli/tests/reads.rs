@@ -5,17 +5,20 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, TestServer, Value, json, unbase64};
 
-/// `waitMs` of reads that an event wakes. A read takes this long only if its wake-up is lost.
+/// `waitMs` of reads that must be answered earlier. A read takes this long only if the server misses the event that
+/// should wake it.
 const LONG_MS: u64 = 25_000;
 
-/// Limit for reads that an event wakes. Well below [`LONG_MS`], and well above the time that a loaded machine needs.
-const SOON: Duration = Duration::from_secs(15);
+/// Time limit for reads that must be answered before `waitMs`, or that have no `waitMs`. Well below [`LONG_MS`], and
+/// well above the time that a loaded machine needs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 
 async fn read(client: &mut Client, process: &str, more: Value) -> Value {
     let params = read_params(process, more);
     client.call("process/read", params).await
 }
 
+/// Params of `process/read`, with the members of `more` added.
 fn read_params(process: &str, more: Value) -> Value {
     let mut params = json!({"processId": process});
     for (name, value) in more.as_object().unwrap() {
@@ -24,6 +27,7 @@ fn read_params(process: &str, more: Value) -> Value {
     params
 }
 
+/// All output in the result of a `process/read`, as text.
 fn text(read: &Value) -> String {
     let chunks = read["chunks"].as_array().unwrap();
     chunks.iter().map(|chunk| String::from_utf8(unbase64(&chunk["chunk"])).unwrap()).collect()
@@ -80,11 +84,11 @@ async fn an_unknown_process_cannot_be_read() {
     let start = client.send("process/start", Client::start_params("p", &["no-such-program"])).await;
     let waiting = client.send("process/read", json!({"processId": "p", "waitMs": LONG_MS})).await;
     assert_eq!(client.answer(start).await["error"]["code"], -32603);
-    assert_eq!(client.answer(waiting).await["error"], error, "the read waited for a start that failed");
+    assert_eq!(client.answer(waiting).await["error"], error, "the start failed while the read waited for it");
 }
 
 #[tokio::test]
-async fn pages_follow_max_bytes_and_the_cursor() {
+async fn after_seq_and_max_bytes_select_the_chunks_of_a_read() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start_cat(&mut client, "p").await;
@@ -127,7 +131,7 @@ async fn pages_follow_max_bytes_and_the_cursor() {
 }
 
 #[tokio::test]
-async fn a_read_waits_for_its_wait_time_and_no_longer() {
+async fn a_read_without_output_waits_for_wait_ms_and_without_wait_ms_not_at_all() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "100"]).await;
@@ -138,7 +142,7 @@ async fn a_read_waits_for_its_wait_time_and_no_longer() {
     let start = Instant::now();
     read(&mut client, "p", json!({"waitMs": 0})).await;
     read(&mut client, "p", json!({})).await;
-    assert!(start.elapsed() < SOON);
+    assert!(start.elapsed() < ANSWER_LIMIT);
 }
 
 #[tokio::test]
@@ -160,8 +164,8 @@ async fn a_read_waits_for_output_for_the_exit_and_for_the_close() {
     assert_eq!((&exit["exited"], &exit["exitCode"], &exit["closed"]), (&json!(true), &json!(3), &json!(false)));
     assert_eq!((&exit["nextSeq"], &exit["exitSeq"]), (&json!(3), &json!(2)));
 
-    // `afterSeq` of this read is the exit, so the exit does not wake the read. The read waits for the stream that is still
-    // open.
+    // `afterSeq` of this read is the exit, so the exit does not wake the read. The read waits for the stream that is
+    // still open.
     let close = client.send("process/read", read_params("p", json!({"afterSeq": 2, "waitMs": LONG_MS}))).await;
     let short = read(&mut client, "p", json!({"afterSeq": 2, "waitMs": 50})).await;
     assert_eq!((&short["exited"], &short["closed"], &short["nextSeq"]), (&json!(true), &json!(false), &json!(3)));
@@ -171,15 +175,15 @@ async fn a_read_waits_for_output_for_the_exit_and_for_the_close() {
 }
 
 #[tokio::test]
-async fn no_wake_up_is_lost() {
+async fn no_waiting_read_misses_new_output() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start_cat(&mut client, "p").await;
     for n in 0..500_u64 {
         let start = Instant::now();
         let params = read_params("p", json!({"afterSeq": n, "waitMs": LONG_MS}));
-        // In even rounds the read is sent first, in odd rounds the write. So the output comes before, while or after the read
-        // begins to wait.
+        // In even rounds the read is sent first, in odd rounds the write. So the output comes before, while or after
+        // the read begins to wait.
         let request = if n % 2 == 0 {
             let request = client.send("process/read", params).await;
             client.write("p", &n.to_string(), "x").await;
@@ -190,12 +194,12 @@ async fn no_wake_up_is_lost() {
         };
         let page = client.answer(request).await;
         assert_eq!((text(&page["result"]).as_str(), &page["result"]["nextSeq"]), ("x", &json!(n + 2)));
-        assert!(start.elapsed() < SOON, "round {n} took {:?}", start.elapsed());
+        assert!(start.elapsed() < ANSWER_LIMIT, "round {n} took {:?}", start.elapsed());
     }
 }
 
 #[tokio::test]
-async fn many_readers_wake_at_once() {
+async fn one_output_wakes_all_waiting_reads() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start_cat(&mut client, "p").await;
@@ -208,7 +212,7 @@ async fn many_readers_wake_at_once() {
     for request in requests {
         assert_eq!(text(&client.answer(request).await["result"]), "x");
     }
-    assert!(start.elapsed() < SOON);
+    assert!(start.elapsed() < ANSWER_LIMIT);
 }
 
 #[tokio::test]
@@ -231,7 +235,7 @@ async fn long_reads_delay_no_other_request() {
         let page = client.answer(request).await["result"].clone();
         assert_eq!((&page["exited"], &page["exitCode"]), (&json!(true), &json!(137)));
     }
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() < ANSWER_LIMIT, "{:?}", start.elapsed());
 }
 
 #[tokio::test]

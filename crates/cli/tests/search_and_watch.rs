@@ -103,6 +103,7 @@ async fn a_server_is_searched_from_its_own_directory() {
     let server = TestServer::start_with(&[], |command| command.current_dir(tree.path())).await;
     let folder = Path::new("/");
     assert_eq!(stdout_lines(folder, &["search", "x", "--connect", server.url()]).await, ["sub/a:1:x"]);
+    // `:PATH` is a path on the machine that the flags choose, here the server.
     let absolute = format!(":{}/sub", tree.path().display());
     let expected = format!("{}/sub/a:1:x", tree.path().display());
     assert_eq!(
@@ -134,7 +135,8 @@ async fn changes_are_printed_until_the_command_is_interrupted() {
         }
         let mut child = command(Path::new("/"), &args).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The command does not report when the watch has begun. So the test creates files until the command reports a file.
+        // The command does not report when the watch has begun. So the test creates files until the command reports a
+        // file.
         let mut number = 0;
         let line = loop {
             number += 1;

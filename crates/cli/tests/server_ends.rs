@@ -1,5 +1,6 @@
-//! A server that ends leaves no process behind, whether it is asked to end or is killed. After a kill the guard does the work:
-//! a child of the server that waits for the death of the server and then kills all processes that the server has started.
+//! A server that ends leaves no process behind, whether it is asked to end or is killed. After a kill the guard does
+//! the work: a child of the server that waits for the death of the server and then kills all processes that the
+//! server has started.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::process::Stdio;
@@ -9,8 +10,8 @@ use testkit::{
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// Perl code that becomes a daemon, which is one process. It has another parent and session, none of the streams that it
-/// inherited, and ignores SIGTERM, SIGHUP and SIGINT.
+/// Perl code that becomes a daemon, which is one process. It has another parent and Unix session, its streams are
+/// `/dev/null`, and it ignores SIGTERM, SIGHUP and SIGINT.
 const DAEMON: &str = r#"
     use POSIX; $SIG{TERM} = $SIG{HUP} = $SIG{INT} = "IGNORE";
     exit if fork; setsid(); exit if fork; setsid();
@@ -18,11 +19,12 @@ const DAEMON: &str = r#"
     sleep 1000;
 "#;
 
-/// A shell script of four processes that ignore SIGTERM, SIGHUP and SIGINT. One of them is in a session of its own.
+/// A shell script of four processes that ignore SIGTERM, SIGHUP and SIGINT. One of them is in a Unix session of its
+/// own.
 const STUBBORN: &str = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & while :; do sleep 1000; done";
 
-/// The value of a variable in the environment of all processes of a test. The test finds its processes in `/proc` by this
-/// variable.
+/// The value of a variable in the environment of all processes of a test. The test finds its processes in `/proc` by
+/// this variable.
 struct ProcessMarker(String);
 
 impl ProcessMarker {
@@ -84,7 +86,8 @@ fn is_guard(pid: u32) -> bool {
     command_line.split('\0').nth(1) == Some("__guard")
 }
 
-/// Waits until the guard has ended. A zombie counts as ended: the init process of the machine may reap the guard late.
+/// Waits until the guard has ended. A zombie counts as ended: the init process of the machine may reap the guard
+/// late.
 async fn wait_until_guard_has_ended(guard: u32) {
     eventually("the guard has ended", || (!is_alive(guard)).then_some(())).await;
 }
@@ -130,8 +133,8 @@ async fn starts_in_flight_at_the_end_of_stdin_leave_no_process() {
     }
 }
 
-/// Like the test above, but the server goes on for its other listener. So the server itself must end the processes, without the
-/// guard.
+/// Like the test above, but the server keeps running for its other listener. So the server itself must end the
+/// processes, without the guard.
 #[tokio::test]
 async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_no_process() {
     let marker = ProcessMarker::new("stdio-and-socket");
@@ -143,6 +146,7 @@ async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_no_process() 
         let mut stdin = server.stdin.take().unwrap();
         stdin.write_all(marker.requests(2..40).as_bytes()).await.unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        // In each round, stdin ends one answer later.
         for _ in 0..=round {
             assert!(lines.next_line().await.unwrap().is_some());
         }
@@ -197,9 +201,10 @@ async fn a_killed_server_leaves_no_process() {
     wait_until_guard_has_ended(guard).await;
 }
 
-/// A bash script of four processes that have removed their tag. The tag is a value of a resource limit (`ulimit -R`), by which
-/// the server finds the processes of a command. One child is in a session of its own and can be found only as a child of the
-/// leader. So the leader ignores SIGHUP, which it gets when its terminal is closed.
+/// A bash script of four processes that have removed their tag. The tag is a value of a resource limit (`ulimit -R`),
+/// by which the server finds the processes of a command. One child is in a Unix session of its own and can be found
+/// only as a child of the leader, which is the process that the server has started. So the leader must live until its
+/// children are found, and ignores the SIGHUP that it gets when its terminal is closed.
 const UNTAGGED: &str =
     "trap '' HUP; ulimit -R unlimited; sleep 1000 & setsid sleep 1000 & while :; do sleep 1000; done";
 
@@ -267,6 +272,7 @@ async fn starts_in_flight_when_the_server_is_killed_leave_no_process() {
         let server = TestServer::start().await;
         let guard = guard_of(&server);
         let mut client = server.client().await;
+        // In each round, the server is killed after the answer to a later start.
         let mut awaited_start = 0;
         for number in 0..40 {
             let argv = ["sh", "-c", "setsid sleep 1000 & sleep 1000"];

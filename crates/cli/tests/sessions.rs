@@ -1,4 +1,5 @@
 //! Sessions that outlive their connections: which client may resume a session, and which events the client gets then.
+//! A session without a connection is called detached.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -20,14 +21,16 @@ async fn assert_resume_fails(server: &TestServer, session: &str) -> (Client, Val
     (client, error)
 }
 
-/// The sum of all metrics whose name begins with `exec_server_` and `name`, such as one metric with several labels.
+/// The sum of the values of all metrics whose name begins with `exec_server_` and then `name`. A metric with labels
+/// has several values.
 async fn metric(server: &TestServer, name: &str) -> u64 {
     let answer = http_get(server.address(), "/metrics", &[]).await;
     let lines = answer.body.lines().filter_map(|line| line.strip_prefix("exec_server_")?.strip_prefix(name));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 
-/// Closes the connection of a client and waits until the server has noticed. Returns the id of the session.
+/// Closes the connection of a client, which must be the only connection of the server, and waits until the server has
+/// noticed. Returns the id of the session.
 async fn disconnect(server: &TestServer, client: Client) -> String {
     let session = client.session.clone();
     drop(client);
@@ -73,6 +76,7 @@ fn output_of(page: &Value) -> Vec<u8> {
     page["chunks"].as_array().unwrap().iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect()
 }
 
+/// The output of `seq 1 LAST`.
 fn numbers(last: usize) -> String {
     (1..=last).map(|number| format!("{number}\n")).collect()
 }
@@ -111,10 +115,11 @@ async fn a_connection_that_has_ended_does_not_delay_a_resume() {
 }
 
 #[tokio::test]
-async fn a_resume_is_refused_while_the_attached_client_answers() {
+async fn a_resume_is_refused_while_the_attached_client_answers_pings() {
     let server = TestServer::start().await;
     let mut first = server.client().await;
     let session = first.session.clone();
+    // `first` answers pings only while it receives.
     let (mut second, error) = tokio::select! {
         message = first.receive() => panic!("unexpected {message:?}"),
         refused = assert_resume_fails(&server, &session) => refused,
@@ -155,7 +160,7 @@ async fn a_frozen_connection_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
+async fn a_client_that_does_not_answer_pings_is_replaced_and_its_connection_ends() {
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let gate = Gate::new();
     let mut silent = server.client().await;
@@ -245,6 +250,7 @@ async fn events_of_a_detached_session_can_be_read() {
     eventually("the process has exited", || process_state(pid).is_none().then_some(())).await;
 
     let mut client = server.resume(&session).await;
+    // No event has a number above 4, so this read returns when the process is closed.
     let params = json!({"processId": "p", "afterSeq": 4, "waitMs": 20_000});
     client.call("process/read", params).await;
     let page = read(&mut client, "p", 0).await;
@@ -257,7 +263,7 @@ async fn events_of_a_detached_session_can_be_read() {
 }
 
 #[tokio::test]
-async fn events_of_a_detached_session_are_pushed_to_a_client_that_does_not_read() {
+async fn events_of_a_detached_session_are_pushed_to_a_client_that_sends_no_read() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -295,7 +301,7 @@ async fn pushed_events_continue_where_the_first_read_ends() {
         }
         client = server.resume(&disconnect(&server, client).await).await;
         let after = seqs.last().copied().unwrap();
-        // All events after the last one that the client has, in answers to reads or as notifications, must come once.
+        // Each event after `after` must come exactly once, either in the answer to this read or as a notification.
         let params =
             json!({"processId": "p", "afterSeq": after, "maxBytes": if round % 2 == 0 { Some(1) } else { None }});
         let page = client.call("process/read", params).await;
@@ -310,8 +316,8 @@ async fn pushed_events_continue_where_the_first_read_ends() {
     assert!(String::from_utf8(output).unwrap() == numbers(1000).repeat(20));
 }
 
-/// After a resume the server waits one second for a `process/read`, which says which events the client has. Then it
-/// pushes all events.
+/// After a resume the server waits one second for a `process/read`, which says which events the client has. If none
+/// comes, the server pushes all events that the client has not acknowledged.
 #[tokio::test]
 async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
     let server = TestServer::start().await;
@@ -330,8 +336,8 @@ async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
     assert!(start.elapsed() > Duration::from_millis(950), "pushed after {:?}", start.elapsed());
 }
 
-/// Starts a process and disconnects. The process then writes more than the server retains. Returns the id of the session and
-/// the pid when 1 MiB was written, which is what the server retains.
+/// Starts a process and disconnects. The process then writes more than the 1 MiB that the server retains. When 1 MiB
+/// is written, returns the id of the session and the pid.
 async fn write_while_detached(server: &TestServer) -> (String, u32) {
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -416,18 +422,16 @@ async fn starts_in_flight_when_the_connection_is_cut_are_not_lost() {
     for round in 0..10 {
         let mut client = Client::connect(&proxy.url()).await;
         client.handshake(None).await;
-        let mut last = 0;
         for number in 0..20 {
             let process = format!("p{number}");
             let argv = ["sh", "-c", &format!("echo {round} {number}")];
-            last = client.send("process/start", Client::start_params(&process, &argv)).await;
+            client.send("process/start", Client::start_params(&process, &argv)).await;
         }
-        // This request waits for nothing. Its answer proves that the server has read all starts, which may still be in
-        // progress.
+        // This request waits for nothing. Its answer proves that the server has read all starts, which may still be
+        // in progress.
         client.call("environment/status", json!({})).await;
         proxy.cut();
         let mut client = server.resume(&client.session).await;
-        assert!(last > 0);
         for number in 0..20 {
             let process = format!("p{number}");
             let mut output = Vec::new();
@@ -461,12 +465,12 @@ async fn a_long_poll_does_not_delay_a_resume() {
     assert!(start.elapsed() < Duration::from_millis(1900), "the resume took {:?}", start.elapsed());
 }
 
-/// Flags of a server without keep-alive pings. Then the client acknowledges output only by its pongs to the pings that the
-/// server sends after output.
+/// Flags of a server that sends no keep-alive ping during a test. Then the client acknowledges output only by its
+/// pongs to the pings that the server sends after output.
 const NO_KEEP_ALIVE: [&str; 2] = ["--ping-interval", "10m"];
 
-/// Perl code that writes single bytes to stdout and stderr in turn. It waits until each byte was read from the pipe (`FIONREAD`
-/// is 0), so that each byte is a chunk of its own. There are more chunks than the server retains.
+/// Perl code that writes single bytes to stdout and stderr in turn. It waits until each byte was read from the pipe
+/// (`FIONREAD` is 0), so that each byte is a chunk of its own. There are more chunks than the server retains.
 const SINGLE_BYTES: &str = r#"
     sub put { my $to = shift; syswrite $to, "x"; my $left = pack "i", 1; ioctl $to, 0x541B, $left while unpack "i", $left; }
     for (1..26000) { put(*STDOUT); put(*STDERR); }

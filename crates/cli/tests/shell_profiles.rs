@@ -1,7 +1,7 @@
-//! `process/start` with the param `shellSnapshot`: before the first command, the server runs a shell that reads the profile of
-//! the user and reports its state (the capture). Commands begin with that state. The profiles of these tests are unusual: they
-//! redefine builtins, set traps and options, redirect the standard streams or end the shell. In all cases a variable that the
-//! policy excludes must not reach the command.
+//! `process/start` with the param `shellSnapshot`: before the first command, the server runs a shell that reads the
+//! profile of the user and reports its state (the capture). Commands begin with that state. The profiles of these
+//! tests are unusual: they redefine builtins, set traps and options, redirect the standard streams or end the shell.
+//! In all cases a variable that the policy (`envPolicy`) excludes must not reach the command.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, FinishedProcess, TestServer, Value, json};
 
-/// Name and path of a shell, its login file, and the file that the capture reads after the login file.
+/// Name and path of a shell, its login file, and the second file: the startup file of interactive shells, which the
+/// capture reads after the login file. `sh` finds its second file in the variable `ENV`.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
     ("bash", "/bin/bash", ".bash_profile", ".bashrc"),
     ("zsh", "/usr/bin/zsh", ".zprofile", ".zshrc"),
     ("sh", "/bin/sh", ".profile", ".shrc"),
 ];
 
-/// Limit for a start with a capture. Less than the ten seconds after which the server gives up a capture, and enough for a
-/// loaded machine.
+/// Limit for a capture and its command together. Less than the ten seconds after which the server gives up a capture,
+/// and enough for a loaded machine.
 const CAPTURE_LIMIT: Duration = Duration::from_secs(8);
 
 /// Profiles that every shell can read.
@@ -82,8 +83,8 @@ const ZSH_PROFILES: &[&str] = &[
     "disable printf builtin exec trap",
 ];
 
-/// A home directory in which the login file of every shell ends with `profile`, and the second file with `rc`. Both files also
-/// export variables, some of which the policy of [`params`] excludes.
+/// A home directory in which the login file of every shell ends with `profile`, and the second file with `rc`. Both
+/// files also export variables, some of which the policy of [`params`] excludes.
 fn home(profile: &str, rc: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for (_, _, profile_file, rc_file) in SHELLS {
@@ -95,7 +96,8 @@ fn home(profile: &str, rc: &str) -> tempfile::TempDir {
     home
 }
 
-/// Params of a start with a snapshot. `shell` is an index of [`SHELLS`].
+/// Params of a start with a snapshot. `shell` is an index of [`SHELLS`]. The policy excludes `DENIED` by its name,
+/// and names with `SECRET` or `TOKEN` by default.
 fn params(home: &Path, process: &str, shell: usize, command: &str) -> Value {
     let (name, path, _, rc) = SHELLS[shell];
     let set = json!({"HOME": home, "ENV": home.join(rc)});
@@ -112,8 +114,9 @@ async fn run(client: &mut Client, params: Value) -> FinishedProcess {
     client.outcome(&process).await
 }
 
-/// The sorted names of the variables that the command `env` has printed. Variables that no profile of the tests sets are left
-/// out, except those with `CODEX` in their name.
+/// The sorted names of the variables that the command `env` has printed. Only these names count: names that begin
+/// with `FROM_`, the names of excluded variables that [`home`] exports, and names that contain `CODEX`, which are the
+/// server's own.
 fn names(outcome: &FinishedProcess) -> Vec<&str> {
     let lines = std::str::from_utf8(&outcome.stdout).unwrap().lines();
     let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
@@ -124,8 +127,9 @@ fn names(outcome: &FinishedProcess) -> Vec<&str> {
     names
 }
 
-/// Runs every profile as the login file, and then as the second file, and checks which variables reach the command. `own` are
-/// profiles for this shell alone.
+/// Runs every profile as the login file, and then as the second file. Checks that the variables that the policy
+/// allows reach the command within [`CAPTURE_LIMIT`], and that no other variable does. `own` are profiles for this
+/// shell alone.
 async fn assert_excluded_variables_are_removed(shell: usize, own: &[&str]) {
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -157,18 +161,19 @@ async fn sh_passes_no_variable_that_the_policy_excludes() {
 }
 
 #[tokio::test]
-async fn the_files_of_interactive_shells_are_read_after_the_profile() {
+async fn the_capture_reads_the_file_of_interactive_shells_or_the_file_that_bash_env_names() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let functions = "greet() { echo hello; }\nunset() { exit 41; }\nbuiltin() { echo mine; }";
+    // Only bash and zsh: `sh` cannot list its functions, so a snapshot does not have them.
     for (number, (shell, ..)) in SHELLS.iter().enumerate().take(2) {
         let home = home("", functions);
         let outcome =
             run(&mut client, params(home.path(), shell, number, "greet; builtin; unset; echo not reached")).await;
         let text = std::str::from_utf8(&outcome.stdout).unwrap();
-        assert_eq!((text, outcome.exit_code), ("hello\nmine\n", 41), "{shell}: functions exist as after a login");
+        assert_eq!((text, outcome.exit_code), ("hello\nmine\n", 41), "{shell}: functions of the second file");
     }
-    // With `BASH_ENV`, bash reads another file instead of `.bashrc`.
+    // If `BASH_ENV` is set, bash reads the file that it names, and the capture does not read `.bashrc`.
     let home = home("BASH_ENV=$HOME/other; export BASH_ENV", "");
     std::fs::write(home.path().join("other"), "FROM_OTHER=1; export FROM_OTHER\n").unwrap();
     let outcome = run(&mut client, params(home.path(), "other", 0, "/usr/bin/env")).await;
@@ -176,7 +181,7 @@ async fn the_files_of_interactive_shells_are_read_after_the_profile() {
 }
 
 #[tokio::test]
-async fn a_second_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_login_file() {
+async fn if_the_second_file_ends_or_blocks_the_capture_the_command_has_the_variables_of_the_login_file() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
@@ -195,18 +200,19 @@ async fn a_second_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_
 }
 
 #[tokio::test]
-async fn a_profile_that_ends_the_shell_ends_the_command_too() {
+async fn a_profile_that_ends_the_shell_ends_the_shell_of_the_command_too() {
     let home = home("exit 3", "");
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
+        // The capture fails, so the command runs as a plain login shell, which its profile ends before `env` runs.
         let outcome = run(&mut client, params(home.path(), shell, number, "/usr/bin/env")).await;
-        assert_eq!((names(&outcome), outcome.exit_code), (vec![], 3), "{shell}: a login shell ends too");
+        assert_eq!((names(&outcome), outcome.exit_code), (vec![], 3), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn variables_of_the_start_override_those_of_the_profile() {
+async fn variables_in_env_of_the_start_override_those_of_the_profile() {
     let home = home("PATH=/from/profile:/usr/bin:/bin; CHOSEN=profile; export PATH CHOSEN", "");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -228,7 +234,7 @@ async fn variables_of_the_start_override_those_of_the_profile() {
 }
 
 #[tokio::test]
-async fn a_snapshot_request_that_does_not_fit_its_argv_is_ignored() {
+async fn a_snapshot_request_for_a_command_without_lc_is_ignored_even_if_it_names_an_unsupported_shell() {
     let home = home("", "");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -238,7 +244,7 @@ async fn a_snapshot_request_that_does_not_fit_its_argv_is_ignored() {
     assert_eq!(run(&mut client, params).await.stdout, b"ran\n");
 }
 
-/// The messages of the example in the published protocol.
+/// Sends the example requests that the published protocol has for `shellSnapshot`.
 #[tokio::test]
 async fn the_published_examples_hold() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! `process/start` with the param `shellSnapshot`: the server runs the profile of the user once in a shell that reports its
-//! state (the capture). Each command begins with that state, and the profile is not run again.
+//! `process/start` with the param `shellSnapshot`: the server runs the profile of the user once in a shell that
+//! reports its state (the capture). Commands with the same `shellSnapshot`, policy, `cwd` and `HOME` begin with that
+//! state (the snapshot), and do not run the profile themselves. If the capture fails, they run without a snapshot.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -58,13 +59,13 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// The value with further members.
-fn with_members(mut params: Value, more: Value) -> Value {
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    params
+/// The object with the members of `more`, which are added or replace members of the same name.
+fn with_members(mut object: Value, more: Value) -> Value {
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    object
 }
 
-/// The member `envPolicy` of params, with some members of the policy changed.
+/// An object whose only member is `envPolicy`: a policy that inherits no variable, changed by the members of `more`.
 fn env_policy(more: Value) -> Value {
     let policy =
         json!({"inherit": "none", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []});
@@ -114,7 +115,7 @@ async fn functions_and_aliases_are_restored() {
             assert_eq!(
                 (text(&outcome.stdout), text(&outcome.stderr)),
                 ("hello you\nLOUD\na\nb\n", ""),
-                "{shell}: the first start and the second, which begins with the captured state"
+                "{shell}: both commands begin with the captured state"
             );
         }
         assert_eq!(home.runs(), 1, "{shell}");
@@ -164,6 +165,7 @@ async fn the_command_cannot_see_how_its_state_was_restored() {
 #[tokio::test]
 async fn variables_that_a_profile_exports_are_filtered_by_the_policy() {
     let profile = "export PLAIN=plain MY_TOKEN=token DROPPED=dropped CHOSEN=profile OPENAI_IDENTITY_TOKEN_FILE=never";
+    // The server removes `OPENAI_IDENTITY_TOKEN_FILE` from every environment, also without a policy.
     let show = "echo ${PLAIN-} ${MY_TOKEN-} ${DROPPED-} ${CHOSEN-} ${OPENAI_IDENTITY_TOKEN_FILE-}";
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -190,8 +192,8 @@ async fn variables_that_a_profile_exports_are_filtered_by_the_policy() {
 }
 
 #[tokio::test]
-async fn each_start_has_its_own_variables() {
-    let home = Home::new("export SEEN=$RUN_NUMBER DEFAULT=${DEFAULT-profile}");
+async fn commands_that_share_a_snapshot_have_the_variables_of_their_own_start() {
+    let home = Home::new("export DEFAULT=${DEFAULT-profile}");
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let mut first = home.params("1", "bash", "echo $RUN_NUMBER $DEFAULT");
@@ -207,7 +209,7 @@ async fn each_start_has_its_own_variables() {
 }
 
 #[tokio::test]
-async fn simultaneous_starts_share_one_capture_that_clients_cannot_see() {
+async fn simultaneous_starts_share_one_capture_that_clients_cannot_see_and_that_leaves_no_process() {
     let home = Home::new(
         "mkfifo \"$HOME/gate\"; sleep 600 & echo $! > \"$HOME/left\"; read go < \"$HOME/gate\"; export GO=$go",
     );
@@ -351,22 +353,27 @@ async fn requests_that_waited_for_a_failed_start_never_reach_a_new_process_with_
     let mut client = server.client().await;
     let cwd = json!({"cwd": format!("file://{}", directory.path().display())});
     let start = client.send("process/start", with_members(home.params("p", "bash", "true"), cwd)).await;
-    // There are so many writes that the next process is started before all of them are answered.
+    // The writes wait until the start has a result. There are so many that the next process is started before all of
+    // them are answered.
     let mut writes = Vec::new();
     for number in 0..1500 {
         writes.push(client.send_write("p", &number.to_string(), [b'x'; 24 << 10]).await);
     }
+    // The server reads requests in order, so after this answer it has read all writes.
     client.call("environment/status", json!({})).await;
     let gate = home.path("gate");
     eventually("the profile runs", || gate.exists().then_some(())).await;
+    // The start will fail, because its `cwd` is gone.
     directory.close().unwrap();
     let mut next = Client::start_params("p", &["cat"]);
     (next["pipeStdin"], next["paused"]) = (json!(true), json!(true));
-    // The next process is started over another connection, because this one is busy with the answers to the writes.
+    // The next process is started over another connection of the same session, because the connection of `client` is
+    // busy with the answers to the writes.
     let mut observer = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": client.session, "observe": true});
     observer.call("initialize", params).await;
     observer.notify("initialized", json!({})).await;
+    // The first start still has the id.
     observer.call_error("process/start", next.clone()).await;
     std::fs::write(&gate, "\n").unwrap();
     // The start is repeated until the id is free.
@@ -383,8 +390,9 @@ async fn requests_that_waited_for_a_failed_start_never_reach_a_new_process_with_
     assert_eq!(read["chunks"], json!([]), "the new process got bytes that were meant for the old one");
 }
 
-/// Starts a process whose profile waits until `leave` has disconnected the client. The process then writes more than the server
-/// retains and its pipe holds, so it ends only if it does not wait for a reader.
+/// Starts a process whose profile waits until `leave` has disconnected the client. The process then writes more bytes
+/// than the server retains and the pipe of its stdout holds together, so it ends only if it does not wait for a
+/// reader.
 async fn assert_process_ends_after_its_client_left(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
     let home = Home::new("read line < \"$HOME/go\"");
     let go = home.path("go");
@@ -396,7 +404,7 @@ async fn assert_process_ends_after_its_client_left(server: &TestServer, leave: i
     leave(client).await;
     std::fs::write(&go, "\n").unwrap();
     let ends = eventually("the process has written everything", || home.path("done").exists().then_some(()));
-    // A process waits 25 s for a client that was lost, which is longer than this timeout.
+    // By default a process waits 25 s for a client that was lost, which is longer than this timeout.
     tokio::time::timeout(Duration::from_secs(15), ends).await.expect("the process waits for a reader");
 }
 

@@ -1,4 +1,4 @@
-//! The shortest test of the whole product: a client starts a process and gets its output and exit code.
+//! The shortest tests of the whole product: a client starts a process and gets its output and exit code.
 
 use testkit::{TestServer, json};
 
@@ -16,6 +16,7 @@ async fn a_process_runs_and_its_events_arrive() {
         assert_eq!(outcome.streams, ["stdout", "stderr"]);
         assert_eq!(outcome.seqs, [1, 2, 3, 4]);
     }
+    // The server still answers other requests.
     assert_eq!(client.call("environment/status", json!(null)).await, json!({"status": "ready"}));
 }
 

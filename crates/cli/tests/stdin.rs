@@ -1,10 +1,10 @@
-//! `process/write` and `process/closeStdin`: each write reaches the process once and in order, and is refused if the process
-//! cannot read it.
+//! `process/write` and `process/closeStdin`: each write reaches the process once and in order, and is refused if the
+//! process cannot read it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json};
 
-/// Starts a command with a pipe as stdin. `changes` are further members of the params.
+/// Starts a command with a pipe as stdin. `changes` are members of the params that are added or replaced.
 async fn start(client: &mut Client, process: &str, argv: &[&str], changes: Value) {
     let mut params = Client::start_params(process, argv);
     params["pipeStdin"] = json!(true);
@@ -110,7 +110,7 @@ async fn invalid_writes_are_refused_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_to_an_unknown_process_has_a_status() {
+async fn a_write_to_an_unknown_process_gets_a_status_and_closing_its_stdin_gets_an_error() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     assert_eq!(client.write("nobody", "1", "x").await, "unknownProcess");
@@ -186,7 +186,7 @@ async fn writes_to_a_full_stdin_wait_and_keep_their_order() {
     }
     let close = client.send("process/closeStdin", json!({"processId": "p"})).await;
 
-    // This request waits for nothing. So all writes that could be answered at once are answered before it.
+    // This request waits for nothing. So its answer comes after the answers to all writes that did not have to wait.
     let status = client.send("environment/status", json!({})).await;
     let mut answered_at_once = Vec::new();
     loop {
@@ -273,7 +273,7 @@ async fn requests_about_a_process_may_be_sent_right_after_its_start() {
 }
 
 #[tokio::test]
-async fn a_terminal_echoes_and_passes_keys() {
+async fn a_terminal_echoes_input_and_turns_ctrl_c_into_an_interrupt() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["cat"], json!({"tty": true, "pipeStdin": false})).await;
@@ -312,7 +312,7 @@ async fn closing_stdin_closes_the_pipe_and_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_not_read_fills_up_without_harm() {
+async fn a_full_terminal_that_no_process_reads_delays_neither_other_requests_nor_the_termination() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "stty raw -echo; echo ready; exec sleep 100";

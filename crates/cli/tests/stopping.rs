@@ -45,7 +45,7 @@ async fn an_interrupt_reaches_a_handler() {
 }
 
 #[tokio::test]
-async fn every_signal_has_its_exit_code() {
+async fn every_signal_that_ends_a_process_has_its_exit_code() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (name, number) in
@@ -74,7 +74,7 @@ async fn a_process_can_be_stopped_and_continued() {
 }
 
 #[tokio::test]
-async fn a_signal_to_an_unknown_process_is_no_error_and_an_unknown_signal_is() {
+async fn a_signal_to_an_unknown_or_exited_process_is_ignored_and_an_unknown_signal_is_an_error() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     signal(&mut client, "nobody", "interrupt").await;
@@ -153,9 +153,9 @@ async fn terminate_answers_after_the_last_event() {
 }
 
 #[tokio::test]
-async fn terminate_finds_a_descendant_without_a_tag_after_its_leader_has_exited() {
-    // The tag by which the server finds the processes of a command is a value of this resource limit. `prlimit` removes the
-    // tag.
+async fn terminate_finds_a_descendant_without_a_tag_after_the_process_has_exited() {
+    // The server finds the descendants of a process by their tag, a value of the resource limit `RLIMIT_RTTIME`.
+    // `prlimit` removes the tag.
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 3"]).await;
@@ -184,7 +184,8 @@ async fn terminate_ends_every_descendant() {
         }
         assert_eq!(client.outcome(process).await.exit_code, 137);
     }
-    assert!(testkit::descendants(server.pid()).len() <= 1, "only the guard is left");
+    // The guard is the child of the server that kills all processes if the server dies.
+    assert!(testkit::descendants(server.pid()).len() <= 1, "the server has children other than the guard");
 }
 
 #[tokio::test]
@@ -222,7 +223,7 @@ async fn a_process_ends_at_its_timeout() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_in_time_did_not_time_out() {
+async fn a_process_that_ends_in_time_is_not_reported_as_timed_out_and_a_timeout_of_0_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["true"]);
@@ -236,7 +237,8 @@ async fn a_process_that_ends_in_time_did_not_time_out() {
     assert_eq!(error, json!({"code": -32602, "message": "timeoutMs must not be 0"}));
 }
 
-/// Starts a script with a timeout. Returns the pid that the script prints: the pid of a process that the script leaves behind.
+/// Starts a script with a timeout. Returns the pid that the script prints: the pid of a process that the script
+/// leaves behind.
 async fn start_with_timeout(client: &mut Client, process: &str, script: &str, timeout_ms: u64) -> u32 {
     let mut params = Client::start_params(process, &["sh", "-c", script]);
     params["timeoutMs"] = json!(timeout_ms);
@@ -245,7 +247,7 @@ async fn start_with_timeout(client: &mut Client, process: &str, script: &str, ti
 }
 
 #[tokio::test]
-async fn processes_that_were_left_behind_end_at_the_timeout() {
+async fn processes_that_an_exited_process_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let left_behind = start_with_timeout(&mut client, "p", "setsid sleep 1000 & echo $!", 1000).await;
@@ -260,13 +262,15 @@ async fn processes_that_were_left_behind_end_at_the_timeout() {
 async fn processes_that_a_closed_process_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
+    // The process that the script leaves behind does not hold the pipes open, so the script closes long before its
+    // timeout.
     let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
     let left_behind = start_with_timeout(&mut client, "p", script, 1500).await;
-    let kept = start_with_timeout(&mut client, "q", script, 600_000).await;
+    let left_with_long_timeout = start_with_timeout(&mut client, "q", script, 600_000).await;
     assert_eq!(client.outcome("p").await.exit_code, 0);
     assert!(process_state(left_behind).is_some(), "the timeout is not reached yet");
     eventually("the process is gone", || process_state(left_behind).is_none().then_some(())).await;
-    assert!(process_state(kept).is_some(), "the other process has a longer timeout");
+    assert!(process_state(left_with_long_timeout).is_some(), "the timeout of the other script is not reached yet");
 }
 
 #[tokio::test]

@@ -25,10 +25,11 @@ pub struct AcceptedSockets {
 /// A socket for the next connection of the client.
 struct SocketOffer {
     stream: MessageStream,
-    /// Sent when the client uses the socket.
+    /// Sent when the client begins to use the socket.
     taken: oneshot::Sender<()>,
 }
 
+/// Makes the connections of a client from sockets that the program has accepted.
 struct AcceptedConnector {
     /// The socket of the first connection.
     first: parking_lot::Mutex<Option<MessageStream>>,
@@ -36,7 +37,8 @@ struct AcceptedConnector {
     offers: Mutex<mpsc::Receiver<SocketOffer>>,
 }
 
-/// Makes a client over a socket that the environment has opened. The second value of the result hands later sockets to the client.
+/// Makes a client over a socket that the environment has opened. The second value of the result hands later sockets
+/// to the client.
 pub async fn accepted(
     stream: MessageStream,
     options: ExecServerClientConnectOptions,
@@ -52,8 +54,8 @@ pub async fn accepted(
 }
 
 impl AcceptedSockets {
-    /// Gives the client a new socket and closes the current one. Returns when the client begins to use the new socket.
-    /// [`ExecServerClient::connection_state`] then shows whether the client could resume its session.
+    /// Gives the client a new socket and closes the current one. Returns when the client begins to use the new
+    /// socket. [`ExecServerClient::connection_state`] then shows whether the client could resume its session.
     pub async fn replace(&self, stream: MessageStream) -> Result<(), ExecServerError> {
         let Ok(_replacing) = self.replacing.try_lock() else {
             let text = "an accepted exec-server replacement is already in progress";
@@ -73,8 +75,8 @@ impl AcceptedSockets {
         was_taken.await.map_err(|_| ExecServerError::Closed)
     }
 
-    /// Closes the current connection each time the state changes: while the new socket waits, the client may still connect over an earlier
-    /// socket. Returns the error when the client has failed.
+    /// Closes the current connection now, and again after each change of the state: while the new socket waits, the
+    /// client may still connect over an earlier socket. Returns the error when the client has failed.
     async fn close_until_failed(&self, state: &mut watch::Receiver<ConnectionState>) -> ExecServerError {
         loop {
             let failure = match &*state.borrow_and_update() {

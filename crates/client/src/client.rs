@@ -1,5 +1,6 @@
-//! The object that users of this crate hold. This module has its methods for processes and for the server itself. The methods for files,
-//! HTTP requests, watches, searches and discovery are in the modules of these names.
+//! [`ExecServerClient`], the object that users of this crate hold. This module has its methods for the session, for
+//! processes and for the environment (the machine of the server). Methods for files, HTTP requests, watches, searches
+//! and discovery are in the modules `files`, `http`, `watch`, `search` and `discovery`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,16 +32,17 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of one server. After a lost connection it reconnects and continues. Clones share one client.
 ///
-/// When the last clone and the last handle (to a process, a file, a watch ...) are gone, the client kills the processes that were not
-/// detached and closes the connection. The tasks of the client do this after the drop has returned. [`close`](Self::close) does the same
-/// and returns when all tasks of the client have ended.
+/// When the last clone and the last handle (to a process, a file, a watch ...) are gone, the client kills the
+/// processes that were not detached and closes the connection. The tasks of the client do this after the drop has
+/// returned. [`close`](Self::close) does the same and returns when all tasks of the client have ended.
 #[derive(Clone)]
 pub struct ExecServerClient {
     handle: Arc<ClientHandle>,
 }
 
 impl ExecServerClient {
-    /// Connects to a server by its URL and opens a session.
+    /// Connects to a server by its URL and opens a session, or resumes the session that the arguments name. A session
+    /// is the server's state of one client, which outlives a lost connection.
     pub async fn connect_websocket(args: RemoteExecServerConnectArgs) -> Result<Self, ExecServerError> {
         let (connector, options) = args.into_parts();
         Self::connect(connector, options).await
@@ -64,7 +66,8 @@ impl ExecServerClient {
         let takeover = options.takeover;
         let mut opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), takeover).await;
         if options.observe && matches!(&opened, Err(error) if error.is_still_attached()) {
-            // A server that knows no observers refuses, because another client is attached. The session is taken over instead.
+            // Another client is attached to the session, and a server that knows no observers then refuses. So this
+            // client takes the session over instead.
             options.observe = false;
             opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), true).await;
         }
@@ -102,8 +105,9 @@ impl ExecServerClient {
         core.tasks.wait().await;
     }
 
-    /// As [`close`](Self::close), and the server ends the session when the connection closes, even if a client had asked to keep the
-    /// session for longer. Needs the extension `sessionKeep`; a server without it keeps the session for its usual time.
+    /// As [`close`](Self::close), and the server ends the session when the connection closes, even if a client had
+    /// asked to keep the session for longer. Needs the extension `sessionKeep`; a server without it keeps the session
+    /// for its usual time.
     pub async fn end_session(self) {
         let params = SessionKeepParams { keep_for_ms: 0 };
         if let Err(error) = self.call::<methods::SessionKeep>(&params).await {
@@ -147,7 +151,7 @@ impl ExecServerClient {
         self.handle.core.state.subscribe()
     }
 
-    /// Ends the current connection. The client recovers over the next connection.
+    /// Ends the current connection. The client then reconnects, if it can.
     pub(crate) fn close_connection(&self, reason: &str) {
         self.handle.core.link.lock().rpc.close(reason);
     }
@@ -157,13 +161,14 @@ impl ExecServerClient {
         self.handle.core.next_number()
     }
 
-    /// Starts a process. If the connection is lost before the answer, the start fails, and the client kills the process if there is one.
+    /// Starts a process. If the connection is lost before the answer, the start fails, and the client kills the
+    /// process if there is one.
     pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
         process::start(&self.handle, params).await
     }
 
-    /// Follows a process of a resumed session, from the oldest output that the server retains. The process is detached: it keeps running
-    /// when the handle is dropped.
+    /// Follows a process of a resumed session, from the oldest output that the server retains. The process is
+    /// detached: it keeps running when the handle is dropped.
     pub async fn attach(&self, process_id: impl Into<ProcessId>) -> Result<ExecProcess, ExecServerError> {
         process::attach(&self.handle, process_id.into()).await
     }
@@ -190,7 +195,8 @@ impl ExecServerClient {
         self.call::<methods::ProcessFlow>(&params).await.map(drop)
     }
 
-    /// Writes to the stdin of a process. A write with a write id is repeated after a lost connection; a write without an id fails.
+    /// Writes to the stdin of a process. A write with a write id is repeated after a lost connection; a write without
+    /// an id fails.
     pub async fn write(
         &self,
         process_id: &ProcessId,
@@ -212,7 +218,8 @@ impl ExecServerClient {
         self.call::<methods::ProcessTerminate>(&ProcessIdParams { process_id: process_id.clone() }).await
     }
 
-    /// All processes of the session, including closed processes that the server still keeps. Needs the extension `processList`.
+    /// All processes of the session, including closed processes that the server still keeps. Needs the extension
+    /// `processList`.
     pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
         Ok(self.call::<methods::ProcessList>(&()).await?.processes)
     }
@@ -233,7 +240,8 @@ impl ExecServerClient {
         RemoteFileSystem::new(Arc::clone(&self.handle))
     }
 
-    /// The extensions that the server has. The client asks for them once. A server that does not know the request has no extension.
+    /// The extensions that the server has. The client asks for them once. A server that does not know the request has
+    /// no extension.
     pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         self.handle.core.capabilities().await
     }

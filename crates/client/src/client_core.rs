@@ -1,6 +1,6 @@
-//! The state that all handles and tasks of one client share: the current connection, and calls that continue over the next connection.
-//! Handles hold a [`ClientHandle`], while tasks hold the [`ClientCore`] itself, so that the client closes when the last handle is gone.
-//! Start with [`ClientCore::call`].
+//! The state that all handles and tasks of one client share: the current connection, and calls that continue over the
+//! next connection. Handles hold a [`ClientHandle`], while tasks hold the [`ClientCore`] itself, so that the client
+//! closes when the last handle is gone. Start with [`ClientCore::call`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,14 +37,14 @@ pub enum ConnectionState {
     Connected,
     /// The connection was lost for this reason, and the client reconnects.
     Recovering(String),
-    /// The client has given up. Every call fails with this text.
+    /// The client has given up for this reason, or its user has closed it. Every call fails.
     Failed(String),
 }
 
 /// Every value through which a user can use the client holds this handle. Dropping the last handle closes the client.
 ///
-/// A `drop` cannot wait. The tasks of the client then end on their own: unfinished background jobs get two seconds, and the goodbye to the
-/// server gets two more. `ExecServerClient::close` waits for the tasks.
+/// A `drop` cannot wait. The tasks of the client then end on their own: unfinished background jobs get two seconds,
+/// and the goodbye to the server gets two more. `ExecServerClient::close` waits for the tasks.
 pub(crate) struct ClientHandle {
     pub(crate) core: Arc<ClientCore>,
 }
@@ -56,15 +56,19 @@ impl Drop for ClientHandle {
 }
 
 pub(crate) struct ClientCore {
-    /// Owns all tasks of the client: the supervisor, the job runner, two tasks for each connection, and the tasks of unified exec.
+    /// The tasks that `ExecServerClient::close` waits for: the supervisor (keeps the client connected), the job
+    /// runner (does background jobs), two tasks for each connection, and the tasks of the module `unified`.
     pub(crate) tasks: TaskTracker,
     pub(crate) connector: Box<dyn ServerConnector>,
     pub(crate) options: ExecServerClientConnectOptions,
+    /// The state of every process, watch, search and HTTP body that the client follows, and the queue of background
+    /// jobs.
     pub(crate) inbound: Arc<Inbound>,
     pub(crate) link: Mutex<CurrentLink>,
     pub(crate) state: watch::Sender<ConnectionState>,
-    /// Wakes the supervisor after a change of the link.
+    /// Wakes the supervisor after another task has changed `link`.
     pub(crate) poke: Notify,
+    /// Empty if the server has no sessions.
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
     /// Requests for metadata that several callers share.
@@ -75,14 +79,14 @@ pub(crate) struct ClientCore {
     last_number: AtomicU64,
     /// Cancelled when the last handle is gone, or `close` was called.
     pub(crate) closing: CancellationToken,
-    /// Number of connections that were lost before any missed event had come. After such losses, the client reads missed events in small
-    /// pages.
+    /// Number of connections that were lost while the client read missed events (events of the time without a
+    /// connection), before any output had come. After such a loss, the client reads missed events in small pages.
     pub(crate) broken_catch_ups: AtomicU32,
-    /// Decides how many bytes of input, of output or of a file one message should carry.
+    /// Decides how many bytes one write to a process or a file, or one read from it, should carry.
     pub(crate) write_size: Mutex<WriteSize>,
-    /// A process is to outlive the client, so the server has to keep the session.
+    /// Whether a process is to outlive the client, so that the server has to keep the session.
     pub(crate) leaves_processes: AtomicBool,
-    /// The client has failed because another client took the session over.
+    /// Whether the client has failed because another client took the session over.
     pub(crate) is_taken_over: AtomicBool,
 }
 
@@ -92,7 +96,8 @@ pub(crate) struct CurrentLink {
     pub(crate) rpc: Arc<Rpc>,
 }
 
-/// The conditions under which a call is sent. The method table says whether a call may be sent twice.
+/// The conditions under which a call is sent. Whether a call may be sent twice is not an option: the method table of
+/// the `protocol` crate says so.
 #[derive(Clone, Copy)]
 pub(crate) struct CallOptions {
     /// Whether the call waits or fails while there is no connection.
@@ -116,7 +121,8 @@ impl CallOptions {
     /// The call waits while there is no connection.
     pub(crate) const WAIT: Self =
         Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, file_limit: FileLimit::DoesNotApply };
-    /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few requests about files are sent at the same time.
+    /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few requests about files are sent
+    /// at the same time.
     pub(crate) const WAIT_FOR_FILE_REQUESTS: Self = Self { file_limit: FileLimit::Applies, ..Self::WAIT };
 }
 
@@ -175,6 +181,7 @@ impl ClientCore {
         }
     }
 
+    /// As [`rpc`](Self::rpc), but returns `None` instead of waiting.
     fn rpc_now(&self, when_recovering: WhenRecovering) -> Result<Option<(Generation, Arc<Rpc>)>, ExecServerError> {
         let linked = self.link.lock();
         match linked.reconnection.admit(when_recovering) {
@@ -185,11 +192,12 @@ impl ClientCore {
             CallAdmission::Send(_) if when_recovering == WhenRecovering::FailFast => Err(ExecServerError::Recovering),
             CallAdmission::Send(_) | CallAdmission::Wait => Ok(None),
             CallAdmission::Refused(CallRefusal::Recovering) => Err(ExecServerError::Recovering),
-            CallAdmission::Refused(CallRefusal::Failed(text)) => Err(self.failed(text)),
+            CallAdmission::Refused(CallRefusal::Failed(text)) => Err(self.failed_client_error(text)),
         }
     }
 
-    fn failed(&self, text: String) -> ExecServerError {
+    /// The error of a call to a client that has failed with this text, or that was closed.
+    fn failed_client_error(&self, text: String) -> ExecServerError {
         if self.closing.is_cancelled() { ExecServerError::Closed } else { ExecServerError::Disconnected(text) }
     }
 
@@ -215,16 +223,16 @@ impl ClientCore {
         loop {
             match self.attempt(options, |id| encode_request(id, M::METHOD.name(), params)).await? {
                 CallAttempt::Answered(result) => return Ok(serde_json::from_slice(&result)?),
-                CallAttempt::Lost(_, rpc) if !M::may_repeat(params) => return Err(self.lost(&rpc)),
+                CallAttempt::Lost(_, rpc) if !M::may_repeat(params) => return Err(self.lost_call_error(&rpc)),
                 CallAttempt::NotSent(generation) | CallAttempt::Lost(generation, _) => {
-                    self.until_replaced(generation).await;
+                    self.wait_while_current(generation).await;
                 }
             }
         }
     }
 
-    /// Calls a method over the current connection, or over the next connection if there is none. Returns `None` if the request was sent and
-    /// its connection was lost before the answer: the caller decides what to send next.
+    /// Calls a method over the current connection, or over the next connection if there is none. Returns `None` if
+    /// the request was sent and its connection was lost before the answer: the caller decides what to send next.
     pub(crate) async fn call_until_lost<M: TypedMethod>(
         &self,
         params: &M::Params,
@@ -234,7 +242,8 @@ impl ClientCore {
         Ok(result.map(|result| serde_json::from_slice(&result)).transpose()?)
     }
 
-    /// As [`call_until_lost`](Self::call_until_lost), for a request that the caller encodes and an answer that the caller decodes.
+    /// As [`call_until_lost`](Self::call_until_lost), for a request that the caller encodes and an answer that the
+    /// caller decodes.
     pub(crate) async fn call_encoded_until_lost(
         &self,
         options: CallOptions,
@@ -243,9 +252,9 @@ impl ClientCore {
         loop {
             match self.attempt(options, &encode).await? {
                 CallAttempt::Answered(result) => return Ok(Some(result)),
-                CallAttempt::NotSent(generation) => self.until_replaced(generation).await,
+                CallAttempt::NotSent(generation) => self.wait_while_current(generation).await,
                 CallAttempt::Lost(generation, _) => {
-                    self.until_replaced(generation).await;
+                    self.wait_while_current(generation).await;
                     return Ok(None);
                 }
             }
@@ -275,13 +284,15 @@ impl ClientCore {
         }
     }
 
-    /// The error of a call whose request was sent and not answered.
-    pub(crate) fn lost(&self, rpc: &Rpc) -> ExecServerError {
+    /// The error of a call whose request was sent over the connection `rpc`, which was lost before the
+    /// answer.
+    pub(crate) fn lost_call_error(&self, rpc: &Rpc) -> ExecServerError {
         ExecServerError::Disconnected(rpc.disconnect_text())
     }
 
-    /// Waits until the connection of this generation is no longer the current one.
-    pub(crate) async fn until_replaced(&self, generation: Generation) {
+    /// Waits until the connection of this generation is no longer the current one. There may be no newer connection
+    /// yet.
+    pub(crate) async fn wait_while_current(&self, generation: Generation) {
         let mut state = self.state.subscribe();
         loop {
             state.borrow_and_update();
@@ -310,10 +321,10 @@ impl ClientCore {
     /// Remembers capabilities that were requested during a handshake.
     pub(crate) fn set_capabilities(&self, capabilities: &Capabilities) {
         // Another caller may have requested them at the same time and got the same answer.
-        let _is_known = self.capabilities.set(capabilities.clone());
+        let _ignored = self.capabilities.set(capabilities.clone());
     }
 
-    /// An attempt to reconnect has brought some of the missed events, so the recovery gets more time.
+    /// An attempt to reconnect has brought some of the missed output, so the recovery gets more time.
     pub(crate) fn attempt_progressed(&self, generation: Generation) {
         self.link.lock().reconnection.attempt_progressed(generation, Instant::now());
         self.poke.notify_one();
@@ -347,9 +358,10 @@ impl ClientCore {
         info
     }
 
-    /// Waits while the queue of background jobs is full. Called before the client creates a process, a watch or anything else whose end
-    /// needs a job. So a user who creates and drops such things in a loop cannot fill the queue without bound.
-    pub(crate) async fn room_for_job(&self) -> Result<(), ExecServerError> {
+    /// Waits while the queue of background jobs is full, or fails if the user has chosen `FailFast`. Called before
+    /// the client creates a process, a watch or anything else whose end needs a job. So a user who creates and drops
+    /// such things in a loop cannot fill the queue without bound.
+    pub(crate) async fn wait_for_room_for_job(&self) -> Result<(), ExecServerError> {
         let jobs = self.inbound.jobs();
         if jobs.is_full() {
             if self.options.when_recovering == WhenRecovering::FailFast {
@@ -366,7 +378,8 @@ impl ClientCore {
         self.poke.notify_one();
     }
 
-    /// Takes the answer to a read of missed events. If the answer is an error, only this process fails.
+    /// Handles the answer to a read of missed events. If the answer is an error or cannot be used, only this process
+    /// fails.
     pub(crate) fn catch_up(&self, record: &Arc<ProcessRecord>, answer: Result<ReadResult, ExecServerError>) {
         let caught_up = answer
             .map_err(|error| error.to_string())
@@ -396,8 +409,8 @@ impl ClientCore {
         let is_kept = self.options.keep_for.is_some() || self.options.resume_session_id.is_some();
         let goodbye = async {
             if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
-                // No client resumes this session, so the server need not keep it. A server that does not know the request keeps the session
-                // for its usual time.
+                // The user has not asked to keep this session, so the server need not keep it. A server that does not
+                // know the request keeps the session for its usual time.
                 let params = SessionKeepParams { keep_for_ms: 0 };
                 let _not_awaited = rpc.begin(Method::SessionKeep.name(), &params, CallSlot::Cleanup).await;
             }
@@ -409,7 +422,8 @@ impl ClientCore {
     }
 }
 
-/// The capabilities in an answer to `environment/info`. A server that does not know the request is older than all capabilities.
+/// The capabilities in an answer to `environment/info`. A server that does not know the request is older than all
+/// capabilities.
 pub(crate) fn capabilities_in(
     answer: Result<EnvironmentInfo, ExecServerError>,
 ) -> Result<Capabilities, ExecServerError> {

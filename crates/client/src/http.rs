@@ -113,7 +113,7 @@ impl ExecServerClient {
     pub async fn http_request(&self, mut params: HttpRequestParams) -> Result<HttpResponse, ExecServerError> {
         let core = &self.handle().core;
         // Cancelling the request may need a background job.
-        core.room_for_job().await?;
+        core.wait_for_room_for_job().await?;
         params.stream_response = false;
         params.request_id = core.inbound.bodies.next_id();
         let mut pending = CancelRequestOnDrop { core, id: Some(params.request_id.clone()) };
@@ -129,7 +129,7 @@ impl ExecServerClient {
     ) -> Result<(HttpResponse, HttpResponseBodyStream), ExecServerError> {
         let core = &self.handle().core;
         // Cancelling the request may need a background job.
-        core.room_for_job().await?;
+        core.wait_for_room_for_job().await?;
         params.stream_response = true;
         // If the capabilities are not known, the server is treated as one that cannot pause a body.
         let can_pause = core.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);

@@ -128,7 +128,7 @@ impl Rpc {
         let registered = self.calls.lock().register(slot);
         let (id, reply) = match registered {
             Ok(registered) => registered,
-            Err(calls::CallRefused::Ended) => return Err(CallError::NotSent),
+            Err(calls::CallRefused::ConnectionEnded) => return Err(CallError::NotSent),
             Err(calls::CallRefused::TooMany) => {
                 if slot == CallSlot::Cleanup {
                     // The server does not answer cleanups over this connection. It may answer over a new connection.

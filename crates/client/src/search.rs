@@ -1,4 +1,5 @@
-//! Searching the files of the environment. A search ends when its connection is lost; the caller has to search again.
+//! Searching the files of an environment, the machine on which the server runs. A search ends when its connection is
+//! lost; the caller has to search again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,18 +15,22 @@ use crate::records::SearchRecord;
 
 type SearchAnswer = Pin<Box<dyn Future<Output = Result<SearchResult, ExecServerError>> + Send>>;
 
-/// A running search. The request is sent with the first call of [`recv`](Self::recv). Dropping the value cancels the search.
+/// A running search. The request is sent with the first call of [`recv`](Self::recv). Dropping the value cancels the
+/// search.
 pub struct Search {
+    /// The files that have come and that no call of `recv` has returned yet.
     record: Arc<SearchRecord>,
+    /// Sends the request when it is first polled, and waits for its answer, which comes after the last file.
     answer: SearchAnswer,
     result: Option<SearchResult>,
+    /// The request was answered, or the search was cancelled.
     is_over: bool,
     handle: Arc<ClientHandle>,
 }
 
 impl Search {
-    /// Waits for the next file with matches. A file with many matches comes in several parts. Returns `None` after the last file. Cancel
-    /// safe.
+    /// Waits for the next file with matches. A file with many matches comes in several parts. Returns `None` after
+    /// the last file, and after an error. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<FoundFile, ExecServerError>> {
         loop {
             match self.record.take() {
@@ -51,11 +56,12 @@ impl Search {
         }
     }
 
-    /// The totals of the search, once [`recv`](Self::recv) has returned `None`.
+    /// The totals of the search, once [`recv`](Self::recv) has returned `None`. A search that failed has none.
     pub fn result(&self) -> Option<&SearchResult> {
         self.result.as_ref()
     }
 
+    /// Maps the path of a file from the environment to this machine.
     fn to_local(&self, mut file: FoundFile) -> FoundFile {
         if let Some(paths) = self.handle.core.connector.paths() {
             file.path = paths.to_local(&file.path);
@@ -63,6 +69,7 @@ impl Search {
         file
     }
 
+    /// Ends the search. If the request was not answered, a background job cancels the search on the server.
     fn end(&mut self) {
         let inbound = &self.handle.core.inbound;
         inbound.searches.remove(&self.record.id);
@@ -89,12 +96,13 @@ impl ExecServerClient {
         if let Some(paths) = core.connector.paths() {
             params.path = paths.to_remote(&params.path);
         }
-        core.room_for_job().await?;
+        // Waits until the queue of background jobs has room for the job that cancels the search.
+        core.wait_for_room_for_job().await?;
         params.search_id = format!("search-{:x}", core.next_number());
         let record = Arc::new(SearchRecord::new(params.search_id.clone()));
         core.inbound.searches.add(&record);
-        let answering_core = Arc::clone(core);
-        let answer = Box::pin(async move { answering_core.call_for_user::<methods::FsSearch>(&params).await });
+        let calling_core = Arc::clone(core);
+        let answer = Box::pin(async move { calling_core.call_for_user::<methods::FsSearch>(&params).await });
         Ok(Search { record, answer, result: None, is_over: false, handle: Arc::clone(self.handle()) })
     }
 }

@@ -1,4 +1,6 @@
-//! The task that keeps a client connected. It does what `recovery::Reconnection` says and has no rules of its own.
+//! The task that keeps a client connected. It reports to `recovery::Reconnection` what happened, and does what the
+//! `Reconnection` says. It has one rule of its own: when the takeover of a session is final. A session is what the
+//! server keeps for one client. A [`Generation`] is the number of a connection, or of an attempt to make one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +14,7 @@ use crate::error::ExecServerError;
 use crate::handshake;
 use crate::rpc::{Disconnect, Rpc};
 
-/// The failure of a client whose session another client has taken over.
+/// The error text of a client whose session another client has taken over.
 const TAKEN_OVER: &str = "another client attached to this session";
 /// Reason for closing a connection that was made after the client had stopped waiting for it.
 const TOO_LATE: &str = "the connection was made too late";
@@ -35,7 +37,7 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
         }
         let (current, rpc, timeout) = {
             let linked = core.link.lock();
-            // Another task may have added an action since.
+            // Another task may have added an action after the loop above.
             if linked.reconnection.has_action() {
                 continue;
             }
@@ -50,16 +52,17 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
                     handle_disconnect(&core, generation, &rpc, disconnect);
                 }
             }
-            Some(ended) = attempts.tasks.join_next() => handle_attempt(&core, &mut attempts, ended),
+            Some(ended) = attempts.tasks.join_next() => handle_ended_attempt(&core, &mut attempts, ended),
             () = wait_until(timeout), if timeout.is_some() => {
                 core.link.lock().reconnection.handle_timeout(Instant::now());
             }
+            // Another task has changed the link, so the loop looks at it again.
             () = core.poke.notified() => {}
         }
     }
     attempts.tasks.abort_all();
     while let Some(ended) = attempts.tasks.join_next().await {
-        close_late(ended);
+        close_late_connection(ended);
     }
 }
 
@@ -69,8 +72,8 @@ fn next_action(core: &ClientCore) -> Option<Action> {
 
 fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disconnect: Disconnect) {
     let mut linked = core.link.lock();
-    // If the server knows no observers, a client that only wants to list or read takes the session over and leaves
-    // soon. So this client reconnects.
+    // An observer is a client that attaches to a session only to list or read, and takes nothing over. If the server
+    // knows no observers, such a client takes the session over and leaves soon. So this client reconnects.
     if rpc.was_taken_over() && core.server_knows_observers() {
         core.is_taken_over.store(true, Ordering::Relaxed);
         linked.reconnection.taken_over(generation, TAKEN_OVER);
@@ -82,6 +85,7 @@ fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disco
 
 fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts) {
     match action {
+        // The connection is lost. Bodies of HTTP responses cannot be continued over another connection.
         Action::FailBodyStreams(text) => {
             tracing::debug!(reason = text, "disconnected");
             core.inbound.bodies.fail_all(&text);
@@ -108,15 +112,19 @@ fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts)
     }
 }
 
-fn handle_attempt(core: &ClientCore, attempts: &mut ReconnectAttempts, ended: Result<ReconnectResult, JoinError>) {
+fn handle_ended_attempt(
+    core: &ClientCore,
+    attempts: &mut ReconnectAttempts,
+    ended: Result<ReconnectResult, JoinError>,
+) {
     let current = attempts.current.as_ref().map(|(generation, task)| (*generation, task.id()));
     let (generation, result) = match (ended, current) {
         (Ok((generation, result)), Some((wanted, _))) if generation == wanted => (generation, result),
         (Err(error), Some((wanted, task))) if error.id() == task => {
             (wanted, Err(ExecServerError::Protocol(error.to_string())))
         }
-        // The attempt was abandoned, and may have succeeded at the same moment.
-        (ended, _) => return close_late(ended),
+        // The attempt was abandoned. It may have made a connection before it was aborted.
+        (ended, _) => return close_late_connection(ended),
     };
     attempts.current = None;
     let mut linked = core.link.lock();
@@ -143,7 +151,8 @@ fn handle_attempt(core: &ClientCore, attempts: &mut ReconnectAttempts, ended: Re
     }
 }
 
-fn close_late(ended: Result<ReconnectResult, JoinError>) {
+/// Closes the connection of an attempt that was abandoned, if it has made one.
+fn close_late_connection(ended: Result<ReconnectResult, JoinError>) {
     if let Ok((_, Ok(rpc))) = ended {
         rpc.close(TOO_LATE);
     }

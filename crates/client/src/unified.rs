@@ -1,6 +1,7 @@
-//! Running commands for the shell tool of an AI harness. A call starts a command and returns, after a while, with the output so far. Later
-//! calls write to the command and get further output. A subscription reports commands that end in the background. Start with
-//! [`UnifiedExec`]. This module follows pushed events and knows nothing of connections.
+//! Unified exec: running commands for a harness, a program that runs commands for an AI agent. A call starts a
+//! command and returns when the command has ended, or after a time limit with the output so far. Later calls write to
+//! the command and get further output. A subscription reports commands that end in the background. Start with
+//! [`UnifiedExec`]. This module gets the output as events of a process, and knows nothing of connections.
 
 mod approval;
 mod collect;

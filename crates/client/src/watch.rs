@@ -1,4 +1,5 @@
-//! Watching files of the environment for changes. A watch continues over new connections.
+//! Watching files of an environment, the machine on which the server runs, for changes. A watch continues over new
+//! connections.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next changes. Returns `None` after the last change, when the watched file or directory is gone. Cancel safe.
+    /// Waits for the next changes. Returns `None` when the watch is over: after the last change of a file or
+    /// directory that is gone, and after an error. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<Changes, ExecServerError>> {
         let mut changes = self.record.recv().await?;
         if let (Ok(changes), Some(paths)) = (&mut changes, self.handle.core.connector.paths()) {
@@ -35,6 +37,7 @@ impl Drop for Watch {
         let inbound = &self.handle.core.inbound;
         inbound.watches.remove(&self.record.id);
         if !self.record.is_over() {
+            // The background job ends the watch on the server.
             inbound.add_job(BackgroundJob::Forget(Forgotten::Watch(self.record.id.clone())));
         }
     }
@@ -50,7 +53,8 @@ impl ExecServerClient {
             return Err(ExecServerError::Protocol("the server cannot watch files".to_owned()));
         }
         let path = core.connector.paths().map_or_else(|| path.clone(), |paths| paths.to_remote(path));
-        core.room_for_job().await?;
+        // Waits until the queue of background jobs has room for the job that ends the watch.
+        core.wait_for_room_for_job().await?;
         let id = format!("watch-{:x}", core.next_number());
         let record = Arc::new(WatchRecord::new(id, path, recursive));
         // The record is added before the request is sent, because the first change may come right after the answer.
@@ -58,13 +62,15 @@ impl ExecServerClient {
         let watch = Watch { record, handle: Arc::clone(self.handle()) };
         let begun = begin(core, &watch.record).await;
         if let Err(error) = &begun {
+            // A failed watch counts as over, so dropping it adds no job.
             watch.record.fail(error.clone());
         }
         begun.map(|()| watch)
     }
 }
 
-/// Begins the watch on the server. If a connection is lost before the answer, the client asks whether the server has the watch.
+/// Begins the watch on the server. If the connection is lost before the answer, the client asks whether the server
+/// has the watch, and begins it again if not.
 async fn begin(core: &ClientCore, record: &WatchRecord) -> Result<(), ExecServerError> {
     loop {
         match core.call_for_user::<methods::FsWatch>(&record.begin_params()).await {

@@ -1,6 +1,6 @@
 //! exec-server for programs that embed it: the client, which reconnects by itself, and the server.
 //!
-//! A program that runs processes in an environment:
+//! A program that runs processes in an environment, which is the machine or container of a server:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), exec_server::ExecServerError> {
@@ -21,7 +21,8 @@
 //! use exec_server::{ExecServerRuntimePaths, become_guard_if_asked, run_main};
 //!
 //! fn main() -> Result<(), exec_server::ServeError> {
-//!     // Before anything else: the server starts this program a second time as its guard, which cleans up if the server is killed.
+//!     // Before anything else: the server starts this program a second time as its guard, which kills the processes
+//!     // of the server if the server itself is killed.
 //!     if let Some(code) = become_guard_if_asked() {
 //!         std::process::exit(code);
 //!     }
@@ -30,8 +31,8 @@
 //! }
 //! ```
 //!
-//! A program with work and child processes of its own, which runs a server in addition. The server changes nothing that belongs to the
-//! whole process, and leaves the children of the program alone:
+//! A program with work and child processes of its own, which runs a server in addition. The server changes no setting
+//! of the whole process, such as a limit or a signal, and leaves the children of the program alone:
 //!
 //! ```no_run
 //! # async fn example(listen: exec_server::Listen) -> Result<(), exec_server::ServeError> {

@@ -1,21 +1,23 @@
-//! The guard of an embedded server, a second process that kills the processes of the server if the server itself is
-//! killed. Its program is the embedding program itself, started with a special argument.
+//! The guard of an embedded server: a second process that kills the processes which the server has started, when the
+//! server has ended, even by SIGKILL. The guard runs the embedding program, started with a special argument.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The argument with which the server starts the program as its guard. Not meant for people.
+/// The first argument of the guard. A second argument, which the server adds, tells the guard to which server it
+/// belongs. Not meant for people.
 const GUARD_ARGUMENT: &str = "__guard";
 
-/// The program of the guard, which kills the processes of the server if the server itself is killed.
+/// The program that a server starts as its guard, which kills the processes of the server if the server itself is
+/// killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecServerRuntimePaths {
     guard: Option<PathBuf>,
 }
 
 impl ExecServerRuntimePaths {
-    /// Uses the running program as guard. It must call [`become_guard_if_asked`] before anything else.
+    /// Uses the running program as guard. Its `main` must call [`become_guard_if_asked`] before anything else.
     pub fn of_this_program() -> io::Result<Self> {
         Ok(Self { guard: Some(std::env::current_exe()?) })
     }
@@ -31,8 +33,8 @@ impl ExecServerRuntimePaths {
     }
 }
 
-/// If the server has started this program as its guard, works as the guard until the server is gone, and returns the
-/// exit code for the program. Otherwise returns `None` at once.
+/// If a server has started this program as its guard: waits until the server has ended, kills the processes that the
+/// server has left, and returns the exit code for this program. Otherwise returns `None` at once.
 pub fn become_guard_if_asked() -> Option<i32> {
     let mut args = std::env::args_os().skip(1);
     if args.next()? != GUARD_ARGUMENT {

@@ -1,4 +1,5 @@
-//! Runs a server until a signal or the end of stdin ends it. Prints the addresses of the server on stdout.
+//! Runs a server until a signal, the end of stdin or a long idle time ends it. Prints the addresses of the server on
+//! stdout. Start with [`serve`].
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -16,7 +17,8 @@ pub enum ServeError {
     /// The listen URL has a wrong form.
     #[error(transparent)]
     ListenUrl(#[from] ListenUrlError),
-    /// The server could not listen on the address.
+    /// The server could not listen: for example, an address could not be bound, or other machines could reach an
+    /// address without a token.
     #[error(transparent)]
     Listen(#[from] server::ListenError),
     /// A call to the operating system failed.
@@ -30,8 +32,10 @@ pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     run_main_with_listen_url(DEFAULT_LISTEN_URL, paths).await
 }
 
-/// Serves on this URL until SIGTERM or SIGINT. The URL is `ws://IP:PORT`, `unix:///PATH` or `stdio`. The process is dedicated to the
-/// server ([`HostProcess::dedicate`]), and its signals are handled as in [`serve`]. A program with other work makes a [`Server`] instead.
+/// Serves on this URL until SIGTERM or SIGINT, or until stdin ends if the URL is `stdio`. Other URLs are
+/// `ws://IP:PORT`, where the IP must be a loopback address, and `unix:///PATH`. The process is dedicated to the
+/// server ([`HostProcess::dedicate`]), and its signals are handled as in [`serve`]. A program with other work makes a
+/// [`Server`] instead.
 pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     let config = Config { guard: paths.guard(), ..Config::default() };
     let urls = vec![listen_url.parse()?];
@@ -39,9 +43,10 @@ pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntime
     serve(config, listen, HostProcess::dedicate()?).await
 }
 
-/// Serves until SIGTERM or SIGINT, until the server was idle for the time in the config, or, if it serves only stdio, until stdin ends.
-/// Prints one line on stdout for each address, unless it serves stdio. After SIGHUP the server reads the file of tokens again. The three
-/// signals are caught for the whole process, and stay so after the return.
+/// Serves until SIGTERM or SIGINT; until the server has had no connection and no session for the time
+/// `exit_when_idle` of `config`; or, if it serves only stdio, until stdin ends. Prints one line on stdout for each
+/// address, unless it serves stdio. After SIGHUP the server reads the file with the tokens of its clients again. The
+/// three signals are caught for the whole process, and stay caught after this function has returned.
 pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
     // The signals are caught before the server listens, so that an early signal does not kill the program without a cleanup.
     let mut terminate = signal(SignalKind::terminate())?;
@@ -71,7 +76,7 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
             _ = interrupt.recv() => break,
             () = &mut idle => break,
             () = &mut reloads => {}
-            () = wait_for_end(stdio.as_mut()) => {
+            () = wait_for_stdio_end(stdio.as_mut()) => {
                 stdio = None;
                 if only_stdio {
                     server.kill_everything().await;
@@ -98,7 +103,8 @@ fn print_addresses(addresses: &[String]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Reads the tokens again after each SIGHUP. Never returns. If a signal comes while the file is read, the file is read once more.
+/// Reads the token file again after each SIGHUP, if there is one. Never returns. If a signal comes while the file is
+/// read, the file is read once more.
 async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut hangup: Signal) {
     loop {
         hangup.recv().await;
@@ -106,13 +112,14 @@ async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut
         match server.reload_tokens(tokens).await {
             Some(Ok(())) => tracing::info!("tokens read again"),
             Some(Err(error)) => tracing::error!("keeping the old tokens: {error}"),
+            // Reading the file has panicked. The old tokens stay valid.
             None => {}
         }
     }
 }
 
 /// Waits until the task of the stdio connection ends. Waits for ever if there is none.
-async fn wait_for_end(task: Option<&mut tokio::task::JoinHandle<()>>) {
+async fn wait_for_stdio_end(task: Option<&mut tokio::task::JoinHandle<()>>) {
     match task {
         Some(task) => {
             let _ = task.await;

@@ -35,25 +35,26 @@ fn command(id: &str, argv: &[&str]) -> ExecParams {
     ExecParams::new(id, argv.iter().copied(), "file:///".parse().unwrap())
 }
 
-/// Settings that belong to the whole process and are inherited by its children.
+/// Settings of this process that a server could change.
 #[derive(Debug, PartialEq)]
 struct ProcessSettings {
     limits: String,
     /// The umask, and the signals that are ignored, caught or blocked.
     status: Vec<String>,
     is_subreaper: bool,
+    /// The flags of the descriptor that is given to [`Self::read`].
     descriptor_flags: FdFlags,
 }
 
 impl ProcessSettings {
     fn read(descriptor: &File) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap();
-        let inherited = ["Umask:", "SigBlk:", "SigIgn:", "SigCgt:"];
+        let compared = ["Umask:", "SigBlk:", "SigIgn:", "SigCgt:"];
         Self {
             limits: fs::read_to_string("/proc/self/limits").unwrap(),
             status: status
                 .lines()
-                .filter(|line| inherited.iter().any(|name| line.starts_with(name)))
+                .filter(|line| compared.iter().any(|name| line.starts_with(name)))
                 .map(str::to_owned)
                 .collect(),
             is_subreaper: rustix::process::child_subreaper().unwrap().is_some(),
@@ -63,7 +64,7 @@ impl ProcessSettings {
 }
 
 #[tokio::test]
-async fn a_server_changes_no_setting_of_its_host() {
+async fn a_server_changes_no_setting_of_its_host_and_its_processes_inherit_no_descriptor() {
     let directory = tempfile::tempdir().unwrap();
     let inheritable = File::open("/").unwrap();
     rustix::io::fcntl_setfd(&inheritable, FdFlags::empty()).unwrap();
@@ -72,7 +73,7 @@ async fn a_server_changes_no_setting_of_its_host() {
     let (server, client) = serve(directory.path()).await;
     let listing = client.start(command("list", &["ls", "/proc/self/fd"])).await.unwrap();
     let listed = listing.wait_with_output().await.unwrap().stdout;
-    // `ls` has descriptor 3 open to read the directory.
+    // `ls` itself opens descriptor 3 to read the directory. An inherited descriptor would be one more line.
     assert_eq!(String::from_utf8(listed).unwrap(), "0\n1\n2\n3\n");
     assert!(inheritable.as_raw_fd() > 2);
     assert_eq!(ProcessSettings::read(&inheritable), before);
@@ -81,9 +82,10 @@ async fn a_server_changes_no_setting_of_its_host() {
     assert_eq!(ProcessSettings::read(&inheritable), before);
 }
 
-/// Children that the host itself has started. Dropping the value kills them.
+/// Processes that the host itself has started. Dropping the value kills them.
 #[derive(Default)]
 struct HostChildren {
+    /// Children that run until they are killed.
     running: Vec<Child>,
     /// Children that exit with code 7 at once.
     exiting: Vec<Child>,
@@ -103,7 +105,7 @@ impl HostChildren {
         self.orphans.push(String::from_utf8(daemon.stdout).unwrap().trim().parse().unwrap());
     }
 
-    fn pids(&self) -> Vec<u32> {
+    fn pids_without_exiting(&self) -> Vec<u32> {
         self.running.iter().map(Child::id).chain(self.orphans.iter().copied()).collect()
     }
 }
@@ -111,8 +113,8 @@ impl HostChildren {
 impl Drop for HostChildren {
     fn drop(&mut self) {
         for child in self.running.iter_mut().chain(&mut self.exiting) {
-            let _may_have_ended = child.kill();
-            let _may_have_been_waited_for = child.wait();
+            let _ignored = child.kill();
+            let _ignored = child.wait();
         }
         for orphan in self.orphans.iter().filter(|pid| is_alive(**pid)) {
             send_signal(*orphan, Signal::KILL);
@@ -120,7 +122,7 @@ impl Drop for HostChildren {
     }
 }
 
-/// The resource limit in which a server stores the tag of its processes, the number by which it finds them again.
+/// The resource limit in which a server stores the tag of its processes, which is the number by which it finds them.
 fn realtime_limit(pid: u32) -> String {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     limits.lines().find(|line| line.starts_with("Max realtime timeout")).unwrap().to_owned()
@@ -142,7 +144,7 @@ async fn a_server_leaves_the_children_of_its_host_alone() {
             }
             children
         });
-        let serving = async {
+        let client_work = async {
             for round in 0..ROUNDS {
                 let mut processes = Vec::new();
                 for number in 0..PROCESSES_AT_ONCE {
@@ -157,7 +159,7 @@ async fn a_server_leaves_the_children_of_its_host_alone() {
                 }
             }
         };
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(serving));
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(client_work));
         is_done.store(true, Ordering::Relaxed);
         host.join().unwrap()
     });
@@ -165,12 +167,12 @@ async fn a_server_leaves_the_children_of_its_host_alone() {
     server.shut_down().await;
 
     let own_limit = realtime_limit(std::process::id());
-    for pid in children.pids() {
+    for pid in children.pids_without_exiting() {
         assert!(is_alive(pid), "the server killed {pid}, which belongs to the host");
         assert_eq!(realtime_limit(pid), own_limit, "the server has tagged {pid}, which belongs to the host");
     }
     for child in &mut children.exiting {
-        assert_eq!(child.wait().unwrap().code(), Some(7), "the exit status can be read");
+        assert_eq!(child.wait().unwrap().code(), Some(7), "the host gets the exit status of its child");
     }
     for child in &mut children.running {
         assert_eq!(child.try_wait().unwrap(), None);

@@ -7,7 +7,7 @@ use exec_server::{
 use testkit::{Signal, eventually_async, send_signal};
 
 #[tokio::test]
-async fn a_server_and_its_client_work_in_one_program() {
+async fn a_server_and_its_client_work_in_one_program_until_sigterm_ends_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/exec.sock", folder.path().display());
     let serving = tokio::spawn({
@@ -26,7 +26,7 @@ async fn a_server_and_its_client_work_in_one_program() {
 }
 
 #[tokio::test]
-async fn a_url_of_another_scheme_is_refused() {
+async fn a_listen_url_with_the_scheme_http_is_refused() {
     let refused = run_main_with_listen_url("http://127.0.0.1:1", ExecServerRuntimePaths::unguarded()).await;
     let Err(ServeError::ListenUrl(ExecServerListenUrlParseError::UnsupportedListenUrl(url))) = refused else {
         panic!("{refused:?}")

@@ -1,7 +1,8 @@
-//! Opens the byte stream of a route, which is the way to a server, with or without a proxy: TCP, TLS, and the request
-//! to the proxy. The connectors of hyper-util do the work, including the race between addresses. This module resolves
-//! host names for them (`lookup`), offers HTTP/2 to servers, and names in an error the host (target or proxy) that
-//! failed. The deadline of the request is not known here: the caller applies it. Start with [`RouteOpener::open`].
+//! Opens the byte stream of a route. A route is the way to the target, the server that a URL names, with or without a
+//! proxy. The connectors of hyper-util open TCP connections and send the request to a proxy, and rustls makes the TLS
+//! handshakes. This module resolves host names for the connectors (`lookup`), offers HTTP/2 to targets, and writes
+//! errors that name the host that failed, target or proxy. The deadline of the request is not known here: the caller
+//! applies it. Start with [`RouteOpener::open`].
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -26,12 +27,13 @@ use crate::lookup::{LookupAllowance, LookupError, Lookups, Resolver};
 use crate::proxy::{HttpProxy, Route, SocksProxy};
 use crate::roots::Roots;
 
-/// Timeout for connecting to the addresses of a host. The IPv4 and the IPv6 addresses have one each. Every address of
-/// a family gets an equal part of it, so that an address that does not answer leaves time for the others.
+/// Timeout for connecting to a host. It applies to the IPv4 addresses and to the IPv6 addresses separately. Within a
+/// family, each address gets an equal part of the timeout, so that an address that does not answer leaves time for
+/// the others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The protocols that are offered to a server in the TLS handshake, the preferred one first. HTTP/2 is used only if the server chooses it
-/// there.
+/// The protocols that are offered to a server in the TLS handshake, the preferred one first. HTTP/2 is used only if
+/// the server chooses it in the handshake.
 #[derive(Clone, Copy)]
 pub(crate) enum AlpnOffer {
     Http2AndHttp1,
@@ -50,7 +52,7 @@ impl AlpnOffer {
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// The stream to a server, and the protocol that the server speaks on it.
+/// The stream on which a request is sent, to the target or to a proxy, and the protocol that is spoken on it.
 pub(crate) enum NegotiatedStream {
     Http1(Box<dyn ByteStream>),
     Http2(Box<dyn ByteStream>),
@@ -60,14 +62,16 @@ pub(crate) enum NegotiatedStream {
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Opens streams for one client.
+/// Opens streams for the requests of one client of the exec-server.
 pub(crate) struct RouteOpener<'a> {
     pub(crate) roots: &'a Roots,
     pub(crate) lookups: &'a Arc<Lookups>,
+    /// Limits the concurrent look-ups of this client.
     pub(crate) allowance: &'a LookupAllowance,
 }
 
 impl RouteOpener<'_> {
+    /// Opens a stream for requests of this route. `offer` is for the TLS handshake with the target.
     pub(crate) async fn open(&self, route: &Route, offer: AlpnOffer) -> Result<NegotiatedStream, RequestFailure> {
         let (stream, target) = match route {
             Route::Direct(target) => (self.connect(target).await?, target),
@@ -94,8 +98,8 @@ impl RouteOpener<'_> {
         Ok(Box::new(self.start_tls(stream, proxy, AlpnOffer::Http1).await?))
     }
 
-    /// Opens a TCP connection to a host. If the host has IPv4 and IPv6 addresses, both families are tried at the same
-    /// time.
+    /// Opens a TCP connection to a host. If the host has IPv4 and IPv6 addresses, and the first family has not
+    /// connected after 300 ms, the connector tries the other family at the same time.
     async fn connect(&self, endpoint: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
         let resolver = Resolver::new(Arc::clone(self.lookups), self.allowance.clone());
         let mut connector = HttpConnector::new_with_resolver(resolver);
@@ -152,8 +156,8 @@ impl RouteOpener<'_> {
         Err(failure.unwrap_or_else(no_address))
     }
 
-    /// Asks a SOCKS proxy for a connection to `destination`, which is the target or one of its addresses. An error
-    /// names the target.
+    /// Asks a SOCKS proxy for a connection to `destination`, which is the target or one of its addresses. If the
+    /// proxy opens no connection, the error names the target instead of the address.
     async fn request_socks(
         &self,
         proxy: &SocksProxy,

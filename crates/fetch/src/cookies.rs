@@ -1,8 +1,8 @@
 //! The cookies that are kept: those by which Cloudflare recognises a visitor that it has checked, for the hosts of
-//! ChatGPT. Without them, Cloudflare could challenge every request to these hosts. All other cookies are neither kept
-//! nor sent. Which names and hosts these are is part of the protocol. Cookie jars of other crates are not used,
-//! because they keep any number of cookies. This module does not read the clock: callers pass the current time. Start
-//! with [`CookieJar`].
+//! ChatGPT. Without them, Cloudflare could challenge every request to these hosts. No other cookies are kept. The
+//! names of these cookies and hosts are part of the protocol. Cookie jars of other crates are not used, because they
+//! keep any number of cookies. This module does not read the clock: callers pass the current time. Start with
+//! [`CookieJar`].
 
 mod date;
 
@@ -33,7 +33,8 @@ const NAME_PREFIX: &str = "cf_chl_";
 /// Limit for the number of cookies. Beyond it, the oldest cookie is dropped. About ten names for a few hosts need far
 /// fewer.
 const MAX_COOKIES: usize = 128;
-/// A longer cookie is not kept. Browsers have the same limit.
+/// Limit for the value of a `set-cookie` header. If it is longer, the cookie is not kept. Browsers have a similar
+/// limit.
 const MAX_COOKIE_BYTES: usize = 4096;
 
 /// The cookies that all requests of a fetcher share.
@@ -48,20 +49,20 @@ pub(crate) struct CookieJar {
 struct Cookie {
     name: String,
     value: String,
-    /// Value of the `Domain` attribute, or the host that set the cookie.
+    /// Value of the `Domain` attribute in lower case without a dot at its start, or the host that set the cookie.
     domain: String,
     /// There was no `Domain` attribute: the cookie is for this host only, and not for hosts below it.
     is_host_only: bool,
     /// The cookie is sent for this path and those below it.
     path: String,
-    /// None: the cookie is kept until the process ends.
+    /// None: the cookie never expires.
     expires: Option<SystemTime>,
 }
 
 impl CookieJar {
     /// Keeps, replaces or deletes cookies as the response to a request for `url` says.
     pub(crate) fn store(&mut self, url: &Url, headers: &HeaderMap, now: SystemTime) {
-        let Some(host) = kept_host(url) else { return };
+        let Some(host) = host_with_kept_cookies(url) else { return };
         for value in headers.get_all(SET_COOKIE) {
             let Some(cookie) = value.to_str().ok().and_then(|text| Cookie::parse(text, host, url.path(), now)) else {
                 continue;
@@ -78,7 +79,7 @@ impl CookieJar {
 
     /// The value of the `cookie` header of a request for `url`. `None` if no cookie is to be sent.
     pub(crate) fn header(&mut self, url: &Url, now: SystemTime) -> Option<HeaderValue> {
-        let host = kept_host(url)?;
+        let host = host_with_kept_cookies(url)?;
         self.cookies.retain(|cookie| cookie.expires.is_none_or(|expires| expires > now));
         let mut sent: Vec<&Cookie> = self.cookies.iter().filter(|cookie| cookie.is_for(host, url.path())).collect();
         // Cookies with a longer path come first. Of cookies with equally long paths, the older one comes first.
@@ -91,7 +92,8 @@ impl CookieJar {
 }
 
 impl Cookie {
-    /// Reads the value of a `set-cookie` header. `None` if the cookie is not to be kept.
+    /// Reads the value of a `set-cookie` header. `host` and `path` are those of the URL that was requested. `None` if
+    /// the cookie is not to be kept.
     fn parse(text: &str, host: &str, path: &str, now: SystemTime) -> Option<Self> {
         let mut parts = text.split(';');
         let (name, value) = parts.next()?.split_once('=')?;
@@ -115,8 +117,9 @@ impl Cookie {
             match name.trim().to_ascii_lowercase().as_str() {
                 "domain" if !value.is_empty() => {
                     let domain = value.strip_prefix('.').unwrap_or(value).to_ascii_lowercase();
-                    // A cookie for a domain above the hosts of ChatGPT, such as `com`, would be sent to other hosts.
-                    if !is_kept_host(&domain) || !is_host_within(host, &domain) {
+                    // A domain above the hosts of ChatGPT, such as `com`, is refused. So is a domain to which the
+                    // host does not belong.
+                    if !keeps_cookies_of(&domain) || !is_host_within(host, &domain) {
                         return None;
                     }
                     (cookie.domain, cookie.is_host_only) = (domain, false);
@@ -146,13 +149,13 @@ impl Cookie {
     }
 }
 
-/// The host of a URL. `None` if no cookies are kept for the URL.
-fn kept_host(url: &Url) -> Option<&str> {
+/// The host of a URL. `None` if no cookies are kept for the URL, because of its host or because it is not https.
+fn host_with_kept_cookies(url: &Url) -> Option<&str> {
     let host = url.host_str()?;
-    (url.scheme() == "https" && is_kept_host(host)).then_some(host)
+    (url.scheme() == "https" && keeps_cookies_of(host)).then_some(host)
 }
 
-fn is_kept_host(host: &str) -> bool {
+fn keeps_cookies_of(host: &str) -> bool {
     HOSTS.contains(&host) || DOMAINS.iter().any(|domain| host.ends_with(domain))
 }
 
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_cookies_of_cloudflare_for_hosts_of_chatgpt_are_kept() {
+    fn only_cookies_of_cloudflare_for_hosts_of_chatgpt_are_kept_and_sent() {
         let mut jar =
             jar_with("https://chatgpt.com/a", &["__cf_bm=1", "session=2", "cf_chl_rc=3; Path=/", "cf_clearance=4"]);
         assert_eq!(header(&mut jar, "https://chatgpt.com/a").unwrap(), "__cf_bm=1; cf_chl_rc=3; cf_clearance=4");
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_expires_and_is_replaced_by_a_newer_one() {
+    fn a_cookie_is_removed_when_it_expires_and_when_a_newer_one_replaces_it() {
         let mut jar = jar_with(
             "https://chatgpt.com/",
             &["__cf_bm=1; Max-Age=60", "_cfuvid=2; expires=Thu, 01-Jan-70 00:00:01 GMT"],

@@ -16,7 +16,7 @@ impl Deadline {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// Waits for a future until the deadline.
+    /// Waits for a future. Fails at the deadline.
     pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Result<T, RequestFailure> {
         let Some(deadline) = self.0 else { return Ok(future.await) };
         // Checked first, because `timeout_at` does not look at the clock if the future is ready at once.

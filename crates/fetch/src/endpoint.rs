@@ -10,12 +10,13 @@ use crate::error::{FailureKind, RequestFailure};
 /// The default port of SOCKS proxies. The crates `url` and `http` do not know it.
 const SOCKS_PORT: u16 = 1080;
 
-/// A server or a proxy.
+/// A server or a proxy, as the other end of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// A name in ASCII, or an IP address without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// The connection uses TLS.
     pub(crate) is_secure: bool,
 }
 
@@ -30,7 +31,7 @@ impl Endpoint {
         Some(Self { host, port: url.port_or_known_default()?, is_secure: url.scheme() == "https" })
     }
 
-    /// The proxy that a URI names. `None` for a URI without a host.
+    /// The proxy that a URI names. `None` for a URI without a scheme or without a host.
     pub(crate) fn from_proxy_uri(uri: &Uri) -> Option<Self> {
         let default_port = match uri.scheme_str()? {
             "http" => 80,

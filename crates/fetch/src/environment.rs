@@ -1,13 +1,14 @@
-//! A snapshot of the environment variables of this machine, and the rules for using them in request headers. Start
-//! with [`Environment::header_value`].
+//! The environment variables of a fetcher, usually those of the exec-server process, and the rules for using them in
+//! request headers. The error texts are part of the protocol, and call the exec-server "executor". Start with
+//! [`Environment::header_value`].
 
 use std::collections::HashMap;
 
 use crate::error::FetchError;
 use crate::request::Header;
 
-/// Variables that hold secrets of the server itself, and that no header may use. A client could otherwise have these
-/// secrets sent to any host. Names are compared without regard to case.
+/// Variables that hold secrets of the exec-server itself, and that no header may use. A client could otherwise have
+/// these secrets sent to any host. Names are compared without regard to case.
 const FORBIDDEN_VARIABLES: &[&str] = &[
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",

@@ -1,5 +1,5 @@
-//! The errors of requests. No text of an error contains the path or query of a URL, the value of a header, bytes of a
-//! body or text from a server, because these may be secret, and errors are shown and logged.
+//! The errors of requests. No text of an error contains the path or query of a URL, the value of a header, or text
+//! that a server has sent over HTTP, because these may be secret, and errors are shown and logged.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,8 @@ pub enum FetchError {
     /// The request itself is wrong; nothing was sent.
     #[error("{0}")]
     Invalid(String),
-    /// The request is valid, but it could not be sent, or its response could not be received completely.
+    /// The request is valid, but it could not be sent, or its response could not be received completely. Also: the
+    /// file with root certificates that an environment variable names cannot be used.
     #[error("{message}")]
     Failed {
         /// The cause, in a form that programs can compare.
@@ -30,7 +31,8 @@ pub enum FailureKind {
     Dns,
     /// A connection could not be opened, or was lost.
     Connect,
-    /// The certificate of the other end is not trusted, or the TLS handshake failed.
+    /// The certificate of the server or proxy is not trusted, the TLS handshake failed, or there are no root
+    /// certificates.
     Tls,
     /// The timeout of the request has expired.
     Timeout,
@@ -38,14 +40,14 @@ pub enum FailureKind {
     Redirect,
     /// The body is larger than the caller allows.
     BodyTooLarge,
-    /// The response is not valid HTTP, not complete, or has too many headers.
+    /// The response is not valid HTTP, not complete, or its headers are over a limit.
     Protocol,
     /// A cause that is none of the others, for example a proxy that cannot be used.
     Other,
 }
 
 impl FailureKind {
-    /// The name on the wire, in camelCase.
+    /// The name that clients of the exec-server get, in camelCase.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
@@ -102,8 +104,8 @@ impl RequestFailure {
             // The connection ended in the middle of a response. hyper reports this as `UnexpectedEof` and h2 as
             // `BrokenPipe`.
             (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => Self::incomplete(),
-            // hyper reports invalid chunks of a body with these kinds, and `MeteredStream` bytes that belong to no
-            // response.
+            // hyper uses these kinds for invalid chunks of a body. `MeteredStream` uses `InvalidData` for too many
+            // bytes that belong to no response.
             (_, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
                 Self::new(FailureKind::Protocol, format!("the answer is not valid HTTP: {error}"))
             }

@@ -1,6 +1,6 @@
-//! Sends the request of one hop, which is the request to one URL, and returns the headers of its response. The
+//! Sends the request of one hop, and returns the headers of its response. A hop is the request to one URL. The
 //! connection comes from the pool or is a new one. A request that failed is sent again only if the server cannot have
-//! acted on it, or if its method is safe and the connection was a reused one. This module does not know redirects.
+//! acted on it, or if its method is safe and the connection was used before. This module does not know redirects.
 //! Start with [`FetcherState::exchange`].
 
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ use crate::proxy::Route;
 use crate::validate::Hop;
 
 /// How often one request is sent at most. The first attempt can fail because the server closes the pooled connection
-/// at that moment, and the second because the server refuses the request on the new connection.
+/// just when the request is sent, and the second because the server refuses the request on the new connection.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The headers of a response, its body, and the connection on which the body comes.
@@ -64,6 +64,7 @@ impl FetcherState {
         }
     }
 
+    /// Opens a new connection.
     async fn open(
         &self,
         route: &Route,
@@ -83,6 +84,7 @@ impl FetcherState {
     }
 }
 
+/// Sends the request once, on the leased connection.
 async fn attempt(message: &RequestMessage<'_>, mut lease: ConnectionLease) -> Result<HopResponse, AttemptFailure> {
     let without_retry = |failure| AttemptFailure { failure, retry: None };
     let sent = match &mut lease.connection {
@@ -92,6 +94,7 @@ async fn attempt(message: &RequestMessage<'_>, mut lease: ConnectionLease) -> Re
     sent.map_err(|error| {
         let retry = offer_for_retry(message.hop, &lease, &error);
         if let (LeasedConnection::Http2(slot), Some(_)) = (&lease.connection, retry) {
+            // Later requests use another connection too. Requests that were sent already go on.
             slot.connection().retire();
         }
         AttemptFailure { failure: error.into_error().into(), retry }
@@ -112,6 +115,7 @@ fn offer_for_retry<T>(hop: &Hop, lease: &ConnectionLease, error: &TrySendError<T
     }
     let is_reused = lease.age == ConnectionAge::Reused;
     let is_http2 = matches!(lease.connection, LeasedConnection::Http2(_));
+    // The request or the response is invalid, so a second attempt would fail too.
     let is_invalid = error.is_parse() || error.is_user() || http2_error(error).is_some_and(|cause| !cause.is_io());
     // The server may have closed the reused connection just when the request was sent.
     let is_repeatable = is_reused && hop.method.is_safe() && !is_invalid;

@@ -1,6 +1,6 @@
-//! Makes requests and follows redirects. A hop is the request to one URL, and each redirect leads to another hop. All
-//! hops of a request share one deadline. The module `exchange` sends the request of a hop. Start with
-//! [`Fetcher::send`].
+//! Makes the requests of callers and follows redirects. A hop is the request to one URL, and each redirect leads to
+//! another hop. All hops of a caller's request share one deadline. The module `exchange` sends the request of a hop.
+//! Start with [`Fetcher::send`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use http::Method;
 use parking_lot::Mutex;
 
-use crate::body::{Body, Bounds};
+use crate::body::{Body, BodyLimits};
 use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
@@ -34,10 +34,12 @@ pub struct FetcherConfig {
 }
 
 /// Makes HTTP requests. Clones share their connections and the cookies that are kept. When the last clone and the
-/// last body are dropped, all connections are closed; [`Fetcher::close`] also waits for their tasks.
+/// last body are dropped, all connections are closed. [`Fetcher::close`] also waits until the tasks of HTTP/2
+/// connections have ended.
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<FetcherState>,
+    /// Limits the concurrent name look-ups of the client for which this clone makes requests.
     allowance: LookupAllowance,
 }
 
@@ -62,7 +64,8 @@ impl Fetcher {
         Ok(Self { shared, allowance: LookupAllowance::default() })
     }
 
-    /// A clone for one of several clients. `allowance` limits the concurrent name look-ups of this client.
+    /// A clone that makes requests for one of several clients of the exec-server. `allowance` limits the concurrent
+    /// name look-ups of this client.
     pub fn for_client(&self, allowance: LookupAllowance) -> Self {
         Self { shared: Arc::clone(&self.shared), allowance }
     }
@@ -71,13 +74,14 @@ impl Fetcher {
     pub async fn send(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let started = Instant::now();
         let hop = first_hop(&request, &self.shared.environment)?;
+        // The crate `http` refuses some URLs that the crate `url` accepts, for example very long ones.
         origin_uri(&hop.url)
             .map_err(|failure| FetchError::Invalid(format!("http/request url is invalid: {}", failure.text)))?;
         let method = hop.method.clone();
         let deadline = Deadline::after(request.timeout);
-        let bounds = Bounds { deadline, max_bytes: request.max_body_bytes };
+        let limits = BodyLimits { deadline, max_bytes: request.max_body_bytes };
         let answer =
-            deadline.within(self.shared.follow(hop, request.redirects, bounds, &self.allowance)).await.flatten();
+            deadline.within(self.shared.follow(hop, request.redirects, limits, &self.allowance)).await.flatten();
         let duration = started.elapsed();
         match &answer {
             Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
@@ -86,8 +90,9 @@ impl Fetcher {
         answer.map_err(RequestFailure::into_request_error)
     }
 
-    /// Closes all connections, also those of responses that are still read, and waits until their tasks have ended.
-    /// No request may be made afterwards.
+    /// Closes idle connections and all HTTP/2 connections, also those of responses that are still read, and waits
+    /// until their tasks have ended. An HTTP/1.1 connection stays open for a response that is still read. The caller
+    /// must make no request afterwards.
     pub async fn close(&self) {
         self.shared.pool.close().await;
     }
@@ -101,11 +106,12 @@ impl fmt::Debug for Fetcher {
 }
 
 impl FetcherState {
+    /// Sends the request of a hop, and follows redirects if `redirects` says so. Returns the last response.
     async fn follow(
         &self,
         mut hop: Hop,
         redirects: Redirects,
-        bounds: Bounds,
+        limits: BodyLimits,
         allowance: &LookupAllowance,
     ) -> Result<FetchResponse, RequestFailure> {
         let mut followed = 0;
@@ -113,11 +119,11 @@ impl FetcherState {
             let (response, lease) = self.exchange(&hop, allowance).await?;
             let (head, incoming) = response.into_parts();
             self.cookies.lock().store(&hop.url, &head.headers, SystemTime::now());
-            let mut body = Body::new(incoming, lease, bounds);
+            let mut body = Body::new(incoming, lease, limits);
             // A response to HEAD has no body, although its `content-length` may say otherwise. Over HTTP/2, the end
             // of the stream can arrive later than the headers, and is not waited for.
             if hop.method == Method::HEAD {
-                body.finish();
+                body.release_connection();
             }
             let next = match redirects {
                 Redirects::Follow => redirect::next_hop(&hop, head.status, &head.headers)?,

@@ -1,7 +1,7 @@
-//! An HTTP/1.1 connection. hyper implements the protocol. The connection has no task: it reads and writes only while
-//! a caller waits for the headers of a response or for a piece of its body. So a body that nobody takes is not read,
-//! and dropping the connection closes it. The clients of hyper-util and reqwest start a task for each connection
-//! instead. Start with [`Http1Connection::exchange`].
+//! An HTTP/1.1 connection. hyper implements the protocol. The connection has no task: it reads and writes only inside
+//! calls of its methods, for example while a caller waits for a piece of a body. So a body that nobody takes is not
+//! read, and dropping the connection closes it. The clients of hyper-util and reqwest start a task for each
+//! connection instead. Start with [`Http1Connection::exchange`].
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -30,6 +30,7 @@ const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 /// An HTTP/1.1 connection, for one request after the other.
 pub(crate) struct Http1Connection {
     sender: SendRequest<RequestBody>,
+    /// The future of hyper that reads from the socket and writes to it.
     driver: http1::Connection<TokioIo<Box<dyn ByteStream>>, RequestBody>,
     /// The driver has ended and must not be polled again.
     is_over: bool,

@@ -1,5 +1,5 @@
 //! An HTTP/2 connection that requests share. hyper and h2 implement the protocol. This module sets their limits,
-//! counts the open streams, and owns the tasks of the connection. A connection needs tasks because it must answer
+//! counts the open streams, and starts the tasks of the connection. A connection needs tasks because it must answer
 //! pings, and must receive the data of all its streams, even while no caller waits for a body. This module does not
 //! know which requests may be sent again. Start with [`Http2Connection::start`].
 
@@ -47,11 +47,11 @@ const PONG_TIMEOUT: Duration = Duration::from_secs(20);
 /// Data of several frames is joined to a piece of about this size, if it has already arrived.
 const JOINED_BYTES: usize = 256 * 1024;
 
-/// Time that a connection that nobody uses any more has for its last frames, such as GOAWAY, if the server reads
-/// slowly. It is then closed.
+/// When nobody uses a connection any more, its last frames, such as GOAWAY, are sent within this time. The connection
+/// is then closed, even if the server has not read them.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of streams that h2 resets because of errors of the server. After more of them, h2 closes the connection.
+/// Limit for the streams that h2 resets because of errors of the server. Beyond it, h2 closes the connection.
 const MAX_FAULTY_STREAMS: usize = 64;
 
 type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, ConnectionTasks>;
@@ -59,17 +59,19 @@ type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, ConnectionT
 /// An HTTP/2 connection. When the last reference to it is dropped, it sends GOAWAY to the server and is closed.
 pub(crate) struct Http2Connection {
     sender: SendRequest<RequestBody>,
-    /// The future of hyper that opens a stream for each request. None when the connection takes no more requests.
+    /// The future of hyper that opens a stream for each request. None once it has ended.
     driver: Arc<Mutex<Option<Driver>>>,
     usage: Mutex<StreamUsage>,
     /// The connection takes no more requests, because a request failed on it and is sent again over another one.
     is_retired: AtomicBool,
+    /// Counts the bytes that arrive while no request gets a part of its response.
     meter: Arc<ProgressMeter>,
     /// Tells the task of the connection that the last reference was dropped.
     _abandoned: DropGuard,
 }
 
 struct StreamUsage {
+    /// Number of streams that requests have reserved.
     open: usize,
     /// The time at which the last stream was closed, or the connection was started.
     idle_since: Instant,
@@ -122,7 +124,7 @@ impl Http2Connection {
         Some(StreamSlot(Arc::clone(self)))
     }
 
-    /// Whether further requests may be sent.
+    /// Whether further requests may be sent: the connection is neither closed nor retired.
     pub(crate) fn is_open(&self) -> bool {
         !self.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
     }
@@ -132,7 +134,7 @@ impl Http2Connection {
         self.is_retired.store(true, Ordering::Relaxed);
     }
 
-    /// Time since the last stream was closed. `None` while a stream is open.
+    /// Time since the last stream was closed, or since the start. `None` while a stream is open.
     pub(crate) fn idle_time(&self) -> Option<Duration> {
         let usage = self.usage.lock();
         (usage.open == 0).then(|| usage.idle_since.elapsed())
@@ -171,7 +173,7 @@ impl StreamSlot {
         let Poll::Ready(Some(Ok(second))) = self.poll_frame(body, cx) else { return Poll::Ready(Some(Ok(first))) };
         let mut joined = BytesMut::from(first);
         joined.extend_from_slice(&second);
-        // If the loop stops at the end of the body or at an error, the next call gets it again.
+        // If the loop stops at the end of the body or at an error, the next call gets the end or the error again.
         while joined.len() < JOINED_BYTES
             && let Poll::Ready(Some(Ok(data))) = self.poll_frame(body, cx)
         {
@@ -221,6 +223,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionTasks {
 
 /// The task of a connection, from its start to its end. Also waits for the tasks that hyper has started for it.
 async fn drive(driver: Arc<Mutex<Option<Driver>>>, tasks: ConnectionTasks, abandoned: CancellationToken) {
+    // A tracker must be closed before `wait` can return. Tasks can be added to it nevertheless.
     tasks.tracker.close();
     let until_unused = async {
         // hyper reports an error to the requests and bodies that wait.

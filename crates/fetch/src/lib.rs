@@ -1,11 +1,11 @@
-//! Makes HTTP requests from this machine. A header can get its value from an environment variable of this machine,
-//! redirects are followed, proxies are used, and the body of a response is read no faster than the caller takes it.
-//! This crate knows nothing of JSON-RPC. Start with [`Fetcher`].
+//! Makes HTTP requests from the machine of the exec-server. A header can get its value from an environment variable,
+//! redirects are followed, proxies are used, and the body of a response is read no faster than the caller takes it,
+//! apart from at most 1 MiB with HTTP/2. This crate knows nothing of JSON-RPC. Start with [`Fetcher`].
 //!
 //! HTTP/2 is used if a server chooses it in the TLS handshake, else HTTP/1.1. Dropping the future of a request, its
 //! [`FetchResponse`] or its [`Body`] cancels the request: an HTTP/1.1 connection is then closed, and a stream of an
-//! HTTP/2 connection is reset. An HTTP/1.1 connection has no task: it reads and writes only while a caller waits for
-//! a response or for its body. An HTTP/2 connection has a task, which the fetcher owns.
+//! HTTP/2 connection is reset. An HTTP/1.1 connection has no task: the request that uses the connection reads and
+//! writes. An HTTP/2 connection, which requests share, has a task, which the fetcher owns.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The limits of this crate, none of which a setting changes. The server lists them with all its other limits.
+//! The limits of this crate that a user may want to know. No setting changes them. The exec-server lists them in
+//! `docs/limits.md`, together with its other limits.
 
 pub use crate::http1::{MAX_HEAD_BYTES, MAX_HEADERS};
 pub use crate::http2::{MAX_STREAMS, MAX_UNREAD_BYTES};

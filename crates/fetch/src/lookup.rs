@@ -1,8 +1,8 @@
 //! Resolves host names. The resolver of the system blocks, cannot be cancelled, and waits up to half a minute for a
-//! name server that does not answer. So the number of concurrent look-ups is limited, for each client and in total. A
-//! look-up keeps its permits until the resolver returns, even if the request was cancelled long before. hyper-util
-//! has a resolver too, but without limits, and on the threads that tokio keeps for blocking work. Start with
-//! [`Lookups::addresses`].
+//! name server that does not answer. So the number of concurrent look-ups is limited, for each client of the
+//! exec-server and in total. A look-up keeps its permits until the resolver returns, even if the request was
+//! cancelled long before. hyper-util has a resolver too, but without limits, and on the threads that tokio keeps for
+//! blocking work. Start with [`Lookups::addresses`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -17,17 +17,17 @@ use tower_service::Service;
 
 use crate::own_thread::on_own_thread;
 
-/// Concurrent look-ups of all clients. Each of them occupies a thread.
+/// Limit for the concurrent look-ups of all clients together. Each look-up occupies a thread.
 pub const MAX_LOOKUPS: usize = 64;
 
-/// Concurrent look-ups of one client. A quarter of [`MAX_LOOKUPS`], so that one client whose name server does not
-/// answer leaves most threads to other clients.
+/// Limit for the concurrent look-ups of one client. It is a quarter of [`MAX_LOOKUPS`], so that a client whose
+/// look-ups all hang leaves three quarters to other clients.
 pub const MAX_LOOKUPS_PER_CLIENT: usize = 16;
 
 /// A blocking function that resolves a host name and returns its addresses with the given port.
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Permits for the concurrent look-ups of one client, 16 by default. Further look-ups wait. Clones share the permits.
+/// Permits for the concurrent look-ups of one client, 16 of them. Further look-ups wait. Clones share the permits.
 #[derive(Clone, Debug)]
 pub struct LookupAllowance(Arc<Semaphore>);
 
@@ -39,6 +39,7 @@ impl Default for LookupAllowance {
 
 /// Resolves names for all clients.
 pub(crate) struct Lookups {
+    /// For the look-ups of all clients together.
     permits: Arc<Semaphore>,
     resolve: Arc<Resolve>,
 }
@@ -126,8 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Look-ups that hang. Each message of the returned sender lets one of them return, and dropping the sender all
-    /// of them.
+    /// Look-ups that hang until the returned sender is dropped.
     fn hanging_lookups() -> (Arc<Lookups>, mpsc::Sender<()>) {
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_lookup_keeps_its_permits() {
+    async fn a_cancelled_lookup_keeps_its_permits_until_the_resolver_returns() {
         let (lookups, release) = hanging_lookups();
         let (client, other_client) = (LookupAllowance::default(), LookupAllowance::default());
         for _ in 0..MAX_LOOKUPS_PER_CLIENT * 10 {

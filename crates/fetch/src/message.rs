@@ -1,4 +1,4 @@
-//! Makes the HTTP/1.1 or HTTP/2 message of a hop, which is the request to one URL. The order of the headers is part
+//! Makes the HTTP/1.1 or HTTP/2 message of a hop. A hop is the request to one URL. The order of the headers is part
 //! of the protocol: web servers get the same headers in the same order as from `codex exec-server`. This module sends
 //! nothing. Start with [`RequestMessage`].
 
@@ -26,14 +26,14 @@ impl RequestMessage<'_> {
     pub(crate) fn http1(&self) -> Result<http::Request<RequestBody>, RequestFailure> {
         let mut headers = self.headers(|_| true);
         if !headers.contains_key(HOST) {
-            headers.insert(HOST, HeaderValue::try_from(host(&self.hop.url)).map_err(other_failure)?);
+            headers.insert(HOST, HeaderValue::try_from(host_and_port(&self.hop.url)).map_err(other_failure)?);
         }
         let uri = match self.route {
             Route::Forward(HttpProxy { authorization, .. }) => {
                 if let Some(authorization) = authorization {
                     headers.entry(PROXY_AUTHORIZATION).or_insert_with(|| authorization.clone());
                 }
-                absolute_uri(&self.hop.url, host(&self.hop.url))?
+                absolute_uri(&self.hop.url, host_and_port(&self.hop.url))?
             }
             _ => origin_uri(&self.hop.url)?,
         };
@@ -46,13 +46,13 @@ impl RequestMessage<'_> {
     pub(crate) fn http2(&self) -> Result<http::Request<RequestBody>, RequestFailure> {
         let given_host = self.hop.headers.get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let headers = self.headers(|name| name != HOST || given_host.is_none());
-        let authority = given_host.as_ref().map_or_else(|| host(&self.hop.url), Authority::as_str);
+        let authority = given_host.as_ref().map_or_else(|| host_and_port(&self.hop.url), Authority::as_str);
         Ok(self.request(Version::HTTP_2, absolute_uri(&self.hop.url, authority)?, headers))
     }
 
-    /// The headers of the caller for which `is_sent` returns true, then `accept` and `cookie`, in the order in which
-    /// they are sent. hyper adds `content-length` after them if there is a body, and removes headers that HTTP/2 does
-    /// not allow.
+    /// The headers of the caller for which `is_sent` returns true, then `accept` and `cookie` unless the caller gave
+    /// them, in the order in which they are sent. hyper adds `content-length` after them if there is a body, and
+    /// removes headers that HTTP/2 does not allow.
     fn headers(&self, is_sent: impl Fn(&HeaderName) -> bool) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(self.hop.headers.len() + 4);
         for (name, value) in self.hop.headers.iter().filter(|(name, _)| is_sent(name)) {
@@ -87,7 +87,7 @@ fn absolute_uri(url: &Url, host: &str) -> Result<Uri, RequestFailure> {
 }
 
 /// Host and port of a URL. The default port of the scheme is left out.
-fn host(url: &Url) -> &str {
+fn host_and_port(url: &Url) -> &str {
     &url[Position::BeforeHost..Position::AfterPort]
 }
 

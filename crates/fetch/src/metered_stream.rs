@@ -1,6 +1,6 @@
 //! A byte stream that fails when an HTTP/2 server sends too many frames that belong to no response: pings, settings,
 //! headers of streams that are closed. An HTTP/2 connection must read such frames even while no caller takes a body.
-//! So the windows of HTTP/2 do not limit them, and h2 does not count them.
+//! The windows of HTTP/2 do not limit these frames, and h2 does not count them. Start with [`MeteredStream`].
 
 use std::io;
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connect::ByteStream;
 
-/// Bytes that may arrive on a connection while no request gets a part of its response. Twice the windows of all
-/// streams together.
+/// Limit for the bytes that arrive on a connection while no request gets a part of its response. It is twice the sum
+/// of the windows of all streams, because data that no caller takes is counted too.
 pub const MAX_UNASKED_BYTES: usize = 64 << 20;
 
 /// Counts the bytes that arrive on a connection while no request gets a part of its response.
@@ -36,7 +36,7 @@ impl ProgressMeter {
     }
 }
 
-/// The byte stream of an HTTP/2 connection. Counts the bytes that are read from it.
+/// The byte stream of an HTTP/2 connection. Counts the bytes that are read from it, and fails when they are too many.
 pub(crate) struct MeteredStream {
     stream: Box<dyn ByteStream>,
     meter: Arc<ProgressMeter>,

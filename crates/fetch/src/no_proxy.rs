@@ -17,7 +17,7 @@ impl NoProxyList {
         Self(list.split(',').filter_map(|entry| NoProxyEntry::parse(entry.trim())).collect())
     }
 
-    /// The ports that entries name. For all other ports, [`Self::patterns`] with `None` has the entries.
+    /// The ports that entries name. All other ports have the same patterns: [`Self::patterns`] of `None`.
     pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
         self.0.iter().filter_map(|entry| entry.port)
     }
@@ -32,7 +32,7 @@ impl NoProxyList {
 impl NoProxyEntry {
     fn parse(entry: &str) -> Option<Self> {
         let (host, port) = match entry.rsplit_once(':') {
-            // An IPv6 address contains colons. Its last colon begins a port only if a closing bracket is before it.
+            // An IPv6 address contains colons. Its last colon begins a port only right after a closing bracket.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => match port.parse() {
                 Ok(port) => (host, Some(port)),
                 Err(_) => (entry, None),

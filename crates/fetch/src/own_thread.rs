@@ -8,7 +8,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 /// Runs `work` on a new thread, to its end even if the future is dropped before. Fails if the system cannot start a
-/// thread.
+/// thread, or if `work` panics.
 pub(crate) async fn on_own_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,

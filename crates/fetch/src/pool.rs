@@ -1,9 +1,9 @@
 //! The connections that can take another request: idle HTTP/1.1 connections, and HTTP/2 connections on which another
 //! stream can be opened. This module does not know the content of requests. Start with [`ConnectionPool::lease`].
 //!
-//! The pools of hyper-util are not used for two reasons. They hold any number of idle connections, so a client could
-//! use up the file descriptors of this process. And they open one HTTP/2 connection for each origin, so a client that
-//! does not take its bodies could use up the streams of all other clients.
+//! The pools of hyper-util are not used for two reasons. They hold any number of idle connections, so a client of the
+//! exec-server could use up the file descriptors of this process. And they open one HTTP/2 connection for each
+//! origin, so a client that does not take its bodies could use up the streams of all other clients.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -78,7 +78,8 @@ impl PooledConnection {
 
 impl ConnectionPool {
     /// Leases a connection of the pool for one request: a stream of an HTTP/2 connection, else the HTTP/1.1
-    /// connection that was used last, because it is the most likely to be still open.
+    /// connection that was used last, because it is the most likely to be still open. `None` if the pool has no
+    /// connection for this route.
     pub(crate) fn lease(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
         self.lease_http2(route).or_else(|| {
             let mut state = self.state.lock();
@@ -132,7 +133,8 @@ impl ConnectionPool {
         Ok(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::New))
     }
 
-    /// Closes all connections, also those in use, and waits until their tasks have ended.
+    /// Closes the idle HTTP/1.1 connections and all HTTP/2 connections, also those in use, and waits until their
+    /// tasks have ended.
     pub(crate) async fn close(&self) {
         self.state.lock().connections.clear();
         self.ended.cancel();
@@ -149,6 +151,7 @@ impl ConnectionPool {
         ConnectionLease { route: route.clone(), connection, age, pool: Arc::clone(self) }
     }
 
+    /// Adds a connection, or closes it if it can take no further request.
     fn add(self: &Arc<Self>, mut pooled: PooledConnection) {
         if !pooled.is_usable() {
             return;
@@ -172,9 +175,9 @@ impl PoolState {
         }
         idle.sort_unstable();
         let mut surplus = idle.len() - MAX_IDLE_CONNECTIONS;
-        let shortest_surplus = idle[MAX_IDLE_CONNECTIONS];
+        let shortest_surplus_time = idle[MAX_IDLE_CONNECTIONS];
         self.connections.retain(|pooled| {
-            let is_surplus = surplus > 0 && pooled.idle_time().is_some_and(|idle| idle >= shortest_surplus);
+            let is_surplus = surplus > 0 && pooled.idle_time().is_some_and(|idle| idle >= shortest_surplus_time);
             surplus -= usize::from(is_surplus);
             !is_surplus
         });
@@ -205,8 +208,9 @@ async fn sweep_until_empty(pool: Weak<ConnectionPool>) {
     }
 }
 
-/// A connection of HTTP/1.1, or a stream of HTTP/2, in use by one request. Dropping it before the end of the response closes the connection
-/// or resets the stream.
+/// An HTTP/1.1 connection, or a stream of an HTTP/2 connection, in use by one request. Dropping the lease without
+/// [`Self::finish`] closes the HTTP/1.1 connection. An HTTP/2 stream is reset when its body is dropped, and dropping
+/// the lease lets another request use a stream.
 pub(crate) struct ConnectionLease {
     route: Route,
     pub(crate) connection: LeasedConnection,
@@ -239,7 +243,8 @@ impl ConnectionLease {
         }
     }
 
-    /// Makes the connection available to other requests, after the end of the response.
+    /// Makes the connection available to other requests, after the end of the response. Closes an HTTP/1.1 connection
+    /// that can take no further request.
     pub(crate) fn finish(self) {
         match self.connection {
             LeasedConnection::Http1(connection) => {

@@ -1,6 +1,6 @@
-//! Decides which way a request goes: directly, or through the proxy that the environment names for it. The matcher of
-//! hyper-util reads the credentials of proxies and applies `NO_PROXY`. This module adds what the matcher does not do:
-//! it fails requests whose proxy cannot be used, and it supports ports in `NO_PROXY`. Start with
+//! Decides which way a request goes: directly, or through the proxy that an environment variable names for it. The
+//! matcher of hyper-util reads the credentials of proxies and applies `NO_PROXY`. This module adds what the matcher
+//! does not do: it fails requests whose proxy cannot be used, and it supports ports in `NO_PROXY`. Start with
 //! [`ProxyRules::route`].
 
 use http::{HeaderValue, Uri};
@@ -47,9 +47,9 @@ pub(crate) struct SocksProxy {
     pub(crate) resolves_names: bool,
 }
 
-/// The proxies that the environment names, and the hosts that need none.
+/// The proxies that environment variables name, and the hosts that need none.
 pub(crate) struct ProxyRules {
-    /// One matcher for each port that `NO_PROXY` names, and one, without a port, for all other ports.
+    /// One matcher for each port that `NO_PROXY` names. The last one, without a port, is for all other ports.
     matchers: Vec<(Option<u16>, Matcher)>,
     /// The name of the variable with the proxy for http, if that proxy cannot be used.
     unusable_for_http: Option<&'static str>,
@@ -95,6 +95,7 @@ impl ProxyRules {
         })
     }
 
+    /// The proxy for a URL. `None` if the request goes directly to the server.
     fn proxy_for(&self, url: &Url, port: u16) -> Option<Intercept> {
         let (_, matcher) = self.matchers.iter().find(|(named, _)| named.is_none_or(|named| named == port))?;
         // A dot at the end of a host name does not make it another host.
@@ -104,7 +105,7 @@ impl ProxyRules {
 }
 
 impl ProxySetting {
-    /// Takes the first variable that is not empty.
+    /// Reads the first of these variables that is set and not empty.
     fn find(environment: &Environment, variables: [&'static str; 4]) -> Self {
         let named = variables.iter().find_map(|variable| Some((*variable, environment.non_empty(variable)?)));
         match named.map(|(variable, value)| (variable, usable_url(value))) {
@@ -231,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn a_star_in_no_proxy_covers_names_and_addresses() {
+    fn a_star_in_no_proxy_covers_names_and_addresses_and_invalid_entries_cover_nothing() {
         for url in ["http://any.test/", "http://1.2.3.4/", "http://[::1]/"] {
             assert!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", " * ")], url).starts_with("direct "), "{url}");
-            for useless in ["", ",,", " , .,", "10.0.0.0/33"] {
-                assert_eq!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", useless)], url), "forward p:1", "{useless}");
+            for invalid in ["", ",,", " , .,", "10.0.0.0/33"] {
+                assert_eq!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", invalid)], url), "forward p:1", "{invalid}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The rules of redirects: which URL is requested next, and which method, body and headers that request has. A hop is
-//! the request to one URL, and each redirect leads to another hop. The rules are part of the protocol of the server,
-//! and stricter than those of HTTP libraries: values from the environment of this machine are not sent to another
-//! origin. This module sends nothing. Start with [`next_hop`].
+//! the request to one URL, and each redirect leads to another hop. The rules are part of the protocol of the
+//! exec-server, and stricter than those of HTTP libraries: header values that come from environment variables are not
+//! sent to another origin. This module sends nothing. Start with [`next_hop`].
 
 use bytes::Bytes;
 use http::header::{
@@ -57,12 +57,11 @@ fn hop_after_redirect(hop: &Hop, url: Url, status: StatusCode) -> Hop {
         }
     }
     if url.origin() != hop.url.origin() {
-        // The referer is removed too, because the query of the old URL often contains a secret.
-        for private_header in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
-            next.headers.remove(private_header);
+        // These headers are meant for the old origin only. The query in a referer often contains a secret.
+        for header in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
+            next.headers.remove(header);
         }
-        // Values from the environment of this machine are meant for the old origin only, whatever the headers are
-        // called.
+        // The same holds for values of environment variables, whatever the headers are called.
         for header in &hop.from_environment {
             next.headers.remove(header);
         }
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_within_an_origin_has_a_referer() {
+    fn only_a_redirect_within_an_origin_has_a_referer() {
         let referer = |from, to| {
             let next = next(&hop("GET", from), 302, to).unwrap().unwrap();
             next.headers.get(REFERER).map(|value| value.to_str().unwrap().to_owned())
@@ -165,6 +164,7 @@ mod tests {
         for status in [200, 201, 300, 304, 305, 400] {
             assert!(next(&hop, status, "/y").unwrap().is_none());
         }
+        // This response has the status of a redirect, but no `Location`.
         assert!(next_hop(&hop, StatusCode::FOUND, &HeaderMap::new()).ok().unwrap().is_none());
     }
 }

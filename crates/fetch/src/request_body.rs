@@ -1,6 +1,6 @@
-//! The body of a request as hyper takes it. An empty body must not have a `content-length`. hyper would send
-//! `content-length: 0` over HTTP/2, except for GET, HEAD, DELETE and CONNECT. So [`RequestBody`] does not tell hyper
-//! the length of an empty body.
+//! The body of a request as hyper takes it. The protocol of the server says that a request with an empty body is sent
+//! without `content-length`. Over HTTP/2, hyper would send `content-length: 0`, except for GET, HEAD, DELETE and
+//! CONNECT. So [`RequestBody`] does not tell hyper the length of an empty body.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -17,7 +17,7 @@ pub struct FetchResponse {
     pub body: Body,
 }
 
-/// Shows no headers, because they hold secrets.
+/// Shows only the status, because headers and bodies can hold secrets.
 impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchResponse").field("status", &self.status).finish_non_exhaustive()

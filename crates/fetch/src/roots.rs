@@ -1,5 +1,5 @@
-//! The root certificates that TLS trusts: those of the system, and those in a file that the environment names. Start with
-//! [`Roots::client_config`].
+//! The root certificates that the fetcher trusts for TLS: those of the system, and those in a file that an
+//! environment variable names. Start with [`Roots::client_config`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::environment::Environment;
 use crate::error::{FailureKind, FetchError, RequestFailure};
 use crate::own_thread::on_own_thread;
 
-/// The variables that can name a file with certificates. The first one that is set is used.
+/// The environment variables that can name a file with certificates. The first one that is set and not empty is used.
 const VARIABLES: [&str; 2] = ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"];
 
-/// The root certificates that are trusted. Those of the system are read when the first connection needs them, because
-/// they can be hundreds of files.
+/// The root certificates that are trusted. Those of the system can be hundreds of files, so they are read only when
+/// the first TLS connection needs them.
 pub(crate) struct Roots {
-    /// The roots in the file that an environment variable names. Empty if no variable names one.
+    /// The roots in the file that an environment variable names. Empty if no variable names a file.
     from_file: RootCertStore,
-    /// The settings with all roots. Empty until the roots of the system have been read.
+    /// The TLS settings with all roots. Empty until the roots of the system have been read.
     config: OnceCell<Arc<ClientConfig>>,
 }
 
@@ -36,19 +36,21 @@ impl Roots {
         Ok(Self { from_file, config: OnceCell::new() })
     }
 
-    /// The settings of TLS connections, without ALPN. Every call returns the same value, so that TLS sessions are resumed.
+    /// The settings of TLS connections. They offer no ALPN protocol. All calls that succeed return the same
+    /// `ClientConfig`, because it holds the TLS sessions that later connections can resume.
     pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
-        // A failure is not stored, because the certificates may be installed later.
+        // A failure is not stored, so the next call reads the roots again. They may have been installed meanwhile.
         self.config.get_or_try_init(|| self.load()).await.cloned()
     }
 
     async fn load(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
         let tls_failure = |text: String| RequestFailure::new(FailureKind::Tls, text);
-        let system = on_own_thread("roots", certificates::system_roots).await;
-        let system = system.map_err(|error| tls_failure(format!("cannot read the roots of the system: {error}")))?;
+        let system_roots = on_own_thread("roots", certificates::system_roots).await;
+        let system_roots =
+            system_roots.map_err(|error| tls_failure(format!("cannot read the roots of the system: {error}")))?;
         let mut roots = self.from_file.clone();
-        // A system without roots is no failure if the file has roots.
-        roots.extend(system.into_iter().flat_map(|system| system.roots));
+        // `system_roots` is an error if the system has no roots. This is no failure if the file has roots.
+        roots.extend(system_roots.into_iter().flat_map(|store| store.roots));
         if roots.is_empty() {
             let text =
                 "this system has no root certificates; install the package `ca-certificates` or name a file with";
@@ -58,7 +60,8 @@ impl Roots {
     }
 }
 
-/// The certificates in a PEM file that can be trusted as roots, at least one. The error names the file.
+/// Reads the certificates of a PEM file that can be trusted as roots. Fails if there is none. The error names the
+/// file.
 fn read_roots(path: &str) -> Result<RootCertStore, String> {
     let certificates = certificates::read_certificates(Path::new(path)).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();

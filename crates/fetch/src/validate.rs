@@ -15,15 +15,17 @@ use crate::request::{FetchRequest, Header};
 pub(crate) struct Hop {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// The headers of the caller. The module `message` adds others.
+    /// The headers of the caller, with the changes that earlier redirects made. The module `message` adds others.
     pub(crate) headers: HeaderMap,
-    /// The headers whose values come from the environment of this machine.
+    /// Names of the headers whose values contain the value of an environment variable. After a redirect to another
+    /// origin, these headers are not sent.
     pub(crate) from_environment: Vec<HeaderName>,
     /// Empty if the request has no body.
     pub(crate) body: Bytes,
 }
 
-/// Checks method, URL and headers, in this order. The error is about the first one that is wrong.
+/// Checks method, URL and headers of a request, in this order, and returns its first hop. The error is about the
+/// first part that is wrong.
 pub(crate) fn first_hop(request: &FetchRequest, environment: &Environment) -> Result<Hop, FetchError> {
     let method = Method::from_bytes(request.method.as_bytes())
         .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
@@ -53,7 +55,8 @@ fn checked_headers(headers: &[Header], environment: &Environment) -> Result<Head
             FetchError::Invalid(format!("http/request header value is invalid for {}: {error}", header.name))
         })?;
         value.set_sensitive(true);
-        // hyper sets these itself. A wrong length could hide a second request in this one.
+        // hyper sets these two headers itself if the request needs them. A wrong length could hide a second request
+        // in the body of this one.
         if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
             continue;
         }
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_first_invalid_part_without_its_value() {
+    fn the_error_is_about_the_first_invalid_part_and_contains_no_secret() {
         let cases = [
             ("GE T", "nonsense", None, "http/request method is invalid: invalid HTTP method"),
             ("", "http://h/", None, "http/request method is invalid: invalid HTTP method"),
@@ -119,10 +122,14 @@ mod tests {
     #[test]
     fn repeated_headers_are_kept_and_content_length_and_transfer_encoding_are_dropped() {
         let headers = [("b", "1"), ("a", "2"), ("b", "3"), ("Content-Length", "9"), ("Transfer-Encoding", "chunked")];
-        let hop = hop("PURGE", "http://h/", &headers).unwrap();
-        let sent: Vec<_> = hop.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        assert_eq!(sent, [("b", "1"), ("b", "3"), ("a", "2")]);
-        assert_eq!(hop.method, "PURGE");
+        let hop = hop("GET", "http://h/", &headers).unwrap();
+        let kept: Vec<_> = hop.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(kept, [("b", "1"), ("b", "3"), ("a", "2")]);
+    }
+
+    #[test]
+    fn a_method_that_no_standard_defines_is_accepted() {
+        assert_eq!(hop("PURGE", "http://h/", &[]).unwrap().method, "PURGE");
     }
 
     #[test]
@@ -133,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_in_the_url_adds_no_header() {
+    fn user_and_password_in_the_url_add_no_header() {
         assert!(hop("GET", "http://u%40:p%3A@h/", &[]).unwrap().headers.is_empty());
     }
 }

@@ -1,5 +1,7 @@
-//! Metadata and contents that the kernel has in its cache, for callers on a thread that must not block. These functions return exactly what
-//! the blocking functions would return, or `None`. `None` says nothing about the file: the caller must make the blocking call.
+//! Metadata and contents that the kernel has in its cache, for callers on a thread that must not block. These
+//! functions return exactly what the blocking functions would return, or `None`. `None` says nothing about the file:
+//! the caller must make the blocking call. Only files on local devices are answered for, which are devices whose file
+//! system keeps its data on this machine. The module `local_devices` remembers which devices are local.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -26,16 +28,18 @@ pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
     is_answer.then(|| Ok(describe(&found, Follow::Yes)))
 }
 
-/// Returns the result of [`read_file`](crate::read_file) for `path` with [`Follow::Yes`], if the file is in the page
-/// cache, has at most 64 KiB and is on a device that is known to be local.
+/// Returns the result of [`read_file`](crate::read_file) for `path` with [`Follow::Yes`], if the kernel can answer
+/// without waiting. The contents are returned only if the whole file is in the page cache and on a device that is
+/// known to be local. The file must not be empty, and must have neither more than 64 KiB nor more than `limit` bytes.
 pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
-    // The kind is checked before the file is opened for reading, because opening anything but a regular file on a local device may block.
+    // The file is checked before it is opened for reading, because opening anything but a regular file on a local
+    // device may block.
     let size = match open_cached(path, OFlags::PATH)? {
         Ok(opened) => readable_size(&stat_cached(&opened)?, limit)?,
         Err(error) => return Some(Err(error)),
     };
-    // The path may name something else by now. A read without waiting works only for regular files, and asking for one byte more than
-    // the expected size shows whether the size is still the same.
+    // The path may name another file by now. The read fails if it would have to wait, and it asks for one byte more
+    // than the expected size, so that a file of another size is noticed.
     let file = open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.ok()?;
     let mut bytes = vec![0; size + 1];
     let count = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT).ok()?;
@@ -46,7 +50,7 @@ pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, Fi
 fn open_cached(path: &Path, flags: OFlags) -> Option<Result<OwnedFd, FileError>> {
     match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED) {
         Ok(opened) => Some(Ok(opened)),
-        // The kernel also caches that a name does not exist, so these two errors are answers.
+        // The kernel also caches that a name does not exist or is no directory, so these two errors are answers.
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(FileError::os(error, path))),
         Err(_) => None,
     }

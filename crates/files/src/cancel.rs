@@ -15,7 +15,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Sets the flag. The operation returns at its next check, with an error or with what it has so far.
+    /// Sets the flag. The operation returns at its next check, with an error or with its results so far.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -31,8 +31,8 @@ impl Cancel {
     }
 }
 
-/// Sets its flag when it is dropped. The caller of an operation holds it, and gives the flag to the thread that does the work, so that the
-/// work ends when its caller goes away.
+/// Sets its flag when it is dropped. The caller of an operation holds this value, and gives the flag to the thread
+/// that does the work. So the work ends when the caller goes away.
 #[derive(Debug, Default)]
 pub struct CancelOnDrop(Cancel);
 

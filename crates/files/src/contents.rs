@@ -1,5 +1,6 @@
-//! Copying the contents of one open file to another. The kernel copies where it can (`copy_file_range`); otherwise the data passes through
-//! a buffer. Holes stay holes. Names, permissions and times are the concern of `copy`.
+//! Copying the contents of one open file to another. The kernel copies where it can (`copy_file_range`); otherwise
+//! the data passes through a buffer. Holes stay holes if the file system reports them. Names and permissions are the
+//! concern of the module `copy`. Start with [`copy_contents`].
 
 use std::os::fd::OwnedFd;
 
@@ -11,13 +12,14 @@ use crate::extents;
 use crate::write::write_at;
 use crate::{Cancel, FileError};
 
-/// Bytes that are copied between two checks for cancellation.
+/// At most this many bytes are copied between two checks for cancellation.
 const CANCEL_CHECK_BYTES: usize = 16 * 1024 * 1024;
 /// Size of the buffer that is used if the kernel cannot copy.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 pub(crate) enum CopyContentsError {
     Os(Errno),
+    /// Holds the error that [`Cancel::check`] returned.
     Cancelled(FileError),
 }
 
@@ -45,6 +47,7 @@ pub(crate) fn copy_contents(
         copier.copy(extent.offset, extent.length)?;
         at = extent.end();
     }
+    // If the file ends with a hole, the copy is still too short.
     if at < size {
         ftruncate(to, size)?;
     }
@@ -55,12 +58,13 @@ struct ContentsCopier<'a> {
     from: &'a OwnedFd,
     to: &'a OwnedFd,
     cancel: &'a Cancel,
+    /// Whether `copy_file_range` is tried. If not, the data passes through `buffer`.
     uses_kernel: bool,
     buffer: Vec<u8>,
 }
 
 impl ContentsCopier<'_> {
-    /// Copies a range of bytes, or a part of it if the file ends earlier.
+    /// Copies `length` bytes from `offset` on, or fewer if the file ends earlier.
     fn copy(&mut self, offset: u64, length: u64) -> Result<(), CopyContentsError> {
         let mut done = 0;
         while done < length {

@@ -1,4 +1,5 @@
-//! Copying a file, a symbolic link or a directory tree. Start reading at [`copy`]; the bytes are copied by `contents`.
+//! Copying a file, a symbolic link or a directory tree. Start reading at [`copy`]; the bytes are copied by
+//! `contents`.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::DirBuilder;
@@ -20,16 +21,18 @@ use crate::resolve::OPEN_TO_TRAVERSE;
 use crate::stat::{FileIdentity, kind, permissions, stat, stat_open};
 use crate::{Cancel, FileError, Follow, read, write};
 
-/// Copies `source` to `destination`: a file with its permissions, a symbolic link as a link, a directory only if `recursive`. A
-/// directory is merged into an existing one; FIFOs, sockets and devices in it are left out.
+/// Copies `source` to `destination`: a file with its permissions, a symbolic link as a link, a directory only if
+/// `recursive`. A copied directory is merged into an existing one. FIFOs, sockets and devices in a copied directory
+/// are left out.
 ///
-/// After an error, a tree may be copied in part. An existing file keeps its inode and may hold a part of the new contents. A new file
-/// that could not be finished is removed.
+/// A file that exists at the destination keeps its inode and gets the new contents and permissions. After an error, a
+/// tree may be copied in part, and such a file may hold a part of the new contents. A new file that could not be
+/// finished is removed.
 ///
 /// If a file or a directory is copied, a link at `destination` itself is followed. Links below `destination` are not
-/// followed, because an earlier copy of a hostile tree may have left a link that leads out of `destination`: a copied
-/// file replaces such a link, and copying a directory to it fails with `EEXIST`. A copied link replaces nothing: if
-/// its name exists, the copy fails with `EEXIST`.
+/// followed, because an earlier copy of a hostile tree may have left a link that leads out of `destination`. A copied
+/// file replaces a link below `destination`. A directory whose name is a link below `destination` is not copied, and
+/// the error is `EEXIST`. A copied link replaces nothing: if its name exists, the copy fails with `EEXIST`.
 pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
     cancel.check()?;
     let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
@@ -59,7 +62,7 @@ fn copy_link<F: AsFd, P: Arg>(from: CopyEndpoint<F, P>, to: CopyEndpoint<F, P>) 
 }
 
 /// Copies a regular file. With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file
-/// replaces the link.
+/// replaces the link. `source` and `destination` are the whole paths, for errors.
 fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
     from: CopyEndpoint<F, P>,
     to: CopyEndpoint<F, P>,
@@ -104,9 +107,9 @@ fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, crea
     }
 }
 
-/// The permissions of the copy. They are those of the source, but the set-user-ID bit is kept only if both have the
-/// same owner, and the set-group-ID bit only if both have the same group. Otherwise the copy would run with the
-/// rights of another user or group than the source.
+/// The permissions of the copy. They are those of the source, but the set-user-ID bit is kept only if source and copy
+/// have the same owner, and the set-group-ID bit only if they have the same group. Otherwise the copy would run with
+/// the rights of another user or group than the source.
 fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
     let mut mode = permissions(source);
     if source.stx_uid != copy.stx_uid {
@@ -118,7 +121,8 @@ fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
     Mode::from_raw_mode(mode)
 }
 
-/// Removes a link that has the name of the new file. Fails for a FIFO, because opening a FIFO would disturb its reader.
+/// Removes a symbolic link that has the name of the new file. Fails if a FIFO has this name, because opening the FIFO
+/// would disturb its reader. Does nothing in all other cases.
 fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, path: &Path) -> Result<(), FileError> {
     match stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
         Ok(FileType::Symlink) => unlinkat(at.directory, at.name, AtFlags::empty()).map_err(FileError::at(path)),
@@ -146,9 +150,12 @@ fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), F
     copying.run()
 }
 
+/// `path` without symbolic links in the part that exists. The rest of the path, which does not exist, is not changed.
 fn canonical_as_far_as_it_exists(path: &Path) -> PathBuf {
-    let exists = |path: &Path| path.canonicalize().ok();
-    let found = path.ancestors().find_map(|above| Some((exists(above)?, path.strip_prefix(above).ok()?)));
+    let found = path.ancestors().find_map(|existing| {
+        let canonical = existing.canonicalize().ok()?;
+        Some((canonical, path.strip_prefix(existing).ok()?))
+    });
     found.map_or_else(|| path.to_owned(), |(canonical, rest)| canonical.join(rest))
 }
 
@@ -161,13 +168,13 @@ fn identity(opened: &OwnedFd, path: &Path) -> Result<FileIdentity, FileError> {
     Ok(FileIdentity::of(&stat_open(opened).map_err(FileError::at(path))?))
 }
 
-/// A copy of a directory tree that is under way.
+/// A copy of a directory tree that is under way. Both stacks always have the same depth.
 struct DirectoryTreeCopy<'a> {
     /// Each level holds the names of its subdirectories that are not yet copied.
     source: DirectoryStack<Vec<CString>>,
     destination: DirectoryStack<()>,
-    /// The top directory of the destination. If the source contains this directory, through a bind mount for example, the copy would never
-    /// end.
+    /// The top directory of the destination. If the source contains this directory, through a bind mount for example,
+    /// the copy would never end, so it fails.
     destination_top: FileIdentity,
     buffer: Vec<u8>,
     cancel: &'a Cancel,
@@ -199,22 +206,24 @@ impl DirectoryTreeCopy<'_> {
             Err(error) => Err(error),
         };
         let made = made.map_err(|error| {
+            // A file or a link has the name of the directory.
             let error = if error == Errno::NOTDIR { Errno::EXIST } else { error };
             FileError::os(error, &self.destination.child_path(name))
         })?;
         self.enter(opened, made, name)
     }
 
-    /// Copies the files and links of a directory, and notes its subdirectories for later.
+    /// Makes `from` and `to` the current directories of the two stacks. Copies the files and links of `from`, and
+    /// notes its subdirectories for later. `name` is the name of both directories, or empty for the top directories.
     fn enter(&mut self, from: OwnedFd, to: OwnedFd, name: &CStr) -> Result<(), FileError> {
-        let path = || self.source.child_path(name);
-        let copied = identity(&from, &path())?;
-        if copied == self.destination_top {
-            return Err(into_itself_error(&path()));
+        let source_path = || self.source.child_path(name);
+        let source_identity = identity(&from, &source_path())?;
+        if source_identity == self.destination_top {
+            return Err(into_itself_error(&source_path()));
         }
-        let made = identity(&to, &self.destination.child_path(name))?;
-        self.source.push(from, copied, name, Vec::new());
-        self.destination.push(to, made, name, ());
+        let destination_identity = identity(&to, &self.destination.child_path(name))?;
+        self.source.push(from, source_identity, name, Vec::new());
+        self.destination.push(to, destination_identity, name, ());
 
         let source = self.source.current_path().to_owned();
         let destination = self.destination.current_path().to_owned();

@@ -1,6 +1,6 @@
-//! The stack of directories of a depth-first walk through a tree of any depth. Only the deepest directories are kept open, so that a
-//! deep tree does not use up the file descriptors. A directory further up is opened again through `..` when the walk returns to it,
-//! and the walk fails if that is not the same directory as before.
+//! The stack of directories of a depth-first walk through a tree of any depth. Only the deepest directories of the
+//! stack are kept open, so that a deep tree does not use up the file descriptors. A directory further up is opened
+//! again through `..` when the walk returns to it, and the walk fails if `..` is not the same directory as before.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io::ErrorKind;
@@ -13,7 +13,8 @@ use rustix::fs::{Mode, OFlags, openat};
 use crate::FileError;
 use crate::stat::{FileIdentity, stat_open};
 
-/// Directories that one walk keeps open. Ordinary trees are less deep, so none of their directories is opened twice.
+/// The most directories that one walk keeps open. Ordinary trees are less deep, so none of their directories is
+/// opened twice.
 const MAX_OPEN_LEVELS: usize = 32;
 
 /// The directories from the top of a tree to the current one, with a state of type `T` for each.
@@ -25,6 +26,7 @@ pub(crate) struct DirectoryStack<T> {
 }
 
 struct Level<T> {
+    /// `None` while the directory is closed. The current directory is always open.
     directory: Option<OwnedFd>,
     identity: FileIdentity,
     name: CString,
@@ -37,7 +39,8 @@ impl<T> DirectoryStack<T> {
         Self { path: top.to_owned(), flags, levels: Vec::new() }
     }
 
-    /// Makes a subdirectory of the current directory the current one. For the top directory, `name` is not part of the path.
+    /// Makes a subdirectory of the current directory the current one. If the stack is empty, `directory` is the top
+    /// directory, and `name` is not added to the path.
     pub(crate) fn push(&mut self, directory: OwnedFd, identity: FileIdentity, name: &CStr, state: T) {
         if !self.levels.is_empty() {
             self.path.push(OsStr::from_bytes(name.to_bytes()));
@@ -54,7 +57,8 @@ impl<T> DirectoryStack<T> {
         Some((level.directory.as_ref()?, &mut level.state))
     }
 
-    /// Makes the parent the current directory, and returns the name of the directory that was left.
+    /// Makes the parent the current directory, and returns the name of the directory that was left. `None` if the
+    /// stack is empty.
     pub(crate) fn pop(&mut self) -> Result<Option<CString>, FileError> {
         let Some(left) = self.levels.pop() else { return Ok(None) };
         let Some(above) = self.levels.last_mut() else { return Ok(Some(left.name)) };

@@ -1,12 +1,13 @@
-//! The error of every operation of this crate: an error of the operating system or of a check, with the path it concerns.
+//! The error that the operations of this crate return. Start with [`FileError`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Follow;
 
-/// The cause of a failure and the path that it concerns. The cause is an error of the operating system, or a check of
-/// this crate that failed. Displays as the text of the cause, without the path.
+/// The cause of a failure and the path that it concerns. The cause is an error of the operating system, a check of
+/// this crate that failed, or a cancellation, which has no path. Displays as the text of the cause; the path is not
+/// added.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct FileError {
@@ -32,12 +33,13 @@ impl FileError {
         move |source| Self::os(source, path)
     }
 
-    /// A check refused `path` as invalid input (`ErrorKind::InvalidInput`), before anything was changed.
+    /// A check refused `path`, or the operation on it, as invalid input. [`kind`](Self::kind) returns
+    /// `ErrorKind::InvalidInput`.
     pub fn refused(text: impl Into<String>, path: &Path) -> Self {
         Self::failed_check(io::ErrorKind::InvalidInput, text, path)
     }
 
-    /// A check failed for a reason other than invalid input. [`kind`](Self::kind) will return `kind`.
+    /// A check failed for a reason other than invalid input. [`kind`](Self::kind) returns `kind`.
     pub fn failed_check(kind: io::ErrorKind, text: impl Into<String>, path: &Path) -> Self {
         Self { source: io::Error::new(kind, text.into()), path: Some(path.to_owned()) }
     }
@@ -47,13 +49,14 @@ impl FileError {
         Self { source: io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path: Some(path.to_owned()) }
     }
 
-    /// The limit in bytes, if a file was larger than the caller allows. `None` for all other errors, also for `EFBIG`, which has the same
-    /// `ErrorKind`.
+    /// The limit in bytes, if a file was larger than the caller allows. `None` for all other errors, also for
+    /// `EFBIG`, which has the same `ErrorKind`.
     pub fn size_limit(&self) -> Option<u64> {
         self.source.get_ref()?.downcast_ref::<TooLarge>().map(|too_large| too_large.limit)
     }
 
-    /// `path` is not a regular file although the operation needs one. Clients see the two texts, so they must not change.
+    /// `path` is not a regular file although the operation needs one. Clients see the two texts, so the texts must
+    /// not change.
     pub(crate) fn not_a_file(path: &Path, follow: Follow) -> Self {
         match follow {
             Follow::Yes => Self::refused(format!("path `{}` is not a file", path.display()), path),
@@ -61,17 +64,17 @@ impl FileError {
         }
     }
 
-    /// `path` is a symbolic link, and the caller asked for [`Follow::No`].
+    /// `path` itself is a symbolic link, and the caller asked for [`Follow::No`].
     pub(crate) fn symbolic_link(path: &Path) -> Self {
         Self::refused("path contains a symbolic link", path)
     }
 
-    /// The caller cancelled the operation. Its kind is `ErrorKind::Interrupted`, and it has no path.
+    /// The caller cancelled the operation. The error has the kind `ErrorKind::Interrupted` and no path.
     pub(crate) fn cancelled() -> Self {
         Self { source: io::Error::new(io::ErrorKind::Interrupted, "cancelled"), path: None }
     }
 
-    /// The cause. If a check of this crate failed, this is an `io::Error` without an errno.
+    /// The cause. After a failed check of this crate or a cancellation, it is an `io::Error` without an errno.
     pub fn io(&self) -> &io::Error {
         &self.source
     }

@@ -21,8 +21,8 @@ impl DataExtent {
     }
 }
 
-/// Consecutive extents of a file. The bytes between two of them read as zeros, and so do those between the last extent and `size`
-/// unless `more` is set.
+/// Consecutive extents of a file. The bytes between two extents read as zeros. The bytes after the last extent also
+/// read as zeros, unless `more` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataExtents {
     /// In ascending order of their offsets, at most as many as the caller asked for.
@@ -33,8 +33,9 @@ pub struct DataExtents {
     pub more: bool,
 }
 
-/// The first `max` extents at or after offset `from`. On a file system that cannot distinguish data from holes, the rest of the file is one
-/// extent.
+/// The first `max` extents at or after offset `from`. An extent that begins earlier is cut at `from`. On a file
+/// system that cannot distinguish data from holes, the rest of the file is one extent. Moves the file's offset for
+/// `read` and `write`.
 pub(crate) fn find<F: AsFd>(file: F, size: u64, from: u64, max: usize) -> Result<DataExtents, Errno> {
     let mut found = DataExtents { extents: Vec::new(), size, more: false };
     let mut at = from;
@@ -49,7 +50,7 @@ pub(crate) fn find<F: AsFd>(file: F, size: u64, from: u64, max: usize) -> Result
     Ok(found)
 }
 
-/// The first extent at or after offset `from`.
+/// The first of the extents that [`find`] returns. `None` if the file has no data at or after offset `from`.
 pub(crate) fn next<F: AsFd>(file: F, size: u64, from: u64) -> Result<Option<DataExtent>, Errno> {
     if from >= size {
         return Ok(None);

@@ -1,8 +1,11 @@
-//! Operations on files and directories, as blocking calls on native paths: read, write, copy, move, remove, list, search and watch.
-//! The crate knows nothing of JSON-RPC, URIs or async tasks; the caller chooses the thread on which a call blocks.
+//! Operations on files and directories by their native paths: read, write, copy, rename, remove, list, search, watch.
+//! The calls block, on a thread that the caller chooses; only the functions of `cached` do not. The crate knows
+//! nothing of JSON-RPC messages, URIs or async tasks, but clients see its error texts, and some of these name
+//! methods such as `fs/copy`.
 //!
-//! Most operations are one file with one public function of the same name. The two large parts are `search` and `watch`. The shared
-//! basics are `resolve` (opening the parent directory of a path), `stat` and `listing`.
+//! Most operations have a module of their own with a few public functions. The two large parts are `search` and
+//! `watch`, which also start threads. The shared basics are `resolve` (opening the parent directory of a path),
+//! `stat` and `listing`.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +44,7 @@ pub use create_directory::create_directory;
 pub use error::FileError;
 pub use extents::{DataExtent, DataExtents};
 pub use links::{canonicalize, read_link, symlink};
-pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_while};
+pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_if};
 pub use read::{open_file, read_file};
 pub use regular_file::RegularFile;
 pub use remove::remove;

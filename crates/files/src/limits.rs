@@ -1,4 +1,5 @@
-//! The limits of this crate, none of which a setting changes. The server lists them with all its other limits.
+//! The limits of this crate that the server copies into its list of fixed limits, so that the documentation
+//! shows them.
 
 pub use crate::search::{
     MAX_BRACES, MAX_COMPILED_PATTERN_BYTES, MAX_CONTEXT_LINES, MAX_DEFAULT_THREADS as MAX_DEFAULT_SEARCH_THREADS,

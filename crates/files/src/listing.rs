@@ -43,13 +43,14 @@ pub enum DanglingLinks {
 /// The entries of a directory in no particular order. A directory with more than `limit` entries is an error that says how many it has;
 /// no more than `limit` entries are in memory meanwhile.
 pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Result<Vec<ListedEntry>, FileError> {
-    Ok(read_directory_while(path, limit, dangling, |_| true)?.unwrap_or_default())
+    Ok(read_directory_if(path, limit, dangling, |_| true)?.unwrap_or_default())
 }
 
-/// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up to `limit` names.
-/// When `may_hold` first returns false, the entries so far are dropped; it is still called with the other names, so that it can add up
-/// their size. The result is `None` if `may_hold` returned false for any name.
-pub fn read_directory_while(
+/// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up
+/// to `limit` names. When `may_hold` first returns false, the entries so far are dropped. The directory is still read
+/// to its end, so that `may_hold` can add up the size of all names. The result is `None` if `may_hold` returned false
+/// for any name.
+pub fn read_directory_if(
     path: &Path,
     limit: usize,
     dangling: DanglingLinks,
@@ -62,6 +63,7 @@ pub fn read_directory_while(
         let own_kind = match listed_kind {
             FileType::Unknown => match stat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => kind(&stat),
+                // Most likely the entry was removed meanwhile.
                 Err(_) => return ControlFlow::Continue(()),
             },
             known => known,
@@ -104,7 +106,8 @@ pub(crate) fn buffer() -> Vec<u8> {
     Vec::with_capacity(BUFFER_SIZE)
 }
 
-/// Calls `visit` for each name except `.` and `..`. The file type is `Unknown` where the file system does not store it in the directory.
+/// Calls `visit` for each name except `.` and `..`, until `visit` returns `Break`. The file type is `Unknown` where
+/// the file system does not store it in the directory.
 pub(crate) fn each_entry<F: AsFd>(
     directory: F,
     buffer: &mut Vec<u8>,

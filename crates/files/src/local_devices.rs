@@ -1,6 +1,7 @@
-//! Remembers which devices are local, because `cached` may use only files on local devices. A network file system can wait for its server
-//! even for a cached path, and `statfs`, which returns the kind of file system, can wait too. So operations that may block call
-//! [`remember_whether_local`], and operations that must not block call only [`is_local`].
+//! Remembers which devices are local. The functions of `cached` must not block, so they may use only files on local
+//! devices: a network file system can wait for its server even for a cached path. `statfs`, which returns the kind of
+//! a file system, can wait too. So operations that may block call [`remember_whether_local`], and operations that
+//! must not block call only [`is_local`].
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use rustix::fs::{Statx, statfs};
 
 use crate::stat::device;
 
-/// File systems that keep their data on this machine, by their magic number in `statfs`.
+/// File systems that count as local, by their magic number in `statfs`.
 const LOCAL_FILE_SYSTEMS: &[i64] = &[
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -23,9 +24,11 @@ const LOCAL_FILE_SYSTEMS: &[i64] = &[
 /// With more devices than this, the one that was learned first is forgotten. Devices come and go with mounts.
 const MAX_KNOWN_DEVICES: usize = 64;
 
+/// Device numbers, each with whether the device is local. The device that was learned first comes first.
 static KNOWN_DEVICES: RwLock<Vec<(u64, bool)>> = RwLock::new(Vec::new());
 
-/// Finds out whether the device of a file is local, once for each device. May block.
+/// Finds out whether the device of a file is local, unless that is known already. `stat` and `path` are those of the
+/// file. May block.
 pub(crate) fn remember_whether_local(stat: &Statx, path: &Path) {
     let device = device(stat);
     if KNOWN_DEVICES.read().iter().any(|(known, _)| *known == device) {

@@ -1,4 +1,4 @@
-//! The names in one directory, sorted, in a single buffer instead of one allocation for each name.
+//! The names in one directory, in a single buffer instead of one allocation for each name.
 
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
@@ -6,20 +6,21 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::FileType;
 
-/// The first names of a directory in byte order, each with the file type that the directory listing gave.
+/// Names of a directory, each with the file type that the directory listing gave. They are in byte order only after
+/// [`sort`](Self::sort).
 #[derive(Default)]
-pub(crate) struct SortedNames {
+pub(crate) struct SortableNames {
     bytes: Vec<u8>,
     entries: Vec<(Range<usize>, FileType)>,
 }
 
-impl SortedNames {
+impl SortableNames {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
     }
 
-    /// Adds a name. When twice `wanted` names are held, only the first `wanted` in byte order are kept.
+    /// Adds a name. When this makes twice `wanted` names, only the first `wanted` in byte order are kept.
     pub(crate) fn push(&mut self, name: &CStr, kind: FileType, wanted: usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name.to_bytes());
@@ -59,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_names_in_byte_order_are_kept_if_they_are_added_last() {
-        let mut names = SortedNames::default();
+    fn fewer_than_twice_the_wanted_names_are_held_and_the_first_in_byte_order_are_kept() {
+        let mut names = SortableNames::default();
         for number in (0..1000).rev() {
             names.push(&CString::new(format!("{number:04}")).unwrap(), FileType::RegularFile, 10);
             assert!(names.entries.len() < 20);

@@ -1,5 +1,6 @@
-//! Reading a file at once ([`read_file`]) or in blocks ([`open_file`]). Only regular files are opened: opening a FIFO would wait for a
-//! writer or disturb one, and opening a device can have side effects.
+//! Reading a file at once ([`read_file`]) or in blocks ([`open_file`]). Only regular files are read. The kind of a
+//! file is checked before the file is opened: opening a FIFO would wait for a writer or wake a writer that waits, and
+//! opening a device can have side effects.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +16,8 @@ use crate::resolve::NameInDirectory;
 use crate::stat::{kind, stat, stat_open};
 use crate::{FileError, Follow};
 
-/// Capacity of the first buffer for a file that has size 0, which may be one with generated contents, as in `/proc`.
+/// Capacity of the first buffer for a file of size 0. Its contents may be generated when they are read, as in
+/// `/proc`. A full buffer grows by at least this much, but not beyond the limit.
 const UNKNOWN_SIZE_CAPACITY: usize = 4096;
 
 /// Reads a whole file. For a file of more than `limit` bytes, the error has a [`size_limit`](FileError::size_limit).
@@ -24,7 +26,7 @@ pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, Fil
     if stat.stx_size > limit {
         return Err(FileError::too_large(limit, path));
     }
-    // One byte more than the contents, so that the last read, which returns 0, needs no larger buffer.
+    // Both have one byte more than the contents, so that the last read, which returns 0, needs no larger buffer.
     let max_capacity = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
     let expected = usize::try_from(stat.stx_size).unwrap_or(usize::MAX).saturating_add(1);
     let mut bytes = Vec::with_capacity(if stat.stx_size == 0 {
@@ -48,7 +50,7 @@ pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, Fil
     }
 }
 
-/// Opens a file to be read in blocks. It stays the same file when `path` is removed or replaced.
+/// Opens a file to be read in blocks. The result stays the same file when `path` is removed or replaced.
 pub fn open_file(path: &Path, follow: Follow) -> Result<RegularFile, FileError> {
     let (file, _) = open_regular(path, follow)?;
     Ok(RegularFile::new(file, path))
@@ -62,11 +64,11 @@ fn open_regular(path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileErr
             None => Err(FileError::not_a_file(path, follow)),
         },
     };
-    // Later requests for the metadata of files on a local device can be answered without a thread that may block.
+    // If the device is local, the functions of `cached` can use its files from now on.
     opened.inspect(|(_, stat)| local_devices::remember_whether_local(stat, path))
 }
 
-/// Opens a regular file for reading by its name in a directory.
+/// Opens a regular file for reading by its name in a directory. `path` is the path in an error.
 pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     directory: F,
     name: P,
@@ -78,13 +80,14 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
     let before = stat(&directory, name, at).map_err(FileError::at(path))?;
+    // With `Follow::No` this can be a symbolic link, which the open below refuses with `ELOOP`.
     if !matches!(kind(&before), FileType::RegularFile | FileType::Symlink) {
         return Err(FileError::not_a_file(path, follow));
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
     let file = match openat(&directory, name, flags, Mode::empty()) {
         Ok(file) => file,
-        // A socket has taken the name after the check above.
+        // A socket, for example, has taken the name after the check above.
         Err(Errno::NXIO) => return Err(FileError::not_a_file(path, follow)),
         Err(error) => return Err(FileError::os(error, path)),
     };

@@ -42,27 +42,27 @@ impl RegularFile {
             }
             at += read as u64;
         }
-        // `pread` fills all the spare capacity, which may be more than `len`.
+        // `pread` can fill all the spare capacity, which may be more than `len`.
         into.truncate(start + len);
         Ok(false)
     }
 
-    /// As [`read_block`](Self::read_block), but passes the data to `take` in pieces that share one buffer. All pieces but the last have
-    /// `piece` bytes.
+    /// As [`read_block`](Self::read_block), but passes the data to `take` in pieces that share one buffer. All pieces
+    /// but the last have `piece_len` bytes, which must not be 0. The last piece can be empty.
     pub fn read_pieces(
         &self,
         offset: u64,
         len: usize,
-        piece: usize,
+        piece_len: usize,
         mut take: impl FnMut(&[u8]),
     ) -> Result<bool, FileError> {
-        let mut buffer = Vec::with_capacity(piece.min(len));
+        let mut buffer = Vec::with_capacity(piece_len.min(len));
         let mut done = 0;
-        // A range that is too large is refused before `take` gets any piece.
+        // A range beyond the largest file offset is refused before `take` gets any piece.
         self.end_of_range(offset, len)?;
         while done < len {
             buffer.clear();
-            let ended = self.read_block(offset + done as u64, piece.min(len - done), &mut buffer)?;
+            let ended = self.read_block(offset + done as u64, piece_len.min(len - done), &mut buffer)?;
             take(&buffer);
             if ended {
                 return Ok(true);
@@ -72,6 +72,7 @@ impl RegularFile {
         Ok(false)
     }
 
+    /// The offset after the last byte of a range. Fails if it exceeds the largest file offset, `i64::MAX`.
     fn end_of_range(&self, offset: u64, len: usize) -> Result<u64, FileError> {
         let overflowed = || FileError::refused("file read offset overflowed", &self.path);
         offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)

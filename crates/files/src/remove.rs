@@ -17,32 +17,36 @@ use crate::resolve::NameInDirectory;
 use crate::stat::{FileIdentity, device, is_mount_point, kind, stat, stat_open};
 use crate::{Cancel, FileError, Follow};
 
-/// Names of subdirectories that are held in memory for one directory. If there are more, the directory is listed again later.
+/// Most names of subdirectories that are held in memory for one directory. If there are more, the directory is listed
+/// again later.
 const MAX_PENDING_DIRECTORIES: usize = 1024;
-/// Most retries in a row after an entry has changed its kind, or a directory is not empty, because another process changes the tree. After
-/// that the removal fails.
+/// Most retries in a row. A removal is retried if an entry has changed its kind or a directory is not empty after
+/// all, mostly because another process changes the tree. After this many retries the removal fails.
 const MAX_RETRIES: usize = 64;
 
-/// Removes a file, directory or symbolic link. The target of a link is not removed. A directory must be empty unless `recursive`. With
-/// `force`, a `path` that does not exist is no error. `recursive` with [`Follow::No`] is unsupported.
+/// Removes a file, directory or symbolic link. The target of a link is not removed; with [`Follow::No`], a link is an
+/// error. A directory must be empty unless `recursive`. With `force`, a `path` that does not exist is no error.
+/// `recursive` with [`Follow::No`] is unsupported.
 pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
     if recursive && follow == Follow::No {
         let text = "recursive no-follow removal is unsupported";
         return Err(FileError::failed_check(ErrorKind::Unsupported, text, path));
     }
     cancel.check()?;
-    match remove_present(path, recursive, follow, cancel) {
+    match remove_existing(path, recursive, follow, cancel) {
         // The error is about `path` itself: entries of a tree that disappear during the removal never cause `NotFound`.
         Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
     }
 }
 
-fn remove_present(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
+/// As [`remove`], but a `path` that does not exist is always an error.
+fn remove_existing(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
+    // `/` has no parent directory, and it is a mount point.
     let target = NameInDirectory::resolve(path, follow)?.ok_or_else(|| mount_point_error(path))?;
     let found = stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
-    let parent = device(&stat_open(&target.directory).map_err(FileError::at(path))?);
-    if is_mount_point(&found, parent) {
+    let parent_device = device(&stat_open(&target.directory).map_err(FileError::at(path))?);
+    if is_mount_point(&found, parent_device) {
         return Err(mount_point_error(path));
     }
     match kind(&found) {
@@ -69,10 +73,15 @@ fn mount_point_error(path: &Path) -> FileError {
 /// Names of the subdirectories of one directory that are not yet removed.
 type PendingDirectories = Vec<CString>;
 
+/// The removal of a directory and everything below it.
 struct Removal<'a> {
+    /// The directory that contains the top of the tree.
     parent: &'a OwnedFd,
+    /// The directories from the top of the tree to the one whose entries are being removed, which is the current one.
     stack: DirectoryStack<PendingDirectories>,
+    /// The device of the top. On old kernels, a directory on another device counts as a mount point.
     device: u64,
+    /// Retries since a directory was last removed.
     retries: usize,
     buffer: Vec<u8>,
     cancel: &'a Cancel,
@@ -84,6 +93,7 @@ impl<'a> Removal<'a> {
         Self { parent, stack, device: device(top), retries: 0, buffer: buffer(), cancel }
     }
 
+    /// Removes the tree whose top is `name` in `parent`.
     fn run(mut self, name: &CStr) -> Result<(), FileError> {
         self.enter(name)?;
         loop {
@@ -124,8 +134,8 @@ impl<'a> Removal<'a> {
         Ok(())
     }
 
-    /// Unlinks all entries of the current directory except subdirectories, and adds the subdirectories to the pending
-    /// ones. Returns whether there are any subdirectories.
+    /// Unlinks the entries of the current directory except subdirectories, and adds the subdirectories to the pending
+    /// ones. Stops early at [`MAX_PENDING_DIRECTORIES`]. Returns whether there are any subdirectories.
     fn remove_files(&mut self) -> Result<bool, FileError> {
         let Some((directory, pending)) = self.stack.current() else { return Ok(false) };
         let mut failed = None;
@@ -155,21 +165,23 @@ impl<'a> Removal<'a> {
                 }
             })
         });
-        let found_any = !pending.is_empty();
+        let has_subdirectories = !pending.is_empty();
         listed.map_err(|error| FileError::os(error, self.stack.current_path()))?;
         if let Some((error, name)) = failed {
             return Err(self.removal_error(error, &name));
         }
         self.cancel.check()?;
-        Ok(found_any)
+        Ok(has_subdirectories)
     }
 
-    /// Removes the current directory, which is empty now, and makes its parent the current one.
+    /// Makes the parent the current directory, and removes the directory that was left, which should be empty now. If
+    /// it is not, enters it again.
     fn leave(&mut self) -> Result<(), FileError> {
         let Some(name) = self.stack.pop()? else { return Ok(()) };
         let directory = self.stack.current().map_or(self.parent, |(current, _)| current);
         match unlinkat(directory, &*name, AtFlags::REMOVEDIR) {
-            // Some file systems skip names when entries are removed during a listing, and another process may have created new ones.
+            // Some file systems skip names when entries are removed during a listing, and another process may have
+            // created new entries or replaced the directory.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.may_retry() => self.enter(&name),
             removed => {
                 self.retries = 0;

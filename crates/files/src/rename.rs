@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use crate::FileError;
 use crate::stat::{kind, stat};
 
-/// Renames `source` to `destination` atomically. Without `replace`, an existing `destination` fails with `EEXIST`.
+/// Renames `source` to `destination`. Without `replace`, an existing `destination` fails with `EEXIST`. The rename is
+/// atomic, except without `replace` on a kernel or file system that has no `RENAME_NOREPLACE`.
 pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), FileError> {
     let renamed = if replace {
         renameat(CWD, source, CWD, destination)
@@ -25,8 +26,9 @@ pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), Fi
     })
 }
 
-/// Renames without `RENAME_NOREPLACE`. A hard link makes that safe against another process that creates `destination` meanwhile.
-/// Directories cannot have hard links, and some file systems have none; in these cases a short race remains.
+/// Renames without `RENAME_NOREPLACE`. A new hard link does not replace a `destination` that another process creates
+/// meanwhile. Directories cannot have hard links, and some file systems have no hard links. In these cases, such a
+/// `destination` can be replaced if it is created between the check and the rename.
 fn rename_to_free_name(source: &Path, destination: &Path) -> Result<(), Errno> {
     let is_directory = kind(&stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW)?) == FileType::Directory;
     if !is_directory {
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_the_kernel_flag_an_existing_name_is_not_replaced() {
+    fn without_the_kernel_flag_valid_renames_to_free_names_succeed_and_others_fail() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         fs::write(at("a"), "a").unwrap();

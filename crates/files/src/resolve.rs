@@ -15,7 +15,9 @@ use crate::FileError;
 pub enum Follow {
     /// Links are followed everywhere in the path, as the operating system does.
     Yes,
-    /// No component of the path may be a link; the operation fails if one is. The path must be absolute and without `..`.
+    /// No component of the path may be a link; the operation fails if one is. The only exception is that
+    /// [`set_metadata`](crate::set_metadata()) sets the time of a link at the end of the path. The path must be
+    /// absolute and without `..`.
     No,
 }
 
@@ -30,8 +32,8 @@ pub(crate) struct NameInDirectory {
 }
 
 impl NameInDirectory {
-    /// Opens the parent directory of `path`. The last component itself is not examined and need not exist. Returns `None` for `/`,
-    /// which has no parent.
+    /// Opens the parent directory of `path`. The last component itself is not examined and need not exist. Returns
+    /// `None` for `/`, which has no parent. Fails if `path` is relative or ends in `..`.
     pub(crate) fn resolve(path: &Path, follow: Follow) -> Result<Option<Self>, FileError> {
         if !path.is_absolute() {
             return Err(not_normalized(path));
@@ -79,7 +81,7 @@ pub(crate) fn open_child(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, E
 fn open_without_links(directory: &Path, error_path: &Path) -> Result<OwnedFd, FileError> {
     let names = normal_components(directory)?;
     let flags = OPEN_TO_TRAVERSE | OFlags::NOFOLLOW;
-    // If this single call fails, the loop below opens the components one by one. It fails with the error of the
+    // If this single call fails, the loop below opens the components one by one. The loop fails with the error of the
     // component that is at fault, or succeeds if the path is too long for one call or the kernel has no `openat2`.
     if let Ok(opened) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         return Ok(opened);

@@ -1,9 +1,10 @@
 //! Searching the contents or the names of the files below a directory, with the ignore rules and the regular expressions of ripgrep.
 //! Results are delivered as they are found, in batches of bounded size, unsorted.
 //!
-//! [`SearchQuery::prepare`] checks a query, and [`PreparedSearch::run`] (in `run`) starts the threads. `tasks` is their shared stack of
-//! work, `walk` lists directories, `rules` decides which entries are skipped, `ignore_files` reads ignore files, and `lines` turns
-//! matches into [`SearchHit`]s. Requests, clients and limits across searches are the concern of the caller.
+//! [`SearchQuery::prepare`] checks a query, and [`PreparedSearch::run`] (in `run`) starts the threads. `tasks` is
+//! their shared stack of work, `walk` lists directories, `rules` decides which entries are skipped, `ignore_files`
+//! reads ignore files, `matcher` compiles the pattern, and `lines` turns matches into [`SearchHit`]s. Requests,
+//! clients and limits across searches are the concern of the caller.
 
 mod ignore_files;
 mod lines;
@@ -30,10 +31,11 @@ pub use rules::MAX_RULES_IN_EFFECT as MAX_IGNORE_RULES;
 
 /// Most lines of context before or after a match. A client that needs more reads the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
-/// Longest line that is searched, in bytes. If matches may span lines, this is the size of the largest file that is searched. A file with
-/// more gets an error, because every thread of every search may hold this much in memory.
+/// Longest line that is searched, in bytes. If matches may span lines, this is the size of the largest file that is
+/// searched. A longer line or a larger file is reported as an error, because every thread of every search may hold
+/// this much in memory.
 pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
-/// Bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
+/// Most bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
 pub const MAX_LINE_BYTES: usize = 4096;
 /// Longest pattern in bytes. Two bytes of a pattern, `\w`, can take 20 KB of memory before the size of the compiled expression is known.
 /// With this limit, a pattern costs at most about 90 MB and half a second before it is refused.
@@ -42,8 +44,8 @@ pub const MAX_PATTERN_BYTES: usize = 8 << 10;
 pub const MAX_GLOBS: usize = 1000;
 /// Most bytes of all globs of a search together. Compiled, they take at most about 60 MB.
 pub const MAX_GLOB_BYTES: usize = 64 << 10;
-
-/// Most opening braces of one glob. The glob parser calls itself for each level, and the stack of a thread has room for a few thousand.
+/// Most opening braces of one glob. The glob parser calls itself for each level of nested braces, and the stack of a
+/// thread has room for a few thousand levels.
 pub const MAX_BRACES: usize = 1000;
 /// Most threads of a search whose query does not set a number. More threads mostly wait for each other.
 pub const MAX_DEFAULT_THREADS: usize = 12;
@@ -53,19 +55,23 @@ pub const MAX_SEARCH_ERRORS: usize = 100;
 /// The root, the pattern and the options of a search. [`SearchQuery::below`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
-    /// Absolute path of the directory or file to search. A symbolic link here is followed.
+    /// Absolute path of the directory or file to search. A symbolic link here is followed. The root is never skipped,
+    /// also if it is a hidden, ignored or large file.
     pub root: PathBuf,
     /// The pattern that a line must match. `None` lists files instead.
     pub pattern: Option<Pattern>,
-    /// Globs as for `rg -g`, relative to the root: only files that match one are searched, and files that match one with a leading `!`
-    /// are skipped. The last glob that matches decides. A file that a glob includes is searched even if it is hidden or ignored.
+    /// Globs as for `rg -g`, relative to the root. Files and directories that match a glob with a leading `!` are
+    /// skipped. If there are globs without `!`, only files that match one of these are searched. The last glob that
+    /// matches decides. A file that a glob includes is searched even if it is hidden or ignored, but not if it is in
+    /// a skipped directory.
     pub globs: Vec<String>,
     /// Whether files and directories whose names begin with a dot are searched.
     pub hidden: bool,
-    /// Whether the files that `.ignore` and `.rgignore` name are skipped, and, inside a git repository only, those that `.gitignore`,
-    /// `.git/info/exclude` and the global excludes of git name. Ignore files in parents of the root apply too. A directory is not
-    /// searched if one of its ignore files is not a regular file, has more than 1 MiB or 10,000 lines, or is under a lease of another
-    /// program.
+    /// Whether the files that `.ignore` and `.rgignore` name are skipped, and, inside a git or Jujutsu repository only,
+    /// those that `.gitignore`, `.git/info/exclude` and the global excludes of git name. Ignore files in parents of the
+    /// root apply too. A directory is reported as an error and not searched if one of its ignore files is a FIFO, a
+    /// socket or a device other than `/dev/null`, has more than 1 MiB or 10,000 lines or too many braces in a line,
+    /// or is under a lease of another program; also if the directory and those above it have more than 20,000 rules.
     pub respect_ignore: bool,
     /// Whether symbolic links below the root are followed. A link to a directory above the link is reported as an error.
     pub follow_symlinks: bool,
@@ -177,7 +183,7 @@ pub enum CaseSensitivity {
     Sensitive,
     /// `a` matches `A`.
     Insensitive,
-    /// As `Insensitive`, unless the pattern contains an upper-case letter.
+    /// As `Insensitive`, unless the pattern contains a literal upper-case letter.
     Smart,
 }
 
@@ -187,11 +193,11 @@ pub struct PreparedSearch {
     query: SearchQuery,
     matcher: Option<RegexMatcher>,
     walk: SearchWalk,
-    /// Errors of the preparation, such as ignore files that are not used. Every run begins with them.
+    /// Errors of the preparation, such as ignore files that are not used. The summary of every run begins with them.
     preparation: SearchSummary,
 }
 
-/// One result, as the sink of [`PreparedSearch::run`] gets it.
+/// One result, as [`PreparedSearch::run`] passes it to the sink, the callback of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchHit {
     /// A file, if the query has no pattern.
@@ -213,7 +219,8 @@ pub enum SearchHit {
 pub struct HitLine {
     /// Line number, counted from 1.
     pub number: u64,
-    /// Byte offset of the line in the file; in a file with a UTF-16 byte order mark, in the text decoded to UTF-8.
+    /// Byte offset of the line in the file. If the file begins with a byte order mark, the offset is in the text
+    /// after the mark, which was decoded to UTF-8 if it was UTF-16.
     pub offset: u64,
     /// The line without its line feed, at most 4 KiB. Need not be UTF-8.
     pub text: Vec<u8>,
@@ -235,7 +242,7 @@ pub struct SearchSummary {
     pub files_matched: u64,
     /// Matching lines; a match that spans lines counts once. 0 if the query has no pattern.
     pub matches: u64,
-    /// Files and directories that could not be searched, at most 100.
+    /// Files and directories that could not be searched, and faults of ignore files; at most 100.
     pub errors: Vec<SearchFailure>,
     /// Number of all errors, including those that are not in `errors`.
     pub error_count: u64,
@@ -251,7 +258,7 @@ impl SearchSummary {
         }
     }
 
-    /// Adds the counts and errors of another thread. `completion` stays.
+    /// Adds the counts and errors of another summary. `completion` stays.
     fn add(&mut self, part: Self) {
         self.files_searched += part.files_searched;
         self.files_matched += part.files_matched;
@@ -262,10 +269,10 @@ impl SearchSummary {
     }
 }
 
-/// A file or directory that could not be searched, or not completely.
+/// A file or directory that could not be searched, or not completely, or a fault of an ignore file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchFailure {
-    /// The file or directory. If an ignore file is not used, this is the ignore file.
+    /// The file or directory. If an ignore file or a configuration of git is at fault, this is that file.
     pub path: PathBuf,
     /// The reason, shortened to about 500 bytes.
     pub text: String,
@@ -283,7 +290,7 @@ pub enum SearchCompletion {
     Cancelled,
 }
 
-/// The reason why a query is refused. The caller has to change the query.
+/// The reason why a search cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareSearchError {
     /// The pattern is longer than 8 KiB.
@@ -324,12 +331,12 @@ pub enum PrepareSearchError {
         /// Lines of context that the query asks for.
         lines: u32,
     },
-    /// The root does not exist, is not an absolute path, or has an ignore file that cannot be used.
+    /// The root does not exist or is not an absolute path, or an ignore file in the root or above it cannot be used.
     #[error(transparent)]
     Root(#[from] FileError),
 }
 
-/// Cuts a text to about 500 bytes. Errors of the regex and glob libraries repeat the input, which can be as long as a whole message.
+/// Cuts a text to about 500 bytes. Errors of the regex and glob libraries repeat the input, which can be very long.
 fn shortened(text: &str) -> String {
     const MAX_BYTES: usize = 500;
     let text = text.trim();

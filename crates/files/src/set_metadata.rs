@@ -13,7 +13,7 @@ use crate::stat::{kind, stat_open};
 use crate::{FileError, Follow};
 
 /// Sets the permission bits of a file (`mode`), its modification time in seconds and nanoseconds since 1970 (`mtime`), or both. With
-/// [`Follow::No`], the time of a symbolic link itself is set; its permissions cannot be set.
+/// [`Follow::No`], the time of a symbolic link itself is set; setting its permissions is an error.
 pub fn set_metadata(
     path: &Path,
     mode: Option<u32>,

@@ -22,7 +22,8 @@ pub struct Metadata {
     pub is_symlink: bool,
     /// Size in bytes. For directories the number depends on the file system.
     pub size: u64,
-    /// Creation time in milliseconds since 1970, or 0 if the file system does not store it.
+    /// Creation time in milliseconds since 1970, or 0 if the file system does not store it. With [`Follow::Yes`],
+    /// earlier times are 0.
     pub created_at_ms: i64,
     /// Modification time in milliseconds since 1970. With [`Follow::Yes`], earlier times are 0.
     pub modified_at_ms: i64,
@@ -115,7 +116,7 @@ pub(crate) fn device(stat: &Statx) -> u64 {
 
 pub(crate) fn describe(stat: &Statx, follow: Follow) -> Metadata {
     let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-    // The wire contract reports times before 1970 only if links are not followed.
+    // The protocol reports times before 1970 only if links are not followed.
     let milliseconds = |seconds: i64, nanos: u32| {
         let whole = seconds.saturating_mul(1000).saturating_add(i64::from(nanos / 1_000_000));
         if follow == Follow::Yes { whole.max(0) } else { whole }
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_is_recognized_by_its_device_if_the_kernel_does_not_report_it() {
+    fn a_mount_point_is_recognized_by_its_attribute_or_else_by_its_device() {
         let stat_of = |path: &str| stat(CWD, path, AtFlags::empty()).unwrap();
         let (root, mounted) = (stat_of("/"), stat_of("/proc"));
         let without_attribute = |mut stat: Statx| {

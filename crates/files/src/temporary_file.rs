@@ -1,5 +1,5 @@
-//! A new file that other programs see under its final name only when it is complete. Until then it has no name (`O_TMPFILE`) or, where the
-//! file system cannot do that, a hidden one. `upload` decides about its contents and permissions.
+//! A new file that other programs see under its final name only when it is complete. Until then it has no name
+//! (`O_TMPFILE`) or, where that is not possible, a hidden name. `upload` decides about its contents and permissions.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,11 +27,12 @@ pub(crate) struct TemporaryFile {
     /// The permission bits that the umask allows for a new file in this directory.
     pub(crate) allowed_mode: Mode,
     target: NameInDirectory,
+    /// `None` while the file has no name, and after it has got its final name.
     hidden_name: Option<OsString>,
 }
 
 impl TemporaryFile {
-    /// Creates the file, without a name where the file system can do that, so that even a crash leaves no file behind.
+    /// Creates the file, without a name where that is possible, so that even a crash leaves no file behind.
     pub(crate) fn create(target: NameInDirectory) -> Result<Self, Errno> {
         match Self::create_nameless(&target) {
             Ok((file, allowed_mode)) => Ok(Self { file, allowed_mode, target, hidden_name: None }),
@@ -40,7 +41,7 @@ impl TemporaryFile {
     }
 
     fn create_nameless(target: &NameInDirectory) -> Result<(OwnedFd, Mode), Errno> {
-        // This directory is needed later to give the file its name.
+        // `publish` needs this directory to give the file its name.
         accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(&target.directory, c".", flags, Mode::from_raw_mode(0o777))?;
@@ -108,7 +109,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Calls `make` with hidden names for `name` until one does not exist yet, and returns that name with the result.
+/// Calls `make` with random hidden names for `name` until it does not fail with `EEXIST`. Returns the hidden name
+/// with the result of `make`.
 fn try_hidden_names<T>(
     name: &OsStr,
     mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
@@ -138,7 +140,7 @@ mod tests {
     use crate::Follow;
     use crate::write::write_at;
 
-    /// Creates a file in the way that is used on a file system without `O_TMPFILE`.
+    /// Creates a file in the way that is used on a file system without `O_TMPFILE`, and writes `new` to it.
     fn create_hidden(path: &Path) -> TemporaryFile {
         let temporary =
             TemporaryFile::create_hidden(NameInDirectory::resolve(path, Follow::Yes).unwrap().unwrap()).unwrap();
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_file_gets_its_final_name_or_is_removed() {
+    fn a_hidden_file_is_private_and_gets_its_final_name_or_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a");
         let temporary = create_hidden(&path);

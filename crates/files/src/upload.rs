@@ -27,7 +27,8 @@ pub const MAX_LINKS: usize = 40;
 pub struct CommitOptions {
     /// Final size in bytes: a longer file is truncated, a shorter one is filled with zeros. `None` keeps the size.
     pub size: Option<u64>,
-    /// Permission bits, regardless of the umask. `None` keeps those of the replaced file; for a new file see `mode_if_new`.
+    /// Permission bits, regardless of the umask. `None` keeps those of the replaced file, but set-user-ID and
+    /// set-group-ID only if the file can keep its owner. For a new file see `mode_if_new`.
     pub mode: Option<u32>,
     /// Permission bits of a file that replaces none, reduced by the umask. `None` is `0o666`, as for any new file.
     pub mode_if_new: Option<u32>,
@@ -75,12 +76,12 @@ impl Upload {
     /// Writes a block. Blocks may come in any order and from several threads at once. After one block has failed, every further block and
     /// the commit fail. So a caller may request the commit before it knows the results of the blocks.
     pub fn write_block(&self, offset: u64, data: &[u8]) -> Result<(), FileError> {
-        self.check()?;
+        self.check_not_failed()?;
         let written = self.try_write_block(offset, data);
         if let Err(error) = &written {
             let sentence = format!("{} bytes at offset {offset} were not written: {error}", data.len());
-            // Only the first failure is kept: it is the cause of the others.
-            let _is_first = self.failure.set((error.kind(), sentence));
+            // If a failure is recorded already, it stays: it is the cause of this one.
+            let _ignored = self.failure.set((error.kind(), sentence));
         }
         written
     }
@@ -91,11 +92,12 @@ impl Upload {
             return Err(FileError::refused("file write offset overflowed", &self.destination));
         }
         let temporary = self.temporary.read();
-        let temporary = temporary.as_ref().ok_or_else(|| self.finished())?;
+        let temporary = temporary.as_ref().ok_or_else(|| self.finished_error())?;
         write_at(&temporary.file, offset, data).map_err(FileError::at(&self.destination))
     }
 
-    fn check(&self) -> Result<(), FileError> {
+    /// Fails if a block could not be written.
+    fn check_not_failed(&self) -> Result<(), FileError> {
         let Some((kind, sentence)) = self.failure.get() else { return Ok(()) };
         Err(FileError::failed_check(*kind, format!("the upload has failed: {sentence}"), &self.destination))
     }
@@ -103,8 +105,8 @@ impl Upload {
     /// Gives the file its name atomically. An upload can be committed once, whether that succeeds or not. After an error the old file is
     /// unchanged, with one exception: if only the sync of the directory fails, the new file is in place.
     pub fn commit(&self, options: &CommitOptions) -> Result<(), FileError> {
-        let mut temporary = self.temporary.write().take().ok_or_else(|| self.finished())?;
-        self.check()?;
+        let mut temporary = self.temporary.write().take().ok_or_else(|| self.finished_error())?;
+        self.check_not_failed()?;
         let existing = existing_file(temporary.target(), &self.destination, self.replace, self.follow)?;
         let times = options.mtime.map(|mtime| timestamps(mtime, &self.destination)).transpose()?;
         let placed = (|| {
@@ -124,12 +126,13 @@ impl Upload {
         placed.map_err(FileError::at(&self.destination))
     }
 
-    fn finished(&self) -> FileError {
+    fn finished_error(&self) -> FileError {
         FileError::refused("the upload is finished", &self.destination)
     }
 }
 
-/// Follows symbolic links from `path` on. The target of the last link need not exist.
+/// Follows the symbolic link that `path` names, and the link that this one names, and so on. The target of the last
+/// link need not exist.
 fn follow_links(path: &Path) -> Result<PathBuf, FileError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -170,6 +173,8 @@ fn existing_file(
 /// Permission bits of a new file before the umask, if [`CommitOptions`] has none.
 const DEFAULT_NEW_MODE: u32 = 0o666;
 
+/// Gives the new file the owner and group of the replaced one as far as possible, and the permission bits of
+/// `options`.
 fn set_owner_and_mode(
     temporary: &TemporaryFile,
     existing: Option<&Statx>,
@@ -192,7 +197,7 @@ fn set_owner_and_mode(
     fchmod(&temporary.file, mode)
 }
 
-/// Syncs the directory, without which the new name could be lost in a power failure.
+/// Syncs the directory that contains the new name. Without this, the name could be lost in a power failure.
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(directory, c".", flags, Mode::empty()) {

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
-use crate::names::SortedNames;
+use crate::names::SortableNames;
 use crate::stat::{FileIdentity, kind, stat};
 use crate::{Cancel, FileError};
 
@@ -28,7 +28,8 @@ pub const MAX_ENTRIES: usize = 50_000;
 /// to them. When this many are open, further subdirectories are opened by their whole path.
 const MAX_OPEN_DIRECTORIES: usize = 128;
 
-/// The limits of a walk, and its choice of the directories that it enters.
+/// The limits of a walk, and its choice of the directories that it enters. To *visit* an entry is to pass it to the
+/// visitor, a callback. To *enter* a directory is to list its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeWalkOptions {
     /// Directories deeper than this are visited but not entered. The root has depth 0. At most 64.
@@ -37,8 +38,8 @@ pub struct TreeWalkOptions {
     pub max_directories: usize,
     /// Most names that are examined, including those that are not visited. Between 1 and 50,000.
     pub max_entries: usize,
-    /// Whether symbolic links to directories are visited and entered as directories. A directory is entered once. Without this, symbolic
-    /// links are not visited.
+    /// Whether symbolic links to directories are visited and entered as directories. A directory to which several
+    /// links lead is entered once. Without this, symbolic links are not visited. Links to files are never visited.
     pub follow_directory_symlinks: bool,
     /// Whether directories whose name begins with a dot are visited but not entered.
     pub prune_hidden_directories: bool,
@@ -92,12 +93,14 @@ pub enum WalkItem<'a> {
 /// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkSummary {
-    /// Whether a limit was reached or the visitor broke off, so that there may be more entries.
+    /// Whether `max_directories` or `max_entries` was exceeded or the visitor returned `Break`, so that there may be
+    /// more entries. `max_depth` does not count.
     pub truncated: bool,
 }
 
-/// Visits the directories and files below `root`, breadth first, and in each directory in byte order of the names. A root that is not a
-/// directory has no entries. The walk ends when `visit` breaks.
+/// Visits the directories and files below `root`, breadth first, and in each directory in byte order of the names. A
+/// root that is not a directory, or is a symbolic link and links are not followed, has no entries. The walk ends when
+/// `visit` returns `Break`.
 pub fn walk(
     root: &Path,
     options: &TreeWalkOptions,
@@ -123,7 +126,7 @@ pub fn walk(
         directories: 1,
         examined: 0,
         truncated: false,
-        names: SortedNames::default(),
+        names: SortableNames::default(),
         buffer: buffer(),
     };
     walk.queue.push_back(QueuedDirectory { path: root.to_owned(), above: None, depth: 0 });
@@ -142,20 +145,24 @@ struct TreeWalk<'a> {
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
     queue: VecDeque<QueuedDirectory>,
-    /// Directories that were entered or are in the queue. Directories below the root are added only if links are
-    /// followed, because a link can lead back to a directory that was entered.
+    /// Directories that were entered or are in the queue. If links are not followed, no link can lead to a directory
+    /// a second time, so only the root is added.
     seen: HashSet<FileIdentity>,
+    /// Number of the [`OpenDirectory`]s of this walk.
     open_count: Rc<Cell<usize>>,
+    /// Number of directories that were entered or are in the queue.
     directories: usize,
+    /// Number of names that were examined.
     examined: usize,
     truncated: bool,
-    names: SortedNames,
+    names: SortableNames,
     buffer: Vec<u8>,
 }
 
 /// A directory that is not yet listed.
 struct QueuedDirectory {
     path: PathBuf,
+    /// The parent directory. `None` for the root, and if too many directories are open.
     above: Option<Rc<OpenDirectory>>,
     depth: usize,
 }
@@ -174,6 +181,7 @@ impl Drop for OpenDirectory {
 }
 
 impl TreeWalk<'_> {
+    /// Lists a directory and visits its entries. Errors go to the visitor; this fails only after a cancellation.
     fn list(&mut self, queued: &QueuedDirectory) -> Result<ControlFlow<()>, FileError> {
         let directory = match self.open(queued) {
             Ok(directory) => Rc::new(directory),
@@ -208,11 +216,12 @@ impl TreeWalk<'_> {
         Ok(OpenDirectory { directory, count: Rc::clone(&self.open_count) })
     }
 
+    /// Visits the entries with these names, and adds the directories among them to the queue.
     fn examine(
         &mut self,
         queued: &QueuedDirectory,
         directory: &Rc<OpenDirectory>,
-        names: &SortedNames,
+        names: &SortableNames,
     ) -> ControlFlow<()> {
         let mut path = queued.path.as_os_str().as_bytes().to_vec();
         if path.last() != Some(&b'/') {

@@ -1,7 +1,7 @@
 //! Watching a directory tree, a directory or a file for changes.
 //!
 //! This uses inotify directly and no library, because a watch promises three things: no change in a new directory is missed, an overflow of
-//! the kernel's queue is reported, and a rename is one change. Clients, sessions and the wire format are the concern of the caller.
+//! the kernel's queue is reported, and a rename is one change. Clients and the wire format are the concern of the caller.
 //!
 //! The parts, in the order of an event from the kernel to the sink:
 //!
@@ -13,10 +13,12 @@
 //!   a file.
 //! - [`coalesce`] combines all events since the last delivery into few changes.
 //!
+//! [`directory_count`] counts the directories of all watches that belong to one session.
+//!
 //! Symbolic links below the root are not followed. A directory that may not be read is not watched; the watch tries
 //! it again when the attributes of any directory in the tree change. A directory that has two paths because of a
-//! mount is watched under one of them. A watch does not notice when a directory above the parent of the root is
-//! moved.
+//! mount is watched under one of them. A watch of a directory does not notice when a directory above the root is
+//! moved. A watch of a single file notices this only for the directory that contains the file.
 
 mod coalesce;
 mod directories;
@@ -56,7 +58,8 @@ pub struct WatchOptions {
     pub max_directories: usize,
     /// Time for which changes are collected before they are delivered, counted from the first change. Default: 50 ms.
     pub collect_time: Duration,
-    /// Most changes of one batch. If there are more, the batch is an overflow. Default: 20,000.
+    /// Most changes of one batch; two changes of one path may count as one. If there are more, the batch is an
+    /// overflow. Default: 20,000.
     pub max_pending: usize,
 }
 
@@ -91,15 +94,16 @@ pub struct PathChange {
 /// The kind of a change at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChangeKind {
-    /// The file or directory is new. Also used if it was moved to this path from outside of the tree and may have replaced another one,
-    /// because these cases cannot always be distinguished.
+    /// The file or directory is new. Also used if it was moved to this path from outside of the tree and may have
+    /// replaced another file, because these cases cannot always be distinguished.
     Created,
-    /// Its contents, mode, owner or times have changed, or another file has replaced it.
+    /// The contents, mode, owner or times of the file or directory have changed, or another file has replaced it.
     Modified,
-    /// It was removed or moved out of the tree, with everything below it. This may also be reported for a file or directory that was
-    /// created and removed since the previous batch.
+    /// The file or directory was removed or moved out of the tree, with everything below it. This may also be
+    /// reported for a file or directory that was created and removed since the previous batch.
     Removed,
-    /// It was renamed to this path from another path below the root. A file that was at this path before is replaced.
+    /// The file or directory was renamed to this path from another path below the root. A file that was at this path
+    /// before is replaced.
     Renamed {
         /// The old path.
         from: PathBuf,
@@ -111,7 +115,8 @@ pub enum PathChangeKind {
 pub enum WatchEnd {
     /// The root was removed, moved or unmounted. For a watch of a single file: the directory that contains the file.
     RootRemoved,
-    /// The tree cannot be watched any more, because of a limit or an error of the operating system.
+    /// The tree cannot be watched any more, because of a limit, an error of the operating system or a panic of the
+    /// watch.
     Failed(FileError),
 }
 
@@ -123,7 +128,8 @@ pub struct PathWatch {
 
 impl PathWatch {
     /// Begins to watch the absolute path `root`. Every change after this function returns is reported. If `root` is
-    /// not a directory, its name is watched: the file may be removed, replaced and created again.
+    /// not a directory, its name is watched: the file may be removed, replaced and created again. If `root` is a
+    /// directory and `recursive` is false, only the entries of `root` itself are watched.
     ///
     /// `sink` is called on the thread of the watch. During a call, further changes are collected. When `sink` returns
     /// `Break`, the watch ends. The watched directories are counted in `count`.

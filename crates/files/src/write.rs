@@ -13,7 +13,8 @@ use crate::write_lock::WriteLock;
 use crate::{FileError, Follow};
 
 /// Replaces the contents of a file by `data`, or creates the file. An existing file keeps its inode, and so its mode, owner and hard
-/// links. After an error, such as a full disk, the file may hold a part of the data.
+/// links. After an error, such as a full disk, the file may hold a part of the data. Concurrent calls for the same
+/// file write one after the other.
 pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
     let target = match follow {
         Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
@@ -40,14 +41,15 @@ pub(crate) struct WriteTarget {
 fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
     let written = write_reporting_progress(file, 0, data);
     let length = written.as_ref().map_or_else(|(length, _)| *length, |()| data.len() as u64);
-    // The file is cut also after an error, so that it never holds new data followed by old data. The size is read only now, because another
-    // program may have made the file longer since it was opened.
+    // The file is truncated also after an error, so that it does not keep old data behind the new data. The size is
+    // read only now, because another program may have made the file longer since it was opened.
     let size = stat_open(file).map(|stat| stat.stx_size);
-    let cut = size.and_then(|size| if length < size { ftruncate(file, length) } else { Ok(()) });
-    written.map_err(|(_, error)| error).and(cut)
+    let truncated = size.and_then(|size| if length < size { ftruncate(file, length) } else { Ok(()) });
+    written.map_err(|(_, error)| error).and(truncated)
 }
 
-/// Opens a regular file for writing by its name in a directory, or creates it. The contents are not truncated.
+/// Opens a regular file for writing by its name in a directory, or creates it with the permissions `mode`. The
+/// contents are not truncated. `path` is only the path in an error.
 pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     directory: F,
     name: P,
@@ -60,7 +62,7 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
     // Opening a device can have side effects, and opening a FIFO disturbs its reader. With `Follow::No`, a FIFO is
-    // opened nevertheless, without waiting: if no process reads it, clients get the error `ENXIO`.
+    // opened nevertheless, without waiting, because clients expect the error `ENXIO` if no process reads the FIFO.
     let before = stat(&directory, name, at).map(|stat| kind(&stat));
     match (before, follow) {
         (Ok(FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket), _)
@@ -86,7 +88,7 @@ pub(crate) fn write_at<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(),
     write_reporting_progress(file, offset, data).map_err(|(_, error)| error)
 }
 
-/// As [`write_at`]. The error contains the number of bytes that were written before the failure.
+/// Does the same as [`write_at`]. The error contains the number of bytes that were written before the failure.
 fn write_reporting_progress<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(), (u64, Errno)> {
     let mut done = 0;
     while done < data.len() {

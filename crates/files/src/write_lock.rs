@@ -1,5 +1,6 @@
-//! A lock for each file that is written in place, so that two requests at once do not mix their contents. It works only within this
-//! process. Each file has its own lock, so that a file that hangs, on a dead network mount for example, delays no other file.
+//! A lock for each file that [`write_file`](crate::write_file) writes, so that two calls at once do not mix their
+//! data. Copies do not take it, and it works only within this process. Each file has its own lock, so that a file
+//! that hangs, on a dead network mount for example, delays no other file.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -20,7 +21,7 @@ static LOCKED: LazyLock<LockedFiles> = LazyLock::new(LockedFiles::default);
 pub(crate) struct WriteLock(FileIdentity);
 
 impl WriteLock {
-    /// Waits until no other thread holds the lock of this file.
+    /// Waits until no other `WriteLock` of this file exists, and locks the file.
     pub(crate) fn acquire(file: FileIdentity) -> Self {
         let mut files = LOCKED.files.lock();
         while !files.insert(file) {

@@ -42,7 +42,7 @@ pub fn encode_base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Decodes base64. Missing padding, line breaks and other alphabets are errors.
+/// Decodes base64. Missing padding, unused bits that are not zero, line breaks and other alphabets are errors.
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Vec<u8>, base64::DecodeError> {
     ENGINE.decode(text)
 }
@@ -50,9 +50,9 @@ pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Vec<u8>, base64::DecodeEr
 /// Decodes base64 into the start of `buffer`, and returns how many bytes were decoded. The buffer grows if it is too small and
 /// never shrinks, so that one buffer serves many messages.
 pub fn decode_base64_into(text: &str, buffer: &mut Vec<u8>) -> Result<usize, base64::DecodeError> {
-    let most = text.len().div_ceil(4) * 3;
-    if buffer.len() < most {
-        buffer.resize(most, 0);
+    let max_decoded_bytes = text.len().div_ceil(4) * 3;
+    if buffer.len() < max_decoded_bytes {
+        buffer.resize(max_decoded_bytes, 0);
     }
     ENGINE.decode_slice(text, buffer).map_err(|error| match error {
         base64::DecodeSliceError::DecodeError(error) => error,
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_padding_and_other_alphabets_are_refused() {
+    fn everything_but_strict_standard_base64_is_refused() {
         for bad in ["aGk", "aGk=\n", "-_-_", "a", "aGl="] {
             assert!(decode_base64(bad).is_err(), "{bad:?} must not decode");
         }

@@ -1,5 +1,7 @@
-//! Params and result of `capabilityRoots/discoverV1`: plugins and skills below directories, with the contents of their files.
-//! How directories are scanned, and the limits of that, are in the server (`handlers/capability_roots.rs`).
+//! Params and result of `capabilityRoots/discoverV1`: plugins and skills below directories, with the contents of
+//! their files. A *plugin* is a directory with a manifest, the file `plugin.json` in a subdirectory such as
+//! `.codex-plugin`. A *skill* is a directory with a file `SKILL.md`. How directories are scanned, and the limits of
+//! that, are in the server (`handlers/capability_roots.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +35,7 @@ pub struct DiscoverResult {
     pub roots: Vec<DiscoveredRoot>,
 }
 
-/// What was found below one root. If `error` is set, everything else is empty.
+/// What was found below one root. If `error` is set, `plugin` is null and all lists are empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveredRoot {
@@ -47,8 +49,9 @@ pub struct DiscoveredRoot {
     /// One entry for each file named `SKILL.md`, sorted by path. Absent: empty.
     #[serde(default)]
     pub skills: Vec<DiscoveredSkill>,
-    /// The manifests that give the skills their namespaces: first the root's own, or else the nearest one above the root, then
-    /// those of plugins below the root, sorted by the path of the plugin. Absent: empty.
+    /// The manifests that give the skills their namespaces. The first is the root's own manifest, or else the nearest
+    /// one above the root, if there is any. Those of plugins below the root follow, sorted by the path of the plugin.
+    /// Absent: empty.
     #[serde(default)]
     pub namespace_manifests: Vec<CapabilityFile>,
     /// Files and directories that were left out, and why, in the order in which they were found. Absent: empty.
@@ -88,9 +91,10 @@ pub struct DiscoveredSkill {
 /// A file and its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityFile {
-    /// Path of the file: the path of the root and the names below it. Symbolic links in it are not resolved.
+    /// Path of the file. It begins with the path of the root or, for the manifest of a plugin that contains the
+    /// root, with that of a directory above the root. Symbolic links in it are not resolved.
     pub path: PathUri,
-    /// The unchanged text of the file, also with a byte order mark and carriage returns.
+    /// The unchanged text of the file, including a byte order mark and carriage returns.
     pub contents: String,
 }
 
@@ -99,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_members_of_a_result_are_empty() {
+    fn absent_members_of_a_result_are_read_as_empty() {
         let root: DiscoveredRoot = serde_json::from_str(r#"{"id":"r","path":"file:///r"}"#).unwrap();
         let complete = r#"{"id":"r","path":"file:///r","plugin":null,"skills":[],"namespaceManifests":[],"warnings":[],"error":null}"#;
         assert_eq!(serde_json::to_string(&root).unwrap(), complete);

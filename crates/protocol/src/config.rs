@@ -1,17 +1,19 @@
-//! Params and result of `environmentConfig/read`: the values that the configuration files of the environment have for the keys
-//! that a client asks for. Which files count, and how they are read, is in the server (`environment/config.rs`).
+//! Params and result of `environmentConfig/read`: the values of the keys that a client asks for, from the
+//! configuration files of the environment, the machine on which the server runs. Which files count, and how they are
+//! read, is in the server (`environment/config.rs`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// Params of `environmentConfig/read`. Each wanted key is a list with the literal name at each level, outermost
-/// first; this list must not be empty. The members `configPaths` and `requirementsPaths` together must have at least
-/// one wanted key.
+/// Params of `environmentConfig/read`. Each wanted key is a list of at least one name: the literal name at each
+/// level, outermost first. The members `configPaths` and `requirementsPaths` together must have at least one wanted
+/// key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {
-    /// Working directory of the client. It decides which project files count, and need not exist.
+    /// The directory in which the client works, on the machine of the server. It decides which project files count,
+    /// and need not exist.
     pub cwd: PathUri,
     /// The wanted keys of the configuration files. Required, but may be empty.
     pub config_paths: Vec<Vec<String>>,
@@ -26,7 +28,8 @@ pub struct ConfigReadResult {
     /// Home directory of the user that the server runs as. Null or absent if it is unknown.
     #[serde(default)]
     pub user_home_dir: Option<PathUri>,
-    /// `CODEX_HOME` of the server, or else `.codex` in the home directory, which need not exist.
+    /// The directory that the variable `CODEX_HOME` of the server names. Without the variable, `.codex` in the home
+    /// directory, which need not exist.
     pub codex_home_dir: PathUri,
     /// Host name of the machine, in lower case, with its domain if `/etc/hosts` gives one. Null or absent if it is unknown.
     #[serde(default)]
@@ -43,8 +46,8 @@ pub struct ConfigReadResult {
 pub struct ConfigLayers {
     /// One layer for each such file, lowest precedence first.
     pub layers: Vec<ConfigLayer>,
-    /// How many of the layers, counted from the first, have a lower precedence than the settings that the client gets from elsewhere (the
-    /// cloud).
+    /// The index in `layers` at which the client inserts the settings that it gets from the cloud. They override the
+    /// layers before this index, and the layers from this index on override them.
     pub cloud_insertion_index: usize,
 }
 
@@ -52,7 +55,7 @@ pub struct ConfigLayers {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigLayer {
-    /// A description for people: who wrote the file, and its native path. Programs must not depend on its form.
+    /// A description of the file for people, which contains its native path. Programs must not depend on its form.
     pub source: String,
     /// The directory against which relative paths in the file are resolved.
     pub base_dir: PathUri,

@@ -1,5 +1,7 @@
-//! What a client can learn about the environment: `environment/info` and `environment/status`. How the server finds the shell
-//! and the directories is not part of this file. [`Capabilities`] lists every extension of the protocol.
+//! What a client can learn about the environment, the machine on which the server runs: `environment/info` and
+//! `environment/status`. How the server finds the shell and the directories is not part of this file. An *extension*
+//! is a method or a member that only this implementation has, and not the published protocol of `codex exec-server`.
+//! [`Capabilities`] lists every extension.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,20 +11,21 @@ use crate::PathUri;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentInfo {
-    /// The login shell of the user that the server runs as, or another shell if that one is unknown or missing.
+    /// The login shell of the user that the server runs as. Another shell if that one is missing, or of a kind that
+    /// [`ShellInfo::name`] does not list.
     pub shell: ShellInfo,
     /// Working directory of the server. Null if the directory was removed; absent if an older server answers.
     #[serde(default)]
     pub cwd: Option<PathUri>,
-    /// The directory that `TMPDIR` of the server names, or an empty list without `TMPDIR`. Other servers may list several.
-    /// Absent if an older server answers.
+    /// The directory that `TMPDIR` of the server names. Empty without `TMPDIR`, or if `tempDir` is absent. Other
+    /// servers may list several directories. Absent if an older server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_directories: Option<Vec<PathUri>>,
     /// Where programs put temporary files: `TMPDIR`, or else `/tmp`. Absent if `TMPDIR` is relative and the working directory
     /// is gone, or if an older server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<PathUri>,
-    /// Which extensions this server offers. Absent: none.
+    /// What this server can do. Absent: every member is false.
     #[serde(default)]
     pub capabilities: Capabilities,
 }
@@ -36,8 +39,9 @@ pub struct ShellInfo {
     pub path: String,
 }
 
-/// The extensions that a server offers, each as a boolean. An absent member is false, so a client may use an extension only
-/// after it has seen true here.
+/// The capabilities of a server, each as a boolean. An absent member is false, so a client may use a capability only
+/// after it has seen true here. The first six, up to `shell_snapshot_v2`, are part of the published protocol. The
+/// others are extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
@@ -57,13 +61,14 @@ pub struct Capabilities {
     pub process_resize: bool,
     /// The method `process/closeStdin` exists.
     pub process_close_stdin: bool,
-    /// `process/write` answers `repeated`, and a write with an empty `chunk` only asks for it.
+    /// `process/write` answers `repeated`: whether an earlier write with the same id was taken. A write with an
+    /// empty `chunk` writes nothing and only asks this.
     pub process_write_query: bool,
     /// `process/signal` accepts every signal of [`Signal`](crate::Signal), not only `interrupt`.
     pub process_signals: bool,
     /// The method `process/list` exists.
     pub process_list: bool,
-    /// `process/start` accepts `timeoutMs`, and the exit says `timedOut`.
+    /// `process/start` accepts `timeoutMs`; `process/exited` and `process/read` have `timedOut`.
     pub process_timeout: bool,
     /// `process/start` accepts `umask`.
     pub process_umask: bool,

@@ -12,7 +12,8 @@ use crate::PathUri;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub enum ErrorCode {
-    /// The message is malformed, or the request is not possible in the current state.
+    /// The message is malformed, or the server refuses the request, for example because of the current state or
+    /// because permission is denied.
     InvalidRequest = -32600,
     /// The server does not know the method.
     MethodNotFound = -32601,
@@ -33,8 +34,8 @@ impl ErrorCode {
     }
 }
 
-/// Values of [`ErrorData::kind`] for refusals that no system call caused. Many refusals share one code, so a client distinguishes these
-/// refusals by their kind.
+/// Values of [`ErrorData::kind`] for errors that no system call caused. Many errors share one code, so a client
+/// distinguishes these errors by their kind.
 pub mod error_kind {
     /// With -32600: the session has no process of this id.
     pub const UNKNOWN_PROCESS: &str = "unknownProcess";
@@ -46,7 +47,7 @@ pub mod error_kind {
     /// With -32600: the message is larger than `--max-message-bytes`. The server has handled no part of it; the client can send smaller
     /// messages.
     pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
-    /// With -32603: the start of a process hung until its `timeoutMs` was over, so its program was not executed.
+    /// With -32603: the start of a process hung until the time `timeoutMs` was over, so the program was not executed.
     pub const START_TIMED_OUT: &str = "startTimedOut";
 }
 
@@ -84,6 +85,7 @@ impl ErrorData {
     }
 }
 
+/// The value of [`ErrorData::kind`] for an error of the operating system.
 fn kind_word(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as K;
     match kind {
@@ -151,6 +153,7 @@ impl WireError {
     }
 }
 
+/// Decodes the member `data`. None if it does not have the shape of [`ErrorData`].
 fn known_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<ErrorData>>, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     Ok(serde_json::from_str(raw.get()).ok())

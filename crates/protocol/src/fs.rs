@@ -1,5 +1,8 @@
-//! Params and results of `fs/*`. Uploads, watches and searches have files of their own below `fs/`, and `fs/block.rs` encodes
-//! and recognises messages with blocks. Handlers turn URIs into native paths; this file knows no file system.
+//! Params and results of `fs/*`. Uploads, watches and searches have files of their own below `fs/`. A *block* is a
+//! part of a file: `fs/block.rs` encodes and recognises messages with blocks, and `fs/refused_block.rs` decides
+//! whether a refused message was a block of an upload. `fs/walk_answer.rs` collects the answer to `fs/walk`. The
+//! server turns URIs into native paths; this file knows no file system. An *extension* is a method or a member that
+//! the published protocol of `codex exec-server` does not have.
 
 mod block;
 mod refused_block;
@@ -12,8 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
-pub use block::{BlockAnswer, encode_write_block, recognise_block, recognise_block_answer, recognise_write_block};
-pub use refused_block::{RefusedBlock, refused_block};
+pub use block::{
+    BlockAnswer, decode_block_result, encode_write_block, recognise_block_answer, recognise_write_block,
+};
+pub use refused_block::{RefusedBlock, classify_refused_message};
 pub use search::{
     CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
     SearchResult,
@@ -119,8 +124,8 @@ pub struct CloseParams {
 pub struct WriteFileParams {
     /// The file to write. It is created if it does not exist; its directory must exist.
     pub path: PathUri,
-    /// New contents of the file in base64. The field is not decoded here, because the published protocol has a
-    /// special error text for invalid base64 in it, which the handler sends.
+    /// New contents of the file in base64. The server decodes them in a later step, because the published protocol
+    /// has a special error text for invalid base64 in this member.
     pub data_base64: String,
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
@@ -148,7 +153,8 @@ pub struct CreateDirectoryParams {
     pub sandbox: Option<SandboxContext>,
 }
 
-/// Result of `fs/getMetadata`. A file that is neither regular file, directory nor symbolic link has all three booleans false.
+/// Result of `fs/getMetadata`, and a part of the result of `fs/open`. A file that is neither a regular file, a
+/// directory nor a symbolic link has all three booleans false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileMetadata {
@@ -160,9 +166,11 @@ pub struct FileMetadata {
     pub is_symlink: bool,
     /// Size in bytes.
     pub size: u64,
-    /// When the file was created, in milliseconds since 1970. 0 if that is unknown.
+    /// When the file was created, in milliseconds since 1970. 0 if that is unknown. A time before 1970 is 0 too,
+    /// unless `followSymlinks` is false; then it is negative.
     pub created_at_ms: i64,
-    /// When the contents last changed, in milliseconds since 1970.
+    /// When the contents last changed, in milliseconds since 1970. A time before 1970 is 0, unless `followSymlinks`
+    /// is false; then it is negative.
     pub modified_at_ms: i64,
     /// Extension `fsSetMetadata`: the permission bits, for example `0o644`. Absent from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +225,7 @@ pub struct ReadDirectoryParams {
 /// Result of `fs/readDirectory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadDirectoryResult {
-    /// The entries of the directory, in the order of the file system. `.` and `..` are left out.
+    /// The entries of the directory, in no particular order. `.` and `..` are left out.
     pub entries: Vec<DirectoryEntry>,
 }
 
@@ -277,7 +285,8 @@ pub struct WalkResult {
     pub entries: Vec<WalkEntry>,
     /// Paths that the walk could not examine.
     pub errors: Vec<WalkFailure>,
-    /// Whether a limit ended the walk before everything was listed.
+    /// Whether the walk ended before everything was listed, because of `maxDirectories`, `maxEntries` or the size of
+    /// the answer. `maxDepth` does not count.
     pub truncated: bool,
 }
 
@@ -313,7 +322,7 @@ pub struct WalkFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsRemoveParams", rename_all = "camelCase")]
 pub struct RemoveParams {
-    /// The file or directory to remove. Of a symbolic link, the link itself is removed.
+    /// The file or directory to remove. If it is a symbolic link, the link is removed and not its target.
     pub path: PathUri,
     /// True, or absent: a directory is removed with everything in it. False: a directory must be empty.
     #[serde(default = "default_true")]
@@ -321,7 +330,7 @@ pub struct RemoveParams {
     /// True, or absent: a path that does not exist is no error.
     #[serde(default = "default_true")]
     pub force: bool,
-    /// False: a symbolic link anywhere in the path is an error, and `recursive` must be false. Absent: true.
+    /// False: a symbolic link anywhere in the path is an error, and `recursive` must be false too. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
@@ -373,8 +382,8 @@ pub struct SetMetadataParams {
     /// New modification time. Absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// True, or absent: a symbolic link is followed. False: the path itself may be a symbolic link, whose time is changed, but no directory
-    /// before it may be one.
+    /// True, or absent: a symbolic link is followed. False: if the path itself is a symbolic link, the time of the
+    /// link is changed, and a `mode` is an error. A symbolic link earlier in the path is an error.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.

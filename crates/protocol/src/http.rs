@@ -15,8 +15,9 @@ pub struct HttpHeader {
     pub name: String,
     /// Value of the header. With `valueEnvVar`, the prefix of the value.
     pub value: String,
-    /// Only in a request: an environment variable of the server whose value is appended to `value`. A variable that is unset,
-    /// empty or forbidden is an error. Absent: the header is sent with `value` alone.
+    /// Only in a request: an environment variable of the server whose value is appended to `value`. It is an error if
+    /// the variable is unset or empty, or if it holds a secret of the server itself. Absent: the header is sent with
+    /// `value` alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_env_var: Option<String>,
 }
@@ -59,14 +60,15 @@ pub struct HttpRequestParams {
     /// the body.
     #[serde(default)]
     pub stream_response: bool,
-    /// Extension `httpLimits`: the largest response body in bytes; a longer one is an error. Absent: the request has no limit of its own.
+    /// Extension `httpLimits`: the largest response body in bytes; a longer body is an error. Absent: the request
+    /// sets no limit, but a body that is not streamed must still fit into one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
 }
 
 impl HttpRequestParams {
-    /// A request without headers and body that follows redirects, has no timeout and does not stream the response. `request_id`
-    /// is empty.
+    /// A request without headers and body that follows redirects, has no timeout and does not stream the response.
+    /// `request_id` is empty; the client fills it in when it sends the request.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             method: method.into(),
@@ -88,7 +90,7 @@ impl HttpRequestParams {
 pub struct HttpResponse {
     /// Status code of the response. A status such as 404 or 500 is no error.
     pub status: u16,
-    /// Headers of the response, with names in lower case. Values that are not visible ASCII are left out.
+    /// Headers of the response, with names in lower case. A header whose value is not visible ASCII is left out.
     pub headers: Vec<HttpHeader>,
     /// The whole body. Empty if the body is streamed.
     #[serde(rename = "bodyBase64")]
@@ -109,7 +111,8 @@ pub struct HttpCancelParams {
 pub struct HttpFlowParams {
     /// The request whose streamed body is paused or resumed. One that has finished or is unknown is no error.
     pub request_id: String,
-    /// True: the server sends no further pieces, and stops reading from its peer. False: it goes on.
+    /// True: the server sends no further pieces of the body, and stops reading from the web server. False: it
+    /// continues.
     pub paused: bool,
 }
 
@@ -119,14 +122,14 @@ pub struct HttpFlowParams {
 pub struct BodyDelta<'a> {
     /// The request that the body belongs to.
     pub request_id: &'a str,
-    /// Number of the piece: 1 for the first, and one more for each further piece.
+    /// Number of this notification: 1 for the first of the body, and 1 more for each further notification.
     pub seq: u64,
     /// The next bytes of the body, at most 1 MiB. Empty in the last notification.
     #[serde(rename = "deltaBase64")]
     pub delta: Base64Bytes,
     /// Whether this is the last notification of the body.
     pub done: bool,
-    /// Why the body is not complete. Null if it is, and in every notification but the last.
+    /// Why the body is not complete. Null if the body is complete, and in every notification but the last.
     pub error: Option<&'a str>,
 }
 
@@ -137,7 +140,7 @@ pub struct PushedBodyDelta<'a> {
     /// The request that the body belongs to.
     #[serde(borrow)]
     pub request_id: Cow<'a, str>,
-    /// Number of the piece: 1 for the first, and one more for each further piece.
+    /// Number of this notification: 1 for the first of the body, and 1 more for each further notification.
     pub seq: u64,
     /// The next bytes of the body in base64, not decoded yet.
     #[serde(borrow)]
@@ -145,7 +148,7 @@ pub struct PushedBodyDelta<'a> {
     /// Whether this is the last notification of the body. Absent: false.
     #[serde(default)]
     pub done: bool,
-    /// Why the body is not complete. Null or absent if it is, and in every notification but the last.
+    /// Why the body is not complete. Null or absent if the body is complete, and in every notification but the last.
     #[serde(default)]
     pub error: Option<String>,
 }

@@ -17,7 +17,8 @@ pub enum RequestId {
 }
 
 impl RequestId {
-    /// The id of an error for a message whose own id could not be read.
+    /// The id of an error about a message without a usable id: the id could not be read or is too long, or the
+    /// message is not a request.
     pub const UNKNOWN: Self = Self::Integer(-1);
 }
 

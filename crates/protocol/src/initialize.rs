@@ -1,5 +1,6 @@
-//! The handshake and the lifetime of a session: `initialize` and `session/keep`. The rules for resuming a session are in the
-//! server and in the crate `session`.
+//! The handshake and the lifetime of a session: `initialize`, `session/keep` and `session/takenOver`. A session
+//! can outlive its connection, and at most one connection is *attached* to it: that connection receives the events of
+//! the session. The rules for resuming a session are in the server and in the crate `session`.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +20,13 @@ pub struct InitializeParams {
     /// resumed session keeps its earlier value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_for_ms: Option<u64>,
-    /// Extension `sessionKeep`: true takes the session at once, even from a connection that is alive; that connection is
-    /// closed. Absent: false, and a connection that is alive keeps the session.
+    /// Extension `sessionKeep`: true takes the session at once, even from an attached connection that is alive.
+    /// False, or absent: an attached connection that is alive keeps the session, and this `initialize` fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takeover: bool,
-    /// Extension `sessionObserve`: true joins the session without attaching to it. Events still go only to the attached
-    /// connection, and only some methods are allowed. Needs `resumeSessionId`, and excludes `takeover`. Absent: false.
+    /// Extension `sessionObserve`: true joins the session without being attached to it. Events still go only to the
+    /// attached connection, and this connection may call only some methods. Needs `resumeSessionId`, and cannot be
+    /// combined with `takeover`. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observe: bool,
 }
@@ -48,11 +50,11 @@ pub struct InitializeResult {
     pub session_id: Option<SessionId>,
 }
 
-/// Params of `session/takenOver`. A client on a Unix socket with lines gets it when another connection takes its session; a WebSocket is
-/// closed with code 4010 instead.
+/// Params of `session/takenOver`. The server sends this notification when another connection takes the session over,
+/// but only over a Unix socket with one JSON message a line. A WebSocket is closed with code 4010 instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenOverNotification {
-    /// The reason with which a WebSocket would be closed, for people.
+    /// Text for people: the same reason with which a WebSocket would be closed.
     pub message: String,
 }
 
@@ -61,15 +63,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_server_that_names_no_session_is_understood() {
+    fn the_session_id_of_a_result_may_be_absent_as_from_an_old_server() {
         let old: InitializeResult = serde_json::from_str("{}").unwrap();
         assert_eq!(old.session_id, None);
+    }
+
+    #[test]
+    fn a_result_with_a_session_id_is_encoded_in_camel_case() {
         let named = InitializeResult { session_id: Some("s".into()) };
         assert_eq!(serde_json::to_string(&named).unwrap(), r#"{"sessionId":"s"}"#);
     }
 
     #[test]
-    fn members_of_extensions_are_absent_by_default() {
+    fn members_of_extensions_may_be_absent_and_are_not_encoded_by_default() {
         let params: InitializeParams = serde_json::from_str(r#"{"clientName":"c"}"#).unwrap();
         assert_eq!((params.keep_for_ms, params.takeover, params.observe), (None, false, false));
         assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"clientName":"c","resumeSessionId":null}"#);

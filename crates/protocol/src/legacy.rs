@@ -1,6 +1,6 @@
 //! The `command/exec` methods of the first version of the published protocol (that of `codex exec-server`), for
 //! clients that still use them. They differ from `process/*` in that paths are native, events have no sequence
-//! numbers, and there is no event when the streams have ended. Output is written by
+//! numbers, and there is no event when the streams have ended. The notification with output is encoded by
 //! [`OutputEvent::Legacy`](crate::OutputEvent).
 
 use std::collections::BTreeMap;
@@ -25,7 +25,8 @@ pub struct LegacyExecParams {
     /// True: the process gets a terminal. False, or absent: it gets pipes for output, and `/dev/null` as stdin.
     #[serde(default)]
     pub tty: bool,
-    /// Number of bytes of each stream that the server sends. The server reads further output and drops it. Absent or null: no limit.
+    /// The most bytes of each stream that the server sends. The server reads further output and drops it. Absent or
+    /// null: no limit.
     #[serde(default)]
     pub output_bytes_cap: Option<u64>,
     /// The `argv[0]` that the program sees. Absent or null: the first element of `argv`.
@@ -62,7 +63,7 @@ pub struct LegacyWriteParams {
 /// Result of `command/exec/write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyWriteResult {
-    /// Always true: a write that is not taken is answered with an error.
+    /// Always true: a write that the server does not accept is answered with an error.
     pub accepted: bool,
 }
 
@@ -70,7 +71,7 @@ pub struct LegacyWriteResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyTerminateParams {
-    /// The process to kill with all its descendants.
+    /// The process to kill with all its descendants. An unknown process is no error.
     pub process_id: ProcessId,
 }
 

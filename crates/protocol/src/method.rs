@@ -1,8 +1,9 @@
-//! The one table of methods: name on the wire, family, which requests it waits for, whether it may be repeated,
-//! params and result. The names of notifications stand below the table.
+//! The table of all methods. Each line has the name of a method on the wire, its family, which earlier requests it
+//! waits for, whether a client may repeat it, its params and its result. The names of notifications stand below the
+//! table.
 //!
-//! The server dispatches requests by this table. The client makes calls with the types in [`methods`], one for each line of the table. The
-//! table does not know how a method is handled. To add a method, add a line to `methods!`.
+//! The server dispatches requests by this table. The client makes calls with the types in [`methods`], one for each
+//! line of the table. The table does not know how a method is handled. To add a method, add a line to `methods!`.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -74,27 +75,27 @@ pub enum RequestOrder {
     Unordered,
     /// Reserves its process id at once. Later requests about that id wait until the start is done.
     Start,
-    /// Waits only for an unfinished start of the same process. It does not wait for other requests, so a long `process/read`
-    /// delays nothing.
+    /// Waits only for an unfinished start of the same process. No request waits for an `AfterStart` request, so a
+    /// long `process/read` delays nothing.
     AfterStart,
     /// Like `AfterStart`, and also waits for earlier `Stdin` requests of the same process, so that input keeps its order.
     Stdin,
-    /// Waits for earlier requests about the same file handle: a block waits for `fs/open` or `fs/create`, and `fs/commit` and
-    /// `fs/close` wait for everything before them.
+    /// Waits for earlier requests about the same file handle: a request for a block or for extents waits only for
+    /// `fs/open` or `fs/create`; `fs/commit` and `fs/close` wait for every earlier request.
     Handle,
 }
 
-/// Whether a client may send a request again over its next connection, after the connection was lost between the request and the answer.
-/// The client then does not know whether the server has handled the first one. A request of which no byte was sent is always sent again,
-/// whatever this value says.
+/// Whether a client may send a request again over its next connection, after the connection was lost between the
+/// request and the answer. The client then does not know whether the server has handled the first request. A request
+/// of which no byte was sent is always sent again, whatever this value says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// The client repeats the request: the method only reads, or two requests have the same effect and the same
     /// answer as one.
     Safe,
-    /// The client does not repeat the request, because the second one would do something else: send a second signal,
-    /// fail because the first one succeeded, or answer about a state that the first one changed. The caller gets an
-    /// error and decides.
+    /// The client does not repeat the request, because the second request would not have the same effect and answer
+    /// as the first: it would send a second signal, fail because the first request succeeded, or answer about a state
+    /// that the first request changed. The caller gets an error and decides.
     Never,
     /// The client repeats the request if the function in parentheses, which follows this word in the table, returns
     /// true for the params.
@@ -115,13 +116,15 @@ pub trait TypedMethod {
 }
 
 macro_rules! methods {
+    // `@allows` yields the function that decides from the params whether a request may be repeated. A line of the
+    // table without a function gets one that says no.
     (@allows) => { |_| false };
     (@allows $allows:expr) => { $allows };
     ($(
         $(#[$doc:meta])*
         $variant:ident = $name:literal, $family:ident, $order:ident, $repeat:ident $(($allows:expr))?, $params:ty => $result:ty;
     )*) => {
-        /// A request that a client can send.
+        /// A method that a client can call.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Method {
             $($(#[$doc])* $variant,)*
@@ -169,11 +172,11 @@ macro_rules! methods {
 
             /// Checks that two JSON texts decode as the params and the result of this method. For tests of documented examples.
             pub fn check_example(self, params: &str, result: &str) -> Result<(), serde_json::Error> {
-                fn decodes<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
+                fn try_decode<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
                     serde_json::from_str::<T>(json).map(drop)
                 }
                 match self {
-                    $(Self::$variant => decodes::<$params>(params).and_then(|()| decodes::<$result>(result)),)*
+                    $(Self::$variant => try_decode::<$params>(params).and_then(|()| try_decode::<$result>(result)),)*
                 }
             }
         }
@@ -205,11 +208,11 @@ methods! {
     Initialize = "initialize", Handshake, Inline, Never, InitializeParams => InitializeResult;
     /// Starts a process on pipes or on a terminal.
     ProcessStart = "process/start", Exec, Start, Never, StartParams => StartResult;
-    /// Reads retained output, and waits for some if the params ask for it.
+    /// Reads retained output. If there is none, waits for events for as long as the params say.
     ProcessRead = "process/read", Exec, AfterStart, Safe, ReadParams => ReadResult;
     /// Writes to the stdin of a process. The server recognises a repeated write by its `writeId`.
     ProcessWrite = "process/write", Exec, Stdin, IfParams(|write| write.write_id.is_some()), WriteParams => WriteResult;
-    /// Sends a signal to the process group of a process.
+    /// Sends a signal to the process group of a process, or to the foreground job of its terminal.
     ProcessSignal = "process/signal", Exec, AfterStart, Never, SignalParams => NoResult;
     /// Kills a process and all its descendants, and answers when they are gone. A repeated request would answer that the process was not
     /// running.
@@ -226,11 +229,11 @@ methods! {
     SessionKeep = "session/keep", Exec, Unordered, Safe, SessionKeepParams => NoResult;
     /// Returns shell, directories and capabilities of the server.
     EnvironmentInfo = "environment/info", EnvironmentInfo, Unordered, Safe, () => EnvironmentInfo;
-    /// Returns whether the environment is ready, which a server that answers always is.
+    /// Returns whether the server is ready. A server that answers is always ready.
     EnvironmentStatus = "environment/status", EnvironmentStatus, Unordered, Safe, () => EnvironmentStatus;
-    /// Returns the values of some keys in the configuration files of the environment.
+    /// Returns the values of some keys in the configuration files on the machine of the server.
     EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Unordered, Safe, ConfigReadParams => ConfigReadResult;
-    /// Finds plugins and skills below directories, and returns their files.
+    /// Finds plugins and skills below the directories in the params, and returns the files that describe them.
     CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Unordered, Safe, DiscoverParams => DiscoverResult;
     /// Reads a whole file in one answer.
     FsReadFile = "fs/readFile", Filesystem, Unordered, Safe, FileParams => ReadFileResult;
@@ -250,7 +253,8 @@ methods! {
     FsWriteBlock = "fs/writeBlock", Filesystem, Handle, Safe, WriteBlockParams => NoResult;
     /// Moves a complete upload to its path in one step.
     FsCommit = "fs/commit", Filesystem, Handle, Safe, CommitParams => NoResult;
-    /// Creates a directory, and by default its parents. Only a recursive request succeeds if the directory exists.
+    /// Creates a directory. Only a request with `recursive`, which is the default, creates missing parents, and
+    /// succeeds if the directory exists.
     FsCreateDirectory = "fs/createDirectory", Filesystem, Unordered, IfParams(|create| create.recursive), CreateDirectoryParams => NoResult;
     /// Returns type, size, times and permissions of a file.
     FsGetMetadata = "fs/getMetadata", Filesystem, Unordered, Safe, FileParams => FileMetadata;
@@ -262,7 +266,8 @@ methods! {
     FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, Safe, ReadDirectoryParams => ReadDirectoryResult;
     /// Lists a directory tree within limits.
     FsWalk = "fs/walk", Filesystem, Unordered, Safe, WalkParams => WalkResult;
-    /// Removes a file, or a directory with everything in it. Only a forced request succeeds if the path does not exist.
+    /// Removes a file, or a directory and by default everything in it. Only a request with `force`, which is the
+    /// default, succeeds if the path does not exist.
     FsRemove = "fs/remove", Filesystem, Unordered, IfParams(|remove| remove.force), RemoveParams => NoResult;
     /// Copies a file, or a directory with everything in it.
     FsCopy = "fs/copy", Filesystem, Unordered, Never, CopyParams => NoResult;
@@ -304,8 +309,9 @@ pub mod notification {
     pub const PROCESS_EXITED: &str = "process/exited";
     /// Server to client: a process has exited and its streams have ended.
     pub const PROCESS_CLOSED: &str = "process/closed";
-    /// Server to client: another connection has taken the session over. The connection ends after it. Sent only over transports that have
-    /// no close codes; a WebSocket is closed with 4010 instead.
+    /// Server to client: another connection has taken the session over. The server ends the connection after this
+    /// notification. It is sent only over a Unix socket with one JSON message a line, which has no close codes; a
+    /// WebSocket is closed with 4010 instead.
     pub const SESSION_TAKEN_OVER: &str = "session/takenOver";
     /// Server to client: changes that a watch has seen.
     pub const FS_CHANGED: &str = "fs/changed";

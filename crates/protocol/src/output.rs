@@ -1,8 +1,9 @@
 //! Writes output notifications straight into the buffer of a connection, and recognises them when they arrive.
 //!
-//! Every byte that a process prints passes through here, so this file uses neither `serde` nor an intermediate
-//! string, and computes the length of a notification before it is written. It knows neither WebSocket frames nor
-//! sockets. Start with [`OutputEvent`], which the server writes; the client reads it with [`recognise_output`].
+//! Nearly every byte that a process prints passes through here. So the bytes go neither through `serde` nor through
+//! an intermediate string, and the length of a notification is known before it is written. This file knows neither
+//! WebSocket frames nor sockets. Start with [`OutputEvent`], which the server writes; the client reads it with
+//! [`recognise_output`].
 
 use crate::{ProcessId, PushedOutput, Stream, base64_bytes};
 
@@ -55,9 +56,9 @@ impl OutputEvent<'_> {
         match *self {
             Self::Current { process, seq, stream, bytes } => {
                 let seq_digits = seq.checked_ilog10().unwrap_or(0) as usize + 1;
-                CURRENT.len() + SEQ.len() + seq_digits + shared + body_len(process, stream, bytes)
+                CURRENT.len() + SEQ.len() + seq_digits + shared + values_len(process, stream, bytes)
             }
-            Self::Legacy { process, stream, bytes } => LEGACY.len() + shared + body_len(process, stream, bytes),
+            Self::Legacy { process, stream, bytes } => LEGACY.len() + shared + values_len(process, stream, bytes),
         }
     }
 
@@ -86,8 +87,8 @@ impl OutputEvent<'_> {
 }
 
 /// Decodes a `process/output` notification that is spelled exactly as [`OutputEvent`] writes it, without scanning the
-/// chunk. Returns none for any other message, also for another spelling of the same notification: [`crate::decode`]
-/// handles those. The chunk is not checked, because decoding its base64 finds every wrong byte.
+/// chunk. Returns `None` for any other message, also for another spelling of the same notification: [`crate::decode`]
+/// handles those. The chunk is not checked here: the caller decodes its base64, and that finds every wrong byte.
 pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
     let rest = message.strip_prefix(CURRENT.as_bytes())?.strip_prefix(b"\"")?.strip_suffix(END.as_bytes())?;
     // The scans below stop before the chunk, which is nearly all of a long message.
@@ -109,7 +110,8 @@ pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
     })
 }
 
-fn body_len(process: &ProcessIdJson, stream: Stream, bytes: &[u8]) -> usize {
+/// Length of the values that both notifications have: process id, stream and chunk.
+fn values_len(process: &ProcessIdJson, stream: Stream, bytes: &[u8]) -> usize {
     process.0.len() + stream.as_str().len() + base64_bytes::encoded_len(bytes.len())
 }
 
@@ -120,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_notification_decodes_to_the_same_values(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn a_written_notification_has_the_computed_length_and_decodes_to_the_same_values(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let process = ProcessIdJson::from(&ProcessId::from(id.as_str()));
             let event = OutputEvent::Current { process: &process, seq, stream: Stream::Stderr, bytes: &bytes };
             let mut out = Vec::new();

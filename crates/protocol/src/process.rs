@@ -1,7 +1,9 @@
 //! Params and results of the `process/*` methods, and the events of a process except its output.
 //!
-//! Start with [`StartParams`] and [`ReadResult`]. Output notifications are written by `output.rs`, because they are the hot
-//! path, and decoded by `pushed.rs`. This file has the shapes only: limits and defaults are applied by the server's handlers.
+//! Start with [`StartParams`] and [`ReadResult`]. Output notifications are written by `output.rs`, because they are
+//! the hot path, and decoded by `pushed.rs`. This file says what members a message has and what an absent member
+//! means. The server's handlers check the values. A member of an *extension* may be used only if the server offers
+//! that extension in `environment/info`.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
 
 /// Params of `process/start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+// `expecting` is the name of this type in errors about params that do not decode, as the published protocol has it.
 #[serde(expecting = "struct ExecParams", rename_all = "camelCase")]
 pub struct StartParams {
     /// Chosen by the client. Unique within the session for as long as the server knows the process: until it has closed and its
@@ -21,8 +24,8 @@ pub struct StartParams {
     pub argv: Vec<String>,
     /// Working directory of the process. The start fails if the directory cannot be opened.
     pub cwd: PathUri,
-    /// Without `envPolicy` this is the whole environment of the child. With `envPolicy` these variables are added to its result
-    /// and override it.
+    /// Without `envPolicy`, the whole environment of the child. With `envPolicy`, these variables are added to the
+    /// variables that the policy selects, and override them.
     pub env: BTreeMap<String, String>,
     /// True: the process gets a terminal for stdin, stdout and stderr. False: it gets pipes.
     pub tty: bool,
@@ -48,19 +51,21 @@ pub struct StartParams {
     /// Extension `processUmask`: the umask of the process, at most `0o777`. Absent: the umask of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// Extension `processFlow`: true starts the process with its events paused. They are sent after `process/flow` with
-    /// `paused: false`, or to another client that resumes the session. A connection that observes a session must set this.
+    /// Extension `processFlow`: true starts the process with its events paused. They are sent after `process/flow`
+    /// with `paused: false`, or over the next connection that resumes the session. A connection that only observes
+    /// the session (`observe` of `initialize`) must set this to true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// The sandbox that the client requires, as JSON of a [`SandboxContext`](crate::SandboxContext). The handler decodes it,
     /// and refuses the start if it cannot enforce the sandbox. Absent: no sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
-    /// Whether all network access must go through the managed proxy. The server refuses true, because it cannot enforce it yet.
-    /// Absent: false.
+    /// Whether all network access of the process must go through the managed network: a proxy that decides which
+    /// hosts the process may reach. The server refuses true, because it cannot enforce this yet. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce_managed_network: bool,
-    /// Facts about the managed network for the sandbox. The server accepts them and does not use them. Absent: none.
+    /// What the sandbox must know about the managed network, for example the ports of its proxy. The server accepts
+    /// this and does not use it. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_network: Option<Box<RawValue>>,
     /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
@@ -140,7 +145,8 @@ pub struct EnvPolicy {
 }
 
 impl EnvPolicy {
-    /// The server's whole environment, except the variables with credentials that the server never gives to a child.
+    /// The server's whole environment, except the few variables, mostly credentials, that the server gives to no
+    /// child.
     pub fn inherit_all() -> Self {
         Self {
             inherit: EnvInherit::All,
@@ -158,7 +164,7 @@ impl EnvPolicy {
 pub enum EnvInherit {
     /// `PATH`, `SHELL`, `TMPDIR`, `TEMP`, `TMP`, `HOME`, `LANG`, `LC_ALL`, `LC_CTYPE`, `LOGNAME` and `USER`.
     Core,
-    /// Every variable of the server.
+    /// Every variable of the server, except the few that the server gives to no child.
     All,
     /// No variable of the server.
     None,
@@ -218,8 +224,8 @@ impl Stream {
 pub struct ReadParams {
     /// The process to read. One that the session does not know is an error of the kind `unknownProcess`.
     pub process_id: ProcessId,
-    /// The last event that the client has; only later events are returned. Absent or null: 0, which returns everything that is
-    /// retained.
+    /// Number of the last event that the client has; only later output is returned. Absent or null: 0, which returns
+    /// all output that is retained.
     #[serde(default)]
     pub after_seq: Option<u64>,
     /// Limit for the bytes of output in the answer. The answer ends before the chunk that would exceed it, but always has at
@@ -243,7 +249,7 @@ impl ReadParams {
     }
 }
 
-/// How much of a chunk a reader already has. Both members are 0 if it has no part of any chunk.
+/// How much of a chunk a reader already has. Both members are 0 if the reader has no part of any chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkPart {
     /// Number of the chunk. The whole `part` has no effect unless this is the first retained chunk after `afterSeq`.
@@ -352,7 +358,7 @@ pub enum WriteStatus {
 pub struct SignalParams {
     /// The process to signal. One that is unknown or has exited is no error.
     pub process_id: ProcessId,
-    /// The signal to send to the process group of the process.
+    /// The signal to send. [`Signal`] says which processes get it.
     pub signal: Signal,
 }
 
@@ -360,11 +366,11 @@ pub struct SignalParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
-    /// `SIGINT`. With a terminal it goes to the foreground job.
+    /// `SIGINT` to the process group, or with a terminal to the foreground job of the terminal.
     Interrupt,
     /// `SIGHUP` to the process group.
     Hangup,
-    /// `SIGQUIT`. With a terminal it goes to the foreground job.
+    /// `SIGQUIT` to the process group, or with a terminal to the foreground job of the terminal.
     Quit,
     /// `SIGTERM` to the process group.
     Terminate,
@@ -392,7 +398,8 @@ pub struct ProcessIdParams {
 /// Result of `process/terminate`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminateResult {
-    /// Whether the process had not exited yet when the request came. False for an unknown process.
+    /// Whether the process had not exited yet when the request was handled, or the request cancelled its start. False
+    /// for an unknown process.
     pub running: bool,
 }
 
@@ -411,7 +418,7 @@ pub struct ResizeParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessFlowParams {
-    /// The process whose events are paused or released. One that the session does not know is an error.
+    /// The process whose events are paused or resumed. One that the session does not know is an error.
     pub process_id: ProcessId,
     /// True: the server sends no further event of this process over this connection. False: it sends the events that it held back, and
     /// continues.
@@ -435,7 +442,8 @@ pub struct ListResult {
 pub struct ProcessSummary {
     /// The id from its start.
     pub process_id: ProcessId,
-    /// The command, shortened for display: at most 32 arguments of at most 200 bytes each.
+    /// The command, shortened for display: at most 32 arguments of at most 200 bytes each. `…` stands for what was
+    /// left out.
     pub argv: Vec<String>,
     /// Process id in the operating system. Null while the process is being started.
     pub pid: Option<u32>,

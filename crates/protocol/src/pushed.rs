@@ -1,5 +1,5 @@
-//! Notifications of a process as a client decodes them. The types borrow from the message, and accept what older servers leave
-//! out. The types that a server encodes are in `output.rs` and `process.rs`.
+//! `process/output` and `process/closed` as a client decodes them. The types borrow from the message, and members
+//! that older servers leave out are optional. The types that a server encodes are in `output.rs` and `process.rs`.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,9 @@ pub struct PushedOutput<'a> {
     pub seq: u64,
     /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The output in base64, not decoded yet. The type is bytes, not `str`, so that nothing has to check for UTF-8:
-    /// decoding the base64 finds every wrong byte.
+    /// The output in base64, not decoded yet. The type is bytes, not `str`, so that
+    /// [`recognise_output`](crate::recognise_output) need not check for UTF-8: the caller decodes the base64, and
+    /// that finds every wrong byte.
     #[serde(borrow, deserialize_with = "text_as_bytes")]
     pub chunk: Cow<'a, [u8]>,
 }

@@ -1,8 +1,9 @@
 //! The sandbox that a client asks for. Names in the outer object are camelCase and names inside `permissions` are
 //! snake_case, as in the published protocol of `codex exec-server`.
 //!
-//! Start with [`SandboxContext`]. This file has the shape of a policy, and decides whether a policy restricts anything. It does
-//! not enforce a policy, and neither does the server yet: it refuses every policy that it would have to enforce.
+//! Start with [`SandboxContext`], the policy of a sandbox. This file has the shape of a policy, and decides whether a
+//! policy restricts anything. It does not enforce a policy, and neither does the server yet: the server refuses every
+//! policy that it would have to enforce.
 
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +175,8 @@ pub enum SpecialPath {
     Tmpdir,
     /// The directory `/tmp`.
     SlashTmp,
-    /// A location that this version of the protocol has no kind for. The rule has no effect.
+    /// `kind` is `unknown`: a location that this version of the protocol has no other kind for. The rule has no
+    /// effect.
     Unknown {
         /// Name of the location.
         path: String,
@@ -185,7 +187,9 @@ pub enum SpecialPath {
 }
 
 impl SandboxContext {
-    /// Whether the policy denies reading or writing of any path. If not, there is nothing to enforce on files.
+    /// Whether the policy may deny reading or writing of some path. True for every `restricted` policy, except one
+    /// that allows writing below `root` and has no rule that allows less. If false, there is nothing to enforce on
+    /// files.
     pub fn restricts_files(&self) -> bool {
         let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } =
             &self.permissions
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_profile_that_denies_some_path_restricts_files() {
+    fn only_a_managed_policy_that_does_not_allow_all_writes_restricts_files() {
         let restricted = |entries: &str| {
             context(&format!(
                 r#"{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},"network":"enabled"}}"#
@@ -286,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_restricts_neither_files_nor_the_network_needs_no_enforcement() {
+    fn only_a_managed_policy_that_restricts_files_or_the_network_needs_enforcement() {
         for profile in [
             r#"{"type":"disabled"}"#,
             r#"{"type":"external","network":"enabled"}"#,

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Enough to recognise a name. The limit keeps a long name from making the answer long too.
+/// The most bytes of a text that are shown: enough to recognise a name. A long name must not make the answer long
+/// too.
 const SHOWN_BYTES: usize = 200;
 
-/// The text itself, or its first 200 bytes and `…` if it is longer. It is never cut within a character.
+/// The text itself, or, if it is longer than 200 bytes, its beginning and `…`. The beginning has at most 200 bytes,
+/// and ends between two characters.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= SHOWN_BYTES {
         return Cow::Borrowed(text);
@@ -18,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_between_characters() {
+    fn short_text_stays_whole_and_long_text_is_cut_between_characters() {
         assert_eq!(shortened("short"), "short");
         let long = "ä".repeat(101);
         assert_eq!(shortened(&long), format!("{}…", "ä".repeat(100)));

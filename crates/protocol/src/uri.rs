@@ -1,7 +1,9 @@
-//! `file:` URIs, the only form of a path on the wire.
+//! `file:` URIs, the form of paths on the wire. Exceptions with native paths are `command/exec`, shells and the
+//! targets of symbolic links.
 //!
-//! Parsing follows the URL standard and gives the same result on every host. Whether a URI is a path of this host is decided
-//! only by [`PathUri::to_native`], which assumes a POSIX host. This file does not look at the file system.
+//! Parsing follows the URL standard and accepts the same URIs on every host. Whether a parsed URI is a path of this
+//! host is decided only by [`PathUri::to_native`], which assumes a POSIX host. This file does not look at the file
+//! system.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,7 +18,8 @@ use url::Url;
 
 use crate::base64_bytes::CowText;
 
-/// Begins the path of a URI in opaque form: base64 of the bytes of a native path that no other URI can express.
+/// Begins the path of a URI in *opaque form*, which is for native paths that no other URI can express. The base64 of
+/// the bytes of the native path follows.
 const OPAQUE_PREFIX: &str = "/%00/bad/path/";
 
 /// Begins the canonical text of every path URI.
@@ -71,8 +74,8 @@ impl PathUri {
         Some(Self([SCHEME, OPAQUE_PREFIX, &payload].concat().into()))
     }
 
-    /// The native path. Escapes are decoded after the URI was split, so `%2F` is a separator. Then `.` and `..` are removed
-    /// without looking at the file system, so symbolic links before a `..` are not visited.
+    /// The native path. Escapes are decoded before the path is split at `/`, so `%2F` is a separator. Then `.` and
+    /// `..` are removed without looking at the file system, so a symbolic link before a `..` is not followed.
     pub fn to_native(&self) -> Result<PathBuf, PathUriError> {
         let (host, path) = self.host_and_path();
         if host.is_empty() && is_plain(path.as_bytes()) {
@@ -135,8 +138,8 @@ impl FromStr for PathUri {
             return Err(PathUriError::Part("fragments"));
         }
         if url.has_host() {
-            // Removing dot segments can leave a Windows drive at the start, and a URL with a drive has no host. Only a second
-            // parse drops the host.
+            // Removing dot segments can leave a Windows drive at the start of the path, and a URL with a drive has no
+            // host. Only a second parse drops the host.
             url = Url::parse(url.as_str())?;
         }
         uppercase_drive(&mut url);

@@ -7,7 +7,7 @@ mod envelope;
 #[path = "../../../fuzz/checks/file_uri.rs"]
 mod file_uri;
 
-/// Both corpora have more inputs. Fewer mean that a corpus was not found.
+/// Each of the two corpora has more inputs than this. If fewer are found, the path of the corpus is wrong.
 const MIN_INPUTS: usize = 40;
 
 #[test]

@@ -1,6 +1,6 @@
-//! The waits of a client between its attempts to connect: none before the first attempt, then twice as long each
-//! time. A part of each wait is random, so that the clients of a server that was restarted do not all come back at
-//! the same moment.
+//! The waits of a client between its attempts to connect. There is no wait before the first attempt; the later waits
+//! double up to a limit. A part of each wait is random, so that the clients of a server that was restarted do not all
+//! come back at the same moment.
 
 use std::time::Duration;
 
@@ -31,9 +31,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failed` failed attempts in a row. One half of it is fixed, the other is multiplied by `chance`.
-    pub fn after(&self, failed: u32, chance: Chance) -> Duration {
-        let Some(doublings) = failed.checked_sub(1) else { return Duration::ZERO };
+    /// The wait after this many failed attempts in a row. `chance` 0 gives half of the upper bound; a `chance` near 1
+    /// gives nearly the whole upper bound.
+    pub fn after(&self, failed_attempts: u32, chance: Chance) -> Duration {
+        let Some(doublings) = failed_attempts.checked_sub(1) else { return Duration::ZERO };
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let full = self.first.saturating_mul(factor).min(self.longest);
         full / 2 + (full / 2).mul_f64(chance.0)
@@ -52,6 +53,10 @@ mod tests {
         assert_eq!((0..7).map(least).collect::<Vec<_>>(), [0, 250, 500, 1000, 2000, 2500, 2500]);
         assert_eq!((0..7).map(most).collect::<Vec<_>>(), [0, 500, 1000, 2000, 4000, 5000, 5000]);
         assert_eq!(least(u32::MAX), 2500);
+    }
+
+    #[test]
+    fn the_longest_durations_do_not_overflow() {
         let forever = Backoff { first: Duration::MAX, longest: Duration::MAX };
         assert!(forever.after(1, Chance::new(1.0)) > forever.after(1, Chance::new(0.0)));
     }

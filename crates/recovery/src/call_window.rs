@@ -2,7 +2,8 @@
 //! Suppose that each connection breaks after a few kilobytes. Then many requests at once would use up these kilobytes
 //! before an answer comes, and every connection would carry the same requests again.
 
-/// Limits the requests of one kind that are in flight, over all connections of one client.
+/// Limits how many requests of one kind are in flight, over all connections of one client. The client has one
+/// `CallWindow`, for requests about files.
 #[derive(Debug, Default)]
 pub struct CallWindow {
     /// `None` if there is no limit.
@@ -12,7 +13,7 @@ pub struct CallWindow {
 }
 
 impl CallWindow {
-    /// A limit that reaches this number is removed: no caller has so many requests at once.
+    /// A limit that would reach this number is removed: the connections last long enough for any number of requests.
     const UNLIMITED_FROM: usize = 512;
     /// The limit doubles after `limit * ROUNDS` answers without a lost connection. With fewer answers, the limit would grow too early for
     /// connections that break after 5,000 bytes.
@@ -64,9 +65,9 @@ mod tests {
         assert_eq!(answers, CallWindow::ROUNDS * (CallWindow::UNLIMITED_FROM - 1));
     }
 
-    /// All requests are answered in the end, although every connection breaks after the same number of messages.
+    /// Every connection breaks after the same number of messages.
     #[test]
-    fn each_of_many_short_connections_answers_some_requests() {
+    fn all_requests_are_answered_over_many_short_connections() {
         for capacity in [2_usize, 3, 5, 40] {
             let (mut window, mut left, mut connections) = (CallWindow::default(), 2_000_usize, 0);
             while left > 0 {

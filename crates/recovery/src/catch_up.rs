@@ -1,6 +1,7 @@
-//! Adds the events that a broken connection has lost. They come from the answer to one `process/read`.
+//! Adds to an [`EventOrder`] the events that a broken connection has lost. They come from the answers to
+//! `process/read`.
 //!
-//! The answer holds output, and says whether the process has exited and whether it is closed. Only newer servers also
+//! An answer holds output, and says whether the process has exited and whether it is closed. Only newer servers also
 //! say the sequence number of the exit. For other servers, the client infers the numbers of exit and close from the
 //! events that are missing. Start at [`EventOrder::handle_read`].
 
@@ -10,7 +11,8 @@ use protocol::{OutputChunk, ReadResult};
 use crate::event::{Event, Exit};
 use crate::order::EventOrder;
 
-/// Events that a broken connection has lost cannot be recovered. The process cannot be followed any further.
+/// Why the events that a broken connection has lost cannot be recovered: the server no longer has them, or its answer
+/// contradicts itself. The client cannot follow the process any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatchUpError {
     /// The server reports that it has dropped output which this client does not have.
@@ -24,7 +26,7 @@ pub enum CatchUpError {
         /// Bytes of output that are lost. `None` if the server does not say how much it has dropped.
         lost_bytes: Option<u64>,
     },
-    /// Events up to this sequence number are missing, and the server reports no gap.
+    /// At least one event up to this sequence number is missing, and the server reports no gap.
     #[error("process events are no longer retained while recovering through sequence {0}")]
     NotRetained(u64),
     /// The close and output have the same sequence number.
@@ -44,14 +46,14 @@ pub enum CatchUpError {
 }
 
 impl EventOrder {
-    /// The server has answered a `process/read` that asked for everything after [`EventOrder::last`]. `received` is the number of bytes of
-    /// output that were handed out so far; an error reports from it how many bytes are lost. An event that was also pushed meanwhile is
-    /// added only once.
-    pub fn handle_read(&mut self, mut answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
+    /// The server has answered a `process/read` that asked for everything after [`EventOrder::last`].
+    /// `received_bytes` is the number of bytes of output that were handed out so far; it is needed to report how many
+    /// bytes are lost. An event that was also pushed meanwhile is added only once.
+    pub fn handle_read(&mut self, mut answer: ReadResult, received_bytes: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
         let closes = answer.closed && !has_later_page(&answer);
         if through <= self.last() {
-            // A close with a sequence number would have been handed out with the events up to `last`.
+            // A close with a sequence number would be among the events up to `last`, and would have been handed out.
             if closes {
                 self.close_without_number(&answer);
             }
@@ -69,22 +71,25 @@ impl EventOrder {
         if misses_exit {
             self.fill_exit(&answer, through)?;
         }
-        self.check_complete(&answer, through, received)
+        self.check_complete(&answer, through, received_bytes)
     }
 
-    /// The server has closed the process, and its answer covers no event after the last known event. So the close has no sequence number.
-    /// If the exit was not pushed, this function adds the exit, because no later event will bring it.
+    /// The process is closed, and the answer covers no event after the last event that was handed out. So the server
+    /// does not number the close. If the exit has not come, this function takes it from the answer, because no later
+    /// event will bring it.
     fn close_without_number(&mut self, answer: &ReadResult) {
         let misses_exit = !self.has_exit && !self.may_have_skipped_exit && self.waiting.is_empty();
         let exit = exit_in(answer).filter(|_| answer.exited);
         if let (true, Some(exit), Some(next)) = (misses_exit, exit, self.last.checked_add(1)) {
             self.insert(next, Event::Exited(exit));
         }
+        // If the answer has no exit either, the close must not wait for one.
         self.may_have_skipped_exit = true;
         self.handle_unnumbered_close();
     }
 
-    /// Adds to an exit event that was pushed before the answer whether the sandbox denied something, as the answer says.
+    /// If an exit was pushed and was not handed out yet, adds to it what the answer says about a denial by the
+    /// sandbox.
     fn add_denial(&mut self, answer: &ReadResult) {
         if !answer.exited {
             return;
@@ -109,7 +114,8 @@ impl EventOrder {
         Ok(())
     }
 
-    /// Adds the close as the last event that the answer covers. If that number belongs to the exit, the server does not number its close.
+    /// Adds the close as the last event that the answer covers. If the exit is that last event, the server does not
+    /// number its close, and the close is added without a number.
     fn fill_close(&mut self, answer: &ReadResult, through: u64, misses_exit: bool) -> Result<(), CatchUpError> {
         let only_exit_is_missing = misses_exit
             && !self.may_have_skipped_exit
@@ -137,18 +143,19 @@ impl EventOrder {
     }
 
     /// Every event that the answer covers must be known now.
-    fn check_complete(&self, answer: &ReadResult, through: u64, received: u64) -> Result<(), CatchUpError> {
+    fn check_complete(&self, answer: &ReadResult, through: u64, received_bytes: u64) -> Result<(), CatchUpError> {
         if self.first_hole(through).is_none() {
             return Ok(());
         }
         if !answer.gap {
             return Err(CatchUpError::NotRetained(through));
         }
-        let known = received + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
-        let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known));
+        let known_bytes = received_bytes + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
+        let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known_bytes));
         Err(CatchUpError::OutputLost { through, lost_bytes })
     }
 
+    /// Adds the event, unless an event with this number is known.
     fn fill(&mut self, seq: u64, event: Event) {
         if !self.is_known(seq) {
             self.insert(seq, event);
@@ -174,8 +181,9 @@ fn exit_in(answer: &ReadResult) -> Option<Exit> {
 }
 
 /// Whether the answer about a closed process is a page that ends before the close, so that another read is needed.
-/// Only a server that says the sequence number of the exit (`exit_seq`) answers in pages without being asked to. From
-/// any other server, output with the last number contradicts the close.
+/// Only a server that says the sequence number of the exit (`exit_seq`) answers in pages without being asked to. In
+/// an answer of any other server the close should be the last event, so output with the last number contradicts the
+/// close.
 pub(crate) fn has_later_page(answer: &ReadResult) -> bool {
     let ends_in_output = answer.chunks.last().is_some_and(|chunk| chunk.seq.checked_add(1) == Some(answer.next_seq));
     answer.exit_seq.is_some() && ends_in_output

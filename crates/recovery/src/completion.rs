@@ -1,5 +1,6 @@
-//! Following a process to its end by the events that the server pushes. A complete stream of events needs no `process/read`. One read is
-//! needed if an event is missing, or if the exit event of the server does not say whether the sandbox denied something.
+//! Following a process to its end by the events that the server pushes. A complete stream of events needs no
+//! `process/read`. A read is needed if an event is missing, or if the exit event of the server does not say whether
+//! the sandbox denied something. Events are not kept here: the caller keeps what it needs. Start with [`Completion`].
 
 use protocol::ReadResult;
 
@@ -9,12 +10,13 @@ use crate::event::{Event, Exit};
 /// What the caller of a [`Completion`] does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionStep {
-    /// The event or answer is new: use it.
+    /// Use the event, which is new, or the answer.
     Take,
     /// The event is known already: ignore it.
     Skip,
-    /// Discard the event, send `process/read` for everything after the event `after`, and pass the answer to
-    /// [`Completion::handle_read`].
+    /// Send `process/read` for everything after the event `after`, and pass the answer to
+    /// [`Completion::handle_read`]. If an event led to this step, discard the event: the read returns it again. If an
+    /// answer did, use the answer first.
     Read {
         /// Sequence number of the last event that is known.
         after: u64,
@@ -56,10 +58,10 @@ impl Completion {
             return CompletionStep::Skip;
         }
         if seq > self.last + 1 {
-            return self.handle_lag();
+            return self.read_rest();
         }
         match event {
-            Event::Exited(Exit { sandbox_denied: None, .. }) => return self.handle_lag(),
+            Event::Exited(Exit { sandbox_denied: None, .. }) => return self.read_rest(),
             Event::Exited(exit) => self.exit = Some(*exit),
             Event::Closed => self.is_closed = true,
             Event::Output { .. } => {}
@@ -70,11 +72,16 @@ impl Completion {
 
     /// Pushed events were lost before they were passed to [`handle_event`](Self::handle_event).
     pub fn handle_lag(&self) -> CompletionStep {
+        self.read_rest()
+    }
+
+    fn read_rest(&self) -> CompletionStep {
         CompletionStep::Read { after: self.last }
     }
 
-    /// The server has answered a read after [`Completion::last`]. Chunks with a larger sequence number than that are new. Returns
-    /// [`CompletionStep::Read`] if the process is closed and the answer does not hold all of its output.
+    /// The server has answered a read after [`Completion::last`]. Chunks with a larger sequence number than `last`
+    /// had before this call are new. Returns [`CompletionStep::Read`] if the process is closed and the answer does
+    /// not hold all of its output.
     pub fn handle_read(&mut self, answer: &ReadResult) -> CompletionStep {
         self.last = self.last.max(answer.next_seq.saturating_sub(1));
         if let (true, Some(code)) = (answer.exited, answer.exit_code) {
@@ -82,7 +89,7 @@ impl Completion {
             self.exit = Some(Exit { code, sandbox_denied, timed_out: answer.timed_out });
         }
         if answer.closed && has_later_page(answer) {
-            return self.handle_lag();
+            return self.read_rest();
         }
         self.is_closed |= answer.closed;
         CompletionStep::Take

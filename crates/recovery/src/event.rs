@@ -20,7 +20,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Bytes of output in the event; 0 if it is not output.
+    /// Number of bytes of output in the event; 0 if the event is not output.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Output { chunk, .. } => chunk.len(),

@@ -1,10 +1,10 @@
 //! The rules by which a client recovers from a broken connection, as values without sockets, tasks or a clock. The caller passes in the
 //! time and the random numbers; the `client` crate has the tasks around these values.
 //!
-//! [`Reconnection`] decides when to reconnect and when to give up; start reading there. [`EventOrder`] puts the events of one process in
-//! order and adds the events that a broken connection has lost. [`Completion`] follows a process to its end from pushed events.
-//! [`LifeSigns`] decides when a silent connection counts as lost, [`WriteSize`] how many bytes one write carries, and [`CallWindow`] how
-//! many requests are in flight at once.
+//! [`Reconnection`] decides when to reconnect and when to give up; start reading there. [`EventOrder`] puts the
+//! events of one process in order and adds the events that a broken connection has lost. [`Completion`] follows a
+//! process to its end from pushed events. [`LifeSigns`] decides when a silent connection counts as lost,
+//! [`WriteSize`] how many bytes one write may carry, and [`CallWindow`] how many requests may be in flight at once.
 #![forbid(unsafe_code)]
 
 mod backoff;

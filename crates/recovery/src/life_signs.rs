@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a server may be silent by default. A dead connection is noticed within this time. When the client then
-/// resumes its session, the server first gives the old connection two seconds to show that it is alive. So events
-/// flow again within twelve seconds of the loss. A pong has half of the silence timeout to arrive.
+/// How long a server may be silent by default before its connection counts as lost. The client pings the server after
+/// half of this time, so the pong has the other half to arrive. When a client resumes its session over a new
+/// connection, the server first gives the old connection two seconds to show that it is alive. So events flow again
+/// about ten seconds after the loss, if the network works again by then.
 pub const DEFAULT_SILENCE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What the caller does about the silence of a peer.
@@ -23,6 +24,7 @@ pub enum Silence {
 #[derive(Debug)]
 pub struct LifeSigns {
     timeout: Duration,
+    /// When the peer last gave a sign of life. After a ping that was sent late, half of the timeout before the ping.
     last_sign: Instant,
     /// The peer was pinged since the last sign of life.
     is_pinged: bool,

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::event::Event;
 
-/// How many events may wait behind a hole.
+/// How many events, and how many bytes of output in them, may wait behind a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderLimits {
     /// Number of waiting events. The default is 256.
     pub events: usize,
-    /// Bytes of output in the waiting events together, and in any single event. The default is 1 MiB.
+    /// Number of bytes of output in the waiting events together, and also in any single event. The default is 1 MiB.
     pub bytes: usize,
 }
 
@@ -48,7 +48,8 @@ pub struct EventOrder {
     pub(crate) has_exit: bool,
     /// The exit may be among the events that this `EventOrder` never received, see [`EventOrder::after`] and [`EventOrder::skip`].
     pub(crate) may_have_skipped_exit: bool,
-    /// An old server has pushed a close without a sequence number. It is handed out after the exit, when no event waits.
+    /// A close without a sequence number has come, as old servers send it. It is handed out after the exit, when no
+    /// event waits.
     has_unnumbered_close: bool,
     is_closed: bool,
 }
@@ -113,9 +114,9 @@ impl EventOrder {
         Ok(())
     }
 
-    /// The server has pushed a close without a sequence number, as old servers do. It is handed out after the exit and after all events
-    /// that wait. A client that has a `process/read` in flight must pass its answer to [`EventOrder::handle_read`] first: events in that
-    /// answer would otherwise come after the close and be ignored.
+    /// A close without a sequence number has come, as old servers send it. It is handed out after the exit and after
+    /// all events that wait. If a `process/read` is in flight, the caller must first pass the answer to
+    /// [`EventOrder::handle_read`]: events in that answer would otherwise come after the close and be ignored.
     pub fn handle_unnumbered_close(&mut self) {
         self.has_unnumbered_close = true;
     }

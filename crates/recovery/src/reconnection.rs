@@ -1,8 +1,9 @@
 //! Decides whether a client is connected, recovering or failed, and when it tries to connect again. A client that has
 //! not recovered at the deadline fails; an attempt that makes progress moves the deadline.
 //!
-//! Connections are numbered by [`Generation`]. A report about an old connection changes nothing once a newer one has replaced it. The value
-//! knows no sockets: the caller reports what happened and does what [`Reconnection::poll_action`] returns.
+//! Connections are numbered by [`Generation`]. A report about an old connection changes nothing once a newer
+//! connection has replaced it. Start with [`Reconnection`]. It knows no sockets: the caller reports what happened and
+//! does what [`Reconnection::poll_action`] returns.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ pub struct Generation(pub u64);
 /// What a client does about a lost connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconnectPolicy {
-    /// Time from the loss of the connection until the client gives up. The default is 25 s.
+    /// Time from the loss of the connection, or from the last progress of an attempt, until the client gives up. The
+    /// default is 25 s.
     pub budget: Duration,
     /// Waits between the attempts to connect.
     pub backoff: Backoff,
@@ -47,7 +49,8 @@ pub enum Action {
     /// The connection is lost. The bodies of HTTP responses that the server was sending over it fail now, with this error text, because
     /// they cannot be continued over another connection. This is the first action after a loss.
     FailBodyStreams(String),
-    /// Connect, resume the session and catch up, then call [`Reconnection::attempt_succeeded`] or [`Reconnection::attempt_failed`].
+    /// Connect, resume the session and read the events that were missed. Then call
+    /// [`Reconnection::attempt_succeeded`] or [`Reconnection::attempt_failed`].
     Attempt(Generation),
     /// Stop this attempt. Its outcome does not matter any more.
     Abandon(Generation),
@@ -114,6 +117,7 @@ struct Recovering {
     disconnect: String,
     /// When the client gives up.
     deadline: Instant,
+    /// Error text of the last attempt that failed.
     last_error: Option<String>,
     /// Set if the connection of the running attempt was lost: the error text, and the random number for the wait before the next attempt.
     lost_attempt: Option<(String, Chance)>,
@@ -183,8 +187,9 @@ impl Reconnection {
         self.advance(now);
     }
 
-    /// A connection has ended. Ignored unless it is the current connection or the connection of the running attempt. The loss of the latter
-    /// may be reported before the success of the attempt.
+    /// A connection has ended. Ignored unless it is the current connection or the connection of the running attempt.
+    /// If the running attempt lost its connection, it still reports its own end, and a success then counts as a
+    /// failure.
     pub fn disconnected(&mut self, generation: Generation, reason: Option<&str>, now: Instant, chance: Chance) {
         let disconnect = match reason {
             None => "exec-server transport disconnected".to_owned(),
@@ -221,8 +226,8 @@ impl Reconnection {
         self.advance(now);
     }
 
-    /// Another client has taken the session over from this connection. The client fails with `text`, because a reconnect would take the
-    /// session away from the other client.
+    /// Another client has taken the session over from this connection. Ignored unless this is the current connection.
+    /// The client fails with `text`, because a reconnect would take the session away from the other client.
     pub fn taken_over(&mut self, generation: Generation, text: &str) {
         if self.current() == Some(generation) {
             self.fail(text.to_owned());
@@ -241,7 +246,8 @@ impl Reconnection {
         }
     }
 
-    /// The attempt has made a connection, resumed the session and caught up.
+    /// The attempt has made a connection, resumed the session and read the missed events. If that connection was lost
+    /// meanwhile, the attempt counts as failed.
     pub fn attempt_succeeded(&mut self, generation: Generation, now: Instant) {
         if !self.is_attempting(generation) {
             return;
@@ -363,7 +369,8 @@ impl Reconnection {
     }
 }
 
-/// `now + wait`, for waits up to `Duration::MAX`, which would overflow an `Instant`.
+/// `now + wait`. A wait of more than a century counts as a century, because `Duration::MAX` would overflow an
+/// `Instant`.
 fn later(now: Instant, wait: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     now + wait.min(CENTURY)

@@ -1,9 +1,10 @@
-//! Threads for work that blocks: operations on files, and starts of processes. The threads that tokio has for blocking work are not used:
-//! if the system gives no more threads, tokio panics or waits for ever. A pool of this module keeps a few threads from the beginning, so
-//! its work always goes on, if slowly.
+//! Threads for work that blocks: operations on files, and starts of processes. The threads that tokio has for
+//! blocking work are not used: if the system gives no more threads, tokio panics or waits for ever. A pool of this
+//! module starts a few threads at the beginning and keeps them, so its work goes on, if slowly, when the system gives
+//! no more threads.
 //!
-//! This module does not know what the work is. `work_queue` decides the order of jobs and the number of threads. How much work a session
-//! may have at once is limited by the callers.
+//! This module does not know what the work is. `work_queue` decides the order of jobs, the number of threads, and how
+//! many threads may work for one session. The callers limit how many jobs of a session may wait.
 
 mod work_queue;
 
@@ -32,14 +33,18 @@ pub(crate) struct BlockingThreads {
 struct Pool {
     name: &'static str,
     kept_threads: usize,
+    /// See [`PoolGrowth::hang_timeout`].
     hang_timeout: Duration,
+    /// Number of the [`JobOwner`] that was made last.
     last_owner: AtomicU64,
     shared_queue: Mutex<SharedQueue>,
+    /// Wakes idle threads, because a job is ready or the pool is closed.
     changed: Condvar,
 }
 
 struct SharedQueue {
     jobs: WorkQueue<Job>,
+    /// The pool was dropped. A thread that finds no job ends.
     is_closed: bool,
 }
 
@@ -76,7 +81,7 @@ impl BlockingThreads {
     ) -> Option<T> {
         let (done, mut result) = oneshot::channel();
         let job = Box::new(move || {
-            let _caller_may_be_gone = done.send(work());
+            let _sent_unless_caller_is_gone = done.send(work());
         });
         self.pool.shared_queue.lock().jobs.push(owner, job);
         self.pool.ensure_progress();
@@ -125,7 +130,7 @@ impl Pool {
             if let Some(StartedJob { job, running_job }) = queue.jobs.begin(Instant::now()) {
                 drop(queue);
                 // The panic is logged already. The caller of `run` gets None, because the channel for the result was dropped.
-                let _panicked = survive_call(job);
+                let _none_if_panicked = survive_call(job);
                 queue = self.shared_queue.lock();
                 queue.jobs.end(running_job, Instant::now());
                 if queue.jobs.retire_thread_after(running_job) {
@@ -166,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn work_waits_while_all_threads_are_busy() {
         let threads = pool_of_two_threads();
-        let (begun, has_begun) = mpsc::channel();
+        let (begun, begun_receiver) = mpsc::channel();
         let hang = |begun: mpsc::Sender<()>| {
             let (end, ended) = mpsc::channel::<()>();
             let work = move || {
@@ -178,13 +183,13 @@ mod tests {
         let mut hanging: Vec<_> = (0..KEPT_THREADS).map(|_| hang(begun.clone())).collect();
         let mut waiting = Box::pin(threads.run(JobOwner::SERVER, || 7));
         for (work, _) in &mut hanging {
-            assert!(poll_once(work).await.is_none());
+            assert!(poll_briefly(work).await.is_none());
         }
-        assert!(poll_once(&mut waiting).await.is_none());
+        assert!(poll_briefly(&mut waiting).await.is_none());
         for _ in 0..KEPT_THREADS {
-            has_begun.recv().unwrap();
+            begun_receiver.recv().unwrap();
         }
-        assert!(poll_once(&mut waiting).await.is_none(), "all threads hang");
+        assert!(poll_briefly(&mut waiting).await.is_none(), "all threads hang");
         let (first, end) = hanging.pop().unwrap();
         drop(end);
         assert_eq!(first.await, Some(()));
@@ -209,7 +214,7 @@ mod tests {
         for _ in 0..KEPT_THREADS {
             let ended = Arc::clone(&ended);
             let mut work = Box::pin(threads.run(JobOwner::SERVER, move || ended.lock().recv().unwrap_or_default()));
-            assert!(poll_once(&mut work).await.is_none());
+            assert!(poll_briefly(&mut work).await.is_none());
             hanging.push(work);
         }
         for number in 0..10 {
@@ -221,8 +226,8 @@ mod tests {
         }
     }
 
-    /// Polls a future once. Returns its output if the future is ready.
-    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    /// Polls a future for about a millisecond at most. Returns its output if the future is ready.
+    async fn poll_briefly<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::time::timeout(Duration::ZERO, future).await.ok()
     }
 }

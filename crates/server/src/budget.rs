@@ -1,5 +1,6 @@
-//! A limit of memory that several holders share. The server has one budget each for retained output, for input that
-//! waits for processes, and for HTTP answers that are held as a whole. This module only counts bytes.
+//! A limit of memory that several holders share, for example all processes. The server has one budget each for
+//! retained output, for input that waits for processes, and for HTTP answers that are held as a whole. Each session
+//! has another budget for such HTTP answers. This module only counts bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +42,7 @@ pub(crate) struct BudgetShare {
 }
 
 impl BudgetShare {
-    /// A holder that has no bytes may always have this many, so that every process can make progress.
+    /// A holder that has no bytes may always have this many bytes, so that every process can make progress.
     pub(crate) const FAIR_MINIMUM: usize = 64 << 10;
 
     /// Sets the bytes of this holder, even beyond the limit.
@@ -69,7 +70,7 @@ impl BudgetShare {
     }
 
     /// Sets the bytes of this holder to `held` if [`Self::room`] allows it. Returns whether it did.
-    pub(crate) fn try_grow(&mut self, held: usize) -> bool {
+    pub(crate) fn try_set(&mut self, held: usize) -> bool {
         let is_allowed = held.saturating_sub(self.held) <= self.room();
         if is_allowed {
             self.set(held);
@@ -78,12 +79,12 @@ impl BudgetShare {
     }
 
     /// Whether all holders together exceed the limit.
-    pub(crate) fn is_tight(&self) -> bool {
+    pub(crate) fn is_over_limit(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit
     }
 
-    /// Whether all holders together exceed twice the limit. Then even output that a client has not received is dropped.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    /// Whether all holders together exceed twice the limit. Then even output that is about to be sent may be dropped.
+    pub(crate) fn is_over_twice_limit(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit.saturating_mul(2)
     }
 }
@@ -99,16 +100,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_all_holders_are_added_up() {
+    fn excess_and_room_depend_on_the_bytes_of_all_holders() {
         let budget = Budget::new(160);
         let (mut a, mut b) = (budget.share(), budget.share());
         a.set(100);
         b.set(60);
-        assert_eq!((budget.excess(), a.is_tight()), (0, false));
+        assert_eq!((budget.excess(), a.is_over_limit()), (0, false));
         b.set(80);
-        assert_eq!((budget.excess(), a.is_tight(), a.is_exhausted()), (30, true, false));
+        assert_eq!((budget.excess(), a.is_over_limit(), a.is_over_twice_limit()), (30, true, false));
         b.set(221);
-        assert!(a.is_exhausted());
+        assert!(a.is_over_twice_limit());
         b.set(80);
         a.set(0);
         assert_eq!(budget.excess(), 0);
@@ -121,10 +122,10 @@ mod tests {
     fn a_share_grows_only_within_the_limit_and_returns_its_bytes_when_dropped() {
         let budget = Budget::new(300 << 10);
         let (mut first, mut second) = (budget.share(), budget.share());
-        assert!(first.try_grow(200 << 10) && !second.try_grow(200 << 10));
-        assert!(second.try_grow(100 << 10) && !first.try_grow(201 << 10));
+        assert!(first.try_set(200 << 10) && !second.try_set(200 << 10));
+        assert!(second.try_set(100 << 10) && !first.try_set(201 << 10));
         drop(first);
-        assert!(second.try_grow(300 << 10));
+        assert!(second.try_set(300 << 10));
         drop(second);
         assert_eq!(budget.held.load(Ordering::Relaxed), 0);
     }

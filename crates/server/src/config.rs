@@ -14,7 +14,7 @@ pub use document::limits_document;
 use limit::adjustable_limits;
 pub use limit::{Limit, Minimum};
 
-// The first sentence of an entry is the help text of its flag. The further sentences say what happens at the limit.
+// The first line of an entry is the help text of its flag. The further lines say what happens at the limit.
 adjustable_limits! {
     /// How long a session outlives its connection.
     /// After this time its processes are killed, and a request to resume the session is refused with -32600.
@@ -156,7 +156,8 @@ adjustable_limits! {
     shutdown_grace: Duration = Duration::from_secs(5), Milliseconds;
 
     /// How long the server waits until killed processes have ended.
-    /// After this time the request fails or an error is logged, and the server goes on trying to kill the processes.
+    /// After this time the request that ends the processes fails, or an error is logged. The server goes on trying to
+    /// kill the processes.
     kill_patience: Duration = Duration::from_secs(10), Milliseconds;
 
     /// The server exits after this time without any connection or session.

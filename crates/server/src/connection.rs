@@ -29,6 +29,7 @@ use crate::session::Session;
 /// The state of one connection, which its task and the handlers of its requests share.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<ServerState>,
+    /// The send queue, with the state of the sending side.
     pub(crate) outbound: Arc<Outbound>,
     /// Permits for unanswered requests (`--max-requests`).
     pub(crate) requests: Arc<Semaphore>,
@@ -44,7 +45,7 @@ pub(crate) struct Connection {
     pub(crate) http: Mutex<HashMap<String, ActiveHttpRequest>>,
     /// Permits for HTTP requests (`--max-http-requests`).
     pub(crate) http_permits: Arc<Semaphore>,
-    /// Bytes of requests that wait until a process is started or reads its stdin.
+    /// Bytes of requests that wait until a process is started, until a process reads its stdin, or for the disk.
     pub(crate) waiting_bytes: AtomicUsize,
     pub(crate) transport: Transport,
     /// Describes the peer in logs and errors.
@@ -69,9 +70,9 @@ pub(crate) struct Connection {
 /// The progress of the handshake.
 #[derive(Clone)]
 pub(crate) enum HandshakePhase {
-    /// `initialize` was not answered yet.
+    /// No `initialize` has succeeded yet.
     Fresh,
-    /// `initialize` was answered.
+    /// `initialize` has succeeded, and `initialized` has not been received yet.
     Greeted(Arc<Session>, ConnectionRole),
     /// `initialized` was received.
     Ready(Arc<Session>, ConnectionRole),
@@ -142,7 +143,7 @@ impl Connection {
         self.phase.lock().clone()
     }
 
-    /// The role of this connection in its session. None before `initialize` was answered.
+    /// The role of this connection in its session. None before `initialize` has succeeded.
     pub(crate) fn role(&self) -> Option<ConnectionRole> {
         match &*self.phase.lock() {
             HandshakePhase::Fresh => None,
@@ -150,8 +151,8 @@ impl Connection {
         }
     }
 
-    /// The session that this connection is attached to. None before `initialize`, for an observer, and after another connection has resumed
-    /// the session.
+    /// The session that this connection is attached to. None before `initialize` has succeeded, for an observer, and
+    /// after another connection has resumed the session.
     pub(crate) fn own_session(&self) -> Option<Arc<Session>> {
         match self.phase() {
             HandshakePhase::Greeted(session, ConnectionRole::Attached)
@@ -162,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// The peer has sent `initialized`. Returns false if it has not sent `initialize` before.
+    /// The peer has sent `initialized`. Returns false if no `initialize` has succeeded before.
     pub(crate) fn note_initialized(&self) -> bool {
         let mut phase = self.phase.lock();
         match &*phase {
@@ -186,7 +187,7 @@ impl Connection {
         self.closed_by_client.store(true, Ordering::Relaxed);
     }
 
-    /// Called directly before `initialize` is answered.
+    /// `initialize` has succeeded. Called directly before it is answered.
     pub(crate) fn note_greeted(&self, session: Arc<Session>, role: ConnectionRole) {
         *self.phase.lock() = HandshakePhase::Greeted(session, role);
     }
@@ -258,11 +259,13 @@ impl Connection {
         let closed_by_client = self.closed_by_client.load(Ordering::Relaxed);
         let departure = if closed_by_client { Departure::Goodbye } else { Departure::Lost };
         if !session.detach(self.number(), departure, Instant::now()) {
+            // The session has ended, or another connection has resumed it.
             return;
         }
         if self.can_reconnect() {
             self.shared.janitor.plan_chores_of_detached(&session);
         } else if session.end() {
+            // The session can no longer be used. Its processes are killed in the background.
             self.shared.end_session_in_background(session);
         }
     }

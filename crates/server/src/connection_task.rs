@@ -39,7 +39,8 @@ const NORMAL: u16 = 1000;
 /// gets this code must not reconnect by itself, because it would take the session back.
 const TAKEN_OVER: u16 = 4010;
 
-/// Why a connection ends, with a text for the log. A goodbye is the close frame, with the messages that are queued before it.
+/// Why a connection ends, with a text for the log. The text of [`Self::TakenOver`] is also sent to the peer. A
+/// goodbye is the close frame, with the messages that are queued before it.
 #[derive(Clone, Copy, Debug)]
 enum ConnectionEnd {
     /// The peer has closed the connection, or has broken the protocol. It can still read a goodbye.
@@ -66,8 +67,8 @@ impl ConnectionEnd {
 
     /// The end of a connection that its peer has closed. `reason` is missing if the stream ended without a close frame.
     fn of_close(reason: Option<&CloseReason>, framing: Framing) -> Self {
-        let may_still_read = reason.is_none() && framing == Framing::Lines;
-        if may_still_read { Self::InputEnded("closed by the peer") } else { Self::Orderly("closed by the peer") }
+        let may_await_answers = reason.is_none() && framing == Framing::Lines;
+        if may_await_answers { Self::InputEnded("closed by the peer") } else { Self::Orderly("closed by the peer") }
     }
 
     /// Code and reason of the close frame that is still to be sent. None if it was sent already or the peer cannot be reached.
@@ -191,6 +192,7 @@ async fn handle_batch(
     first: Result<ReadEvent, ReadError>,
 ) -> Option<ConnectionEnd> {
     let outbound = &connection.outbound;
+    // Until `end_handling`, answers do not wake the writer. The caller polls the writer directly after this function.
     outbound.begin_handling();
     let mut end = handle_event(connection, first).await;
     for _ in 1..MESSAGES_AT_ONCE {
@@ -221,6 +223,7 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
         }
         Err(ReadError::Violation(violation)) => {
             tracing::debug!(%violation, "protocol error");
+            // This close frame replaces the goodbye of `queue_goodbye`: only the first close counts.
             connection.outbound.close(violation.close_code(), "protocol error");
             Some(ConnectionEnd::Orderly("protocol error"))
         }
@@ -228,9 +231,10 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
     }
 }
 
-/// Handles requests that arrived before the end of the connection and were parked because too many answers were unsent. The client may rely
-/// on the effects of these requests. Their answers are dropped, because the client has sent a close frame or cannot be reached. After
-/// [`ConnectionEnd::InputEnded`] there are no such requests: the end of the input is handled after all requests before it.
+/// Handles requests that arrived before the end of the connection and were parked because too many answers were
+/// unsent. The client may rely on the effects of these requests. Their answers are dropped, because the client has
+/// sent a close frame, has broken the protocol or cannot be reached. After [`ConnectionEnd::InputEnded`] there are no
+/// such requests: the end of the input is handled after all requests before it.
 async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<ReadEvent>) {
     if requests.is_empty() {
         return;
@@ -266,6 +270,7 @@ where
 fn queue_goodbye(connection: &Connection, end: ConnectionEnd) {
     let Some((code, reason)) = end.goodbye() else { return };
     let outbound = &connection.outbound;
+    // On a stream of lines there is no close frame, so a notification tells the peer why the connection ends.
     if matches!(end, ConnectionEnd::TakenOver(_)) && !outbound.framing.has_close_codes() {
         let message = TakenOverNotification { message: reason.to_owned() };
         outbound.reply(encode_notification(notification::SESSION_TAKEN_OVER, &message));

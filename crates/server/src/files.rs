@@ -19,7 +19,7 @@ use crate::blocking::BlockingThreads;
 use crate::config::Config;
 use crate::limits::MAX_DISCOVERIES;
 
-/// The open files of a session and its permits for operations on files.
+/// The open files, uploads and watches of a session, and its permits for operations on files.
 pub(crate) struct SessionFiles {
     /// Permits for `capabilityRoots/discoverV1` requests.
     pub(crate) discoveries: Semaphore,
@@ -46,7 +46,8 @@ impl SessionFiles {
         }
     }
 
-    /// Whether the session has no open file, no upload and no watch.
+    /// Whether the session has no open file, no upload and no watch. An upload counts until its handle is closed,
+    /// also after it was committed, and a watch counts also after it has ended.
     pub(crate) fn is_empty(&self) -> bool {
         self.handles.is_empty() && self.watches.is_empty()
     }

@@ -1,5 +1,6 @@
-//! Request handlers. [`dispatch`] finds the method of a request, and `handle` decodes the params, checks the handshake and calls the handler
-//! of the method. Handlers do not know the socket: they answer through a [`Call`].
+//! Request handlers. [`dispatch`] finds the method of a request, and `handle` decodes the params, checks the
+//! handshake and calls the handler of the method. [`write_block`] is a shorter way for blocks of uploads. Handlers do
+//! not know the socket: they answer through a [`Call`].
 
 mod capability_roots;
 mod capture_shell;
@@ -44,6 +45,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     let limit = connection.shared.config.max_id_bytes;
     if matches!(&request.id, RequestId::Text(text) if text.len() > limit) {
         let error = format!("request id exceeds the limit of {limit} bytes (--max-id-bytes)");
+        // If the message was a block of an upload, the upload fails.
         note_refused_message(connection, message, &error);
         let error = WireError::invalid_request(error);
         return connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &error));
@@ -56,21 +58,23 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
         return connection.outbound.reply(encode_error(&request.id, &error));
     };
     let Some(call) = Call::begin(connection, request.id.clone(), method) else {
+        // `Call::begin` has answered that too many requests are unanswered.
         if method == Method::FsWriteBlock {
             note_refused_message(connection, message, TOO_MANY_REQUESTS);
         }
         return;
     };
+    // `initialize` is the only `Inline` method.
     if method.order() == RequestOrder::Inline {
         return initialize::initialize(call, decode_params(request.params)).await;
     }
     handle(call, &request, message, None);
 }
 
-/// Handles a block of an upload, which is recognised without decoding the whole message.
+/// Handles a block of an upload. The caller has recognised the block without decoding the message as JSON.
 pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
     let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else {
-        return note_refused_block_if_attached(connection, &params.handle_id, TOO_MANY_REQUESTS);
+        return fail_upload_if_attached(connection, &params.handle_id, TOO_MANY_REQUESTS);
     };
     write_block_in_session(call, params);
 }
@@ -79,17 +83,18 @@ pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: W
 const TOO_MANY_REQUESTS: &str = "the connection had too many unanswered requests (--max-requests)";
 
 fn write_block_in_session(call: Call, params: WriteBlockParams) {
-    match attached_session(&call.connection, call.method) {
+    match session_for(&call.connection, call.method) {
         Ok(session) => fs::blocks::write_block(call, params, session),
         Err(error) => {
-            note_refused_block_if_attached(&call.connection, &params.handle_id, &error.message);
+            fail_upload_if_attached(&call.connection, &params.handle_id, &error.message);
             call.finish::<()>(Err(error));
         }
     }
 }
 
-/// Notes that a block was refused, if this connection is attached to a session.
-fn note_refused_block_if_attached(connection: &Connection, handle_id: &str, reason: &str) {
+/// Makes the upload `handle_id` fail, because a block of it was refused. Does nothing if this connection is not
+/// attached to a session.
+fn fail_upload_if_attached(connection: &Connection, handle_id: &str, reason: &str) {
     if let Some(session) = connection.own_session() {
         refused_blocks::note_refused_block(&session, handle_id, reason);
     }
@@ -135,6 +140,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::SessionKeep => with_session(call, request, |call, params: SessionKeepParams, session| {
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
             session.keep_for(keep);
+            // The time for which closed processes are kept may have changed.
             call.connection.shared.janitor.forget_expired_processes(&session);
             call.finish(Ok(NoResult {}));
         }),
@@ -192,7 +198,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
 /// Decodes the params, then checks that the connection has a session, and calls `handler`. Bad params are reported before a missing session.
 fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler: impl FnOnce(Call, P, Arc<Session>)) {
     match decode_params(request.params) {
-        Ok(params) => match attached_session(&call.connection, call.method) {
+        Ok(params) => match session_for(&call.connection, call.method) {
             Ok(session) => handler(call, params, session),
             Err(error) => call.finish::<()>(Err(error)),
         },
@@ -225,11 +231,13 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                     Lookup::Unknown(call) => (call, NamedProcess::Unknown),
                     Lookup::Found(call, process) => (call, NamedProcess::Started(process)),
                     Lookup::Deferred(reservation) => {
+                        // A request to terminate does not wait long for the start; it cancels a slow start.
                         if let Some(shared) = shared {
                             stop::cancel_start_later(&shared, &session, reservation);
                         }
                         return;
                     }
+                    // `defer` has answered with an error.
                     Lookup::Refused => return,
                 }
             }
@@ -240,14 +248,17 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
 
 /// The process that a request names.
 pub(crate) enum NamedProcess {
+    /// No process has this id, or its start has failed.
     Unknown,
-    /// The start was cancelled while the request waited for it. The error says that a process of the start could not be killed.
+    /// The start was cancelled while the request waited for it. `Err` if the start had already made a process, and
+    /// this process could not be killed.
     NeverStarted(Result<(), WireError>),
     /// The process was started. It may have exited since.
     Started(Arc<Process>),
 }
 
 impl NamedProcess {
+    /// The process, if it was started.
     fn process(self) -> Option<Arc<Process>> {
         match self {
             Self::Started(process) => Some(process),
@@ -282,8 +293,9 @@ names_process!(
     protocol::LegacyTerminateParams
 );
 
-/// The session of a connection, if its handshake is done, it may use the method, and no other connection has resumed the session.
-fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
+/// The session of a connection, which may be attached to the session or observe it. Fails if the handshake is not
+/// done, if the connection may not use the method, or if it may no longer use the session ([`check_access`]).
+fn session_for(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
     let family = method.family().name_in_errors();
     match connection.phase() {
         HandshakePhase::Fresh => {
@@ -292,7 +304,7 @@ fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Sessi
         HandshakePhase::Greeted(..) => {
             Err(WireError::invalid_request(format!("client must send initialized before using {family} methods")))
         }
-        HandshakePhase::Ready(_, ConnectionRole::Observing(_)) if !may_observe(method) => {
+        HandshakePhase::Ready(_, ConnectionRole::Observing(_)) if !is_open_to_observers(method) => {
             Err(WireError::invalid_request(format!(
                 "a connection that only observes cannot use {}; resume the session without observe",
                 method.name()
@@ -305,9 +317,9 @@ fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Sessi
     }
 }
 
-/// Returns true if a connection that only observes a session may use the method. Events, input, files and HTTP
-/// requests are for the attached connection only.
-fn may_observe(method: Method) -> bool {
+/// Returns true if a connection that only observes a session may use the method. Input, events, `fs/*` and `http/*`
+/// are for the attached connection only, and so is everything else that is not listed here.
+fn is_open_to_observers(method: Method) -> bool {
     matches!(
         method,
         Method::EnvironmentInfo
@@ -322,7 +334,8 @@ fn may_observe(method: Method) -> bool {
     )
 }
 
-/// Checks that a connection may still use its session: the session has not ended, and no other connection has resumed it.
+/// Checks that a connection may still use its session. An observing connection may until the session ends, and the
+/// attached connection until another connection resumes the session.
 fn check_access(connection: &Connection, session: &Session) -> Result<(), WireError> {
     match connection.role() {
         Some(ConnectionRole::Observing(_)) if session.has_ended() => Err(initialize::unknown_session(&session.id)),
@@ -339,8 +352,9 @@ fn unknown_process(id: &ProcessId) -> WireError {
         .with_data(ErrorData::of_kind(error_kind::UNKNOWN_PROCESS))
 }
 
-/// `process/signal`. Signals go to the process group of the process. Signals that a keyboard can send go to the foreground job of the
-/// terminal, if the process has one. For a process that has ended, the request succeeds and does nothing.
+/// `process/signal`. Signals go to the process group of the process. But if the process has a terminal, signals that
+/// a keyboard can send go to the foreground job of that terminal. For an unknown process and for a process that has
+/// ended, the request succeeds and does nothing.
 fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProcess) {
     let Some(process) = named.process() else { return call.finish(Ok(NoResult {})) };
     let (signal, from_keyboard) = match params.signal {

@@ -34,8 +34,8 @@ impl Handshakes {
     }
 
     /// Counts another handshake. If the limit is reached, the oldest handshake of the address that has the most of
-    /// them is evicted: a client that has a token sends it at once, and a peer that opens many idle sockets evicts
-    /// only its own handshakes. This never waits, so the listener goes on accepting.
+    /// them is evicted: a client that has a token sends it at once, and a peer that opens many idle sockets
+    /// mostly evicts its own handshakes. This never waits, so the listener goes on accepting.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Handshake {
         let address = address.map(|address| address.to_canonical());
         let mut under_way = self.under_way.lock();
@@ -68,6 +68,11 @@ impl Handshake {
 
     /// Ends the handshake, because the peer may connect. Returns false if the handshake was evicted before.
     pub(crate) fn admit(&self) -> bool {
+        self.stop_counting()
+    }
+
+    /// Returns false if the handshake was not counted any more.
+    fn stop_counting(&self) -> bool {
         let mut under_way = self.all.under_way.lock();
         let before = under_way.len();
         under_way.retain(|pending| pending.evicted != self.evicted);
@@ -77,8 +82,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        // A handshake that has failed is no longer counted either.
-        self.admit();
+        self.stop_counting();
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admitted_peer_is_not_counted_any_more() {
+    fn an_admitted_handshake_is_not_counted_and_dropping_it_removes_no_other() {
         let all = Handshakes::new(1);
         let admitted = all.enter(address(1));
         assert!(admitted.admit());

@@ -1,6 +1,6 @@
-//! The janitor: everything that the server does later, for example forgetting closed processes, ending detached sessions and reaping
-//! orphans. The chores are in one heap with one timer, instead of a sleeping task for each. This module plans the chores; `janitor_task`
-//! carries them out.
+//! The janitor: everything that the server does later, for example forgetting closed processes, ending detached
+//! sessions and reaping orphans. The chores are in one heap with one timer, instead of a sleeping task for each. This
+//! module plans the chores and forgets closed processes; `janitor_task` runs each chore when it is due.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,7 +17,8 @@ use crate::process::Process;
 use crate::session::Session;
 
 /// Interval at which orphans (children of processes that have ended) are reaped, and the guard is continued if it was
-/// stopped. The guard is the process that kills all others if the server is killed. A sweep costs three system calls.
+/// stopped. The guard is the process that kills all others if the server is killed. While no process ends, a
+/// sweep costs a few system calls.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When this many bytes of output were dropped, freed memory is returned to the operating system.
@@ -26,7 +27,7 @@ const TRIM_THRESHOLD_BYTES: usize = 4 << 20;
 /// Delay before freed memory is returned to the operating system. Tasks and unsent answers may hold dropped output a little longer.
 const TRIM_DELAY: Duration = Duration::from_millis(500);
 
-/// Shortest interval at which the janitor checks whether a client has received the paused events of a closed process.
+/// Shortest interval at which the janitor checks whether a client was sent the paused events of a closed process.
 const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a client that has resumed its session may take to send `process/read` before it is sent all
@@ -47,8 +48,8 @@ pub(crate) enum Chore {
     PushWithoutRead(Weak<Session>, ConnectionNumber),
     /// Kill descendants of a closed process at the end of its timeout.
     KillLeftovers(LeftoverTree),
-    /// Reap orphans, continue a stopped guard, and find the descendants of closed processes. Repeated every
-    /// [`SWEEP_INTERVAL`].
+    /// Reap orphans, continue a stopped guard, and check which closed processes have left descendants to kill later.
+    /// Repeated every [`SWEEP_INTERVAL`].
     Sweep,
     /// Return freed memory to the operating system.
     TrimMemory,
@@ -79,14 +80,15 @@ struct DueChore {
 /// The planned chores.
 pub(crate) struct Janitor {
     due: Mutex<BinaryHeap<DueChore>>,
-    /// Wakes the task: the first chore is due earlier than before.
+    /// Wakes the janitor task when a chore is added that is due earlier than all others.
     sooner: Notify,
     /// Whether the first sweep was planned.
     sweeping: Mutex<bool>,
     process_retention: Duration,
-    /// Bytes of output that were dropped since memory was last returned to the operating system.
+    /// Bytes of output that were dropped since [`Chore::TrimMemory`] was last planned.
     freed_bytes: AtomicUsize,
-    /// Trees of processes that were closed since the last sweep. Most of them have no descendants left.
+    /// The trees of processes that were started with a timeout and were closed since the last sweep. Most of them
+    /// have no descendants left.
     unchecked_trees: Mutex<Vec<LeftoverTree>>,
 }
 
@@ -165,7 +167,7 @@ impl Janitor {
         }
     }
 
-    /// This many bytes of retained output were dropped.
+    /// This many bytes of retained output were dropped. After enough of them, plans to return memory to the system.
     pub(crate) fn note_freed(&self, bytes: usize) {
         let freed = self.freed_bytes.fetch_add(bytes, Atomic::Relaxed) + bytes;
         if freed >= TRIM_THRESHOLD_BYTES {
@@ -180,7 +182,7 @@ impl Janitor {
         self.unchecked_trees.lock().push(LeftoverTree { deadline, tag, session });
     }
 
-    /// Takes the trees of processes that were closed since the last call.
+    /// Takes the trees that were given to [`Self::kill_leftovers_at`] since the last call.
     pub(crate) fn take_unchecked_trees(&self) -> Vec<LeftoverTree> {
         std::mem::take(&mut *self.unchecked_trees.lock())
     }

@@ -67,7 +67,8 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
     }
 }
 
-/// Checks which closed processes have descendants that still run, and plans to kill these at their deadlines.
+/// Checks which closed processes have descendants that still run, and plans to kill those descendants at their
+/// deadlines. Only processes that were started with a timeout are checked.
 fn check_closed_trees(shared: &Arc<ServerState>) {
     let trees = shared.janitor.take_unchecked_trees();
     if trees.is_empty() {
@@ -77,7 +78,8 @@ fn check_closed_trees(shared: &Arc<ServerState>) {
     shared.clone().tasks.spawn(async move {
         let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
         let check = shared.threads.run(JobOwner::SERVER, move || spawner.still_running(&tags));
-        // Other work may keep all threads busy. If the check is not done in time, every tree is treated as if it still ran.
+        // Other work may keep all threads busy. If the check is not done in time, every tree is treated as if a
+        // process of it still ran.
         let alive = tokio::time::timeout(SWEEP_INTERVAL, check).await.ok().flatten();
         let may_run = |tree: &LeftoverTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
         for tree in trees.into_iter().filter(may_run) {
@@ -139,6 +141,7 @@ mod tests {
         };
         let leftover =
             shared.starter.start(session.job_owner(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
+        // Work on all threads hangs until `release` is dropped.
         let (release, released) = std::sync::mpsc::channel::<()>();
         let released = Arc::new(Mutex::new(released));
         let mut hanging = Vec::new();
@@ -151,8 +154,8 @@ mod tests {
 
         shared.janitor.kill_leftovers_at(Instant::now(), tag, Arc::downgrade(&session));
         check_closed_trees(&shared);
-        let running = Arc::clone(&shared);
-        let task = tokio::spawn(async move { run(&running).await });
+        let shared_with_task = Arc::clone(&shared);
+        let task = tokio::spawn(async move { run(&shared_with_task).await });
         timeout(TIMEOUT, leftover.child.wait()).await.expect("the leftover process is killed");
         drop(release);
         for work in hanging {

@@ -1,7 +1,8 @@
 //! The server: listeners, connections, dispatch and handlers.
 //!
-//! This crate joins the rules of `session` with the system calls and sockets of `spawn`, `transport`, `files` and `fetch`. It starts the
-//! tokio tasks and waits for their end. Decisions that need no socket and no clock belong into `session`. Start reading at `server.rs`.
+//! This crate joins the rules of the crate `session` with the system calls and sockets of the crates `spawn`,
+//! `transport`, `files` and `fetch`. It starts the tokio tasks and waits for their end. Decisions that need no socket
+//! and no clock belong in the crate `session`. Start reading at `server.rs`.
 #![forbid(unsafe_code)]
 
 mod blocking;

@@ -16,7 +16,7 @@ pub use value::{LimitUnit, LimitValue};
 pub struct FixedLimit {
     /// Heading of the table in which the documentation shows the limit.
     pub group: &'static str,
-    /// One sentence about what is limited.
+    /// A phrase that says what is limited.
     pub what: &'static str,
     /// Sentences about what happens when the limit is reached.
     pub at_limit: &'static str,

@@ -95,6 +95,7 @@ impl Server {
             };
             let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&policy));
             self.shared.tasks.spawn(async move {
+                // After a panic, for which `survive` returns None, the listener goes on.
                 while survive(accept(&listener, transport, &shared, &policy, &permits)).await.is_none() {}
             });
         }
@@ -129,7 +130,8 @@ struct ConnectionPermits {
 }
 
 impl ConnectionPermits {
-    /// Ends the handshake of a peer and waits for a permit for its connection (`--max-connections`).
+    /// Ends the handshake of a peer and waits for a permit for its connection (`--max-connections`). If too many
+    /// clients wait already, the handshake goes on.
     async fn admit(&self, handshake: &Handshake, metrics: &Metrics) -> Admission {
         let free = Arc::clone(&self.connections).try_acquire_owned().ok();
         let waiting = if free.is_none() { self.waiting.try_acquire().ok() } else { None };
@@ -160,7 +162,7 @@ enum Admission {
     Evicted,
 }
 
-/// Accepts connections until the server shuts down.
+/// Accepts connections until the server shuts down or the listener fails.
 async fn accept(
     listener: &Listener,
     transport: Transport,
@@ -261,7 +263,8 @@ const REFUSAL_LINES: LogRateLimit = LogRateLimit::new(20, Duration::from_secs(10
 /// At most one log line in 10 s about missing resources. While the server has no free descriptors, a listener fails twenty times a second.
 const SHORTAGE_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(10));
 
-/// Decides which peers may connect, and logs refused ones. All listeners share it.
+/// The tokens and host names with which peers may connect, and the rate limits of the log lines about peers. All
+/// listeners share it.
 struct AccessPolicy {
     tokens: Option<Arc<Tokens>>,
     allowed_hosts: Vec<String>,
@@ -270,7 +273,7 @@ struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Logs and counts a problem of a listener.
+    /// Logs a problem of a listener. A peer of another user is also counted.
     fn note_warning(&self, shared: &ServerState, listener: &Listener, warning: &AcceptWarning) {
         let log = match warning {
             AcceptWarning::OutOfResources(_) => &self.shortage_log,
@@ -290,7 +293,8 @@ impl AccessPolicy {
     }
 }
 
-/// Answers the HTTP requests of one connection: checks the token, and makes the page `/metrics`.
+/// What the transport needs from the server to answer the HTTP requests of one connection: it checks the token and
+/// the host name, and makes the page `/metrics`.
 struct ConnectionSurface {
     shared: Arc<ServerState>,
     policy: Arc<AccessPolicy>,

@@ -1,5 +1,6 @@
-//! Counters for the HTTP page `/metrics`, which a Prometheus server reads. Their names and labels are an interface: dashboards depend on
-//! them. This module knows nothing of how the values come about; other modules report each change by a method call.
+//! Counters, gauges and histograms for the HTTP page `/metrics`, which a Prometheus server reads. Their names and
+//! labels are an interface: dashboards depend on them. This module knows nothing of how the values come about; other
+//! modules report each change by a method call.
 
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
@@ -28,9 +29,9 @@ pub(crate) enum Transport {
 pub(crate) enum ProcessOutcome {
     /// Exit code 0.
     success,
-    /// Any other exit code, or a signal that no client asked for.
+    /// Any other exit code, also after a signal or a timeout.
     error,
-    /// The process was killed because its client asked for it, or because its session ended.
+    /// Whatever the exit code: a client had sent `process/terminate`, or the session had ended.
     terminated,
 }
 
@@ -87,7 +88,7 @@ struct ProcessLabel {
     result: ProcessOutcome,
 }
 
-/// The counters of a server.
+/// All metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -161,7 +162,7 @@ impl Metrics {
              session of another user or token",
             metrics.authentication_failures.clone(),
         );
-        registry.register("requests", "Requests answered", metrics.requests_total.clone());
+        registry.register("requests", "Requests, by method and result", metrics.requests_total.clone());
         registry.register("request_duration_seconds", "From request to answer", metrics.request_duration.clone());
         registry.register("processes_active", "Processes that have not exited", metrics.processes_active.clone());
         registry.register("processes_finished", "Processes that have exited", metrics.processes_finished.clone());
@@ -170,7 +171,7 @@ impl Metrics {
         registry.register("output_bytes", "Output read from processes", metrics.output_bytes.clone());
         registry.register(
             "output_dropped_bytes",
-            "Output no longer retained that the client may not have had",
+            "Dropped output that the client may not have received",
             metrics.output_dropped_bytes.clone(),
         );
         Self { registry, ..metrics }
@@ -228,7 +229,7 @@ impl Metrics {
         self.output_dropped_bytes.inc_by(bytes);
     }
 
-    /// All counters in the text format of Prometheus.
+    /// All metrics in the text format of Prometheus.
     pub(crate) fn render(&self) -> String {
         let mut out = String::new();
         if let Err(error) = text::encode(&mut out, &self.registry) {

@@ -1,8 +1,9 @@
-//! The send queue of a connection. It holds encoded answers, and processes that have events. Output is not queued: when the socket can take
-//! bytes, the writer takes output from the event logs of the queued processes, one process after the other.
+//! The send queue of a connection. It holds encoded answers, and processes that have events. The events themselves
+//! are not queued: when the socket can take bytes, the writer takes events from the event logs of the queued
+//! processes, one process after the other.
 //!
-//! `receipts` tracks what the peer has received, and `reply_room` limits the memory of unsent answers. This module does not know the
-//! socket; the writer is in `connection_task`.
+//! `receipts` tracks which events the peer has received, and `reply_room` limits the memory of unsent answers. This
+//! module does not know the socket; the writer is in `connection_task`.
 
 mod receipts;
 mod reply_room;
@@ -33,9 +34,9 @@ const CLOSE_NOTICED_WITHIN: Duration = Duration::from_millis(250);
 /// Memory that a queued answer takes in addition to its text.
 const REPLY_OVERHEAD_BYTES: usize = 64;
 
-/// Memory for unsent answers with contents of files and for unsent notifications: 8 MiB, in units of [`REPLY_UNIT_BYTES`].
+/// Memory of a connection for large unsent messages (see [`Outbound::reply_room`]), in units of [`REPLY_UNIT_BYTES`].
 const REPLY_UNITS: usize = MAX_PUSHED_BYTES / REPLY_UNIT_BYTES;
-/// Bytes for which one permit of the semaphore stands.
+/// Bytes for which one permit of [`Outbound::reply_room`] stands.
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
 /// The kinds of incoming messages that a connection may handle now.
@@ -47,12 +48,12 @@ pub(crate) enum Intake {
     ControlFrames,
 }
 
-/// An encoded message that waits to be sent: an answer, or a notification that is not about output.
+/// An encoded message that waits to be sent: an answer, or a notification that is not an event of a process.
 pub(crate) struct QueuedAnswer {
     pub(crate) message: Vec<u8>,
     /// Events that the answer contains, so that they are not sent as notifications.
     covers: Option<CoveredEvents>,
-    /// Memory permits of the answer, returned when it has been sent.
+    /// Permits of the answer, which are returned when it has been sent.
     pub(crate) room: Option<ReplyRoom>,
 }
 
@@ -72,11 +73,12 @@ pub(crate) struct Outbound {
     queue: Mutex<OutboundQueue>,
     /// Wakes the task of the connection when requests may be handled again.
     requests_allowed: Notify,
-    /// Permits for the memory of unsent answers with contents of files, and of notifications of searches, watches and HTTP bodies.
+    /// Permits for the memory of unsent answers that may be large, for example about files, and of unsent
+    /// notifications of searches, watches and HTTP bodies.
     reply_room: Arc<Semaphore>,
     /// Cancelled when the connection ends.
     ended: CancellationToken,
-    /// Cancelled when another connection has taken over the session, so that this connection must end.
+    /// Cancelled when another connection has taken over the session.
     displaced: CancellationToken,
     /// The client has sent `initialized`.
     initialized: AtomicBool,
@@ -85,7 +87,7 @@ pub(crate) struct Outbound {
     pub(crate) receipts: ConnectionReceipts,
     pong_arrived: Notify,
     liveness: Mutex<PeerLiveness>,
-    /// When the client, after it reconnected, last read retained output.
+    /// When the client last read retained output to catch up, for example after it reconnected.
     last_catch_up: Mutex<Option<Instant>>,
 }
 
@@ -106,8 +108,8 @@ struct OutboundQueue {
     drops_answers: bool,
     /// Wakes the writer. None while the writer does not wait.
     writer: Option<Waker>,
-    /// The task of the connection is handling messages. It polls the writer right afterwards, so waking the writer is unnecessary and would
-    /// only disturb another thread.
+    /// The task of the connection is handling messages. The same task polls the writer right afterwards, so the
+    /// writer need not be woken.
     is_handling: bool,
 }
 
@@ -147,7 +149,7 @@ pub(crate) enum Outgoing {
     Close(u16, &'static str),
 }
 
-/// The number of permits for an answer of this size; at most all permits of the connection.
+/// The number of permits of [`Outbound::reply_room`] for an answer of this size; at most all of them.
 fn reply_units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(REPLY_UNIT_BYTES).min(REPLY_UNITS)).unwrap_or(u32::MAX)
 }
@@ -198,6 +200,11 @@ impl Outbound {
         self.change_queue(|queue| queue.push(QueuedAnswer { message, covers, room }));
     }
 
+    /// Queues an answer or notification that holds memory permits (`room`) until it has been sent.
+    pub(crate) fn reply_in_room(&self, message: Vec<u8>, room: ReplyRoom) {
+        self.reply_covering(message, None, Some(room));
+    }
+
     /// Queues several answers, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
         self.change_queue(|queue| {
@@ -207,12 +214,14 @@ impl Outbound {
         });
     }
 
-    /// Drops every answer that is queued from now on. The connection has ended, and its last requests are carried out without answers.
+    /// Drops every answer that is added from now on; queued answers stay. The connection has ended, and its last
+    /// requests are carried out without answers.
     pub(crate) fn stop_answering(&self) {
         self.queue.lock().drops_answers = true;
     }
 
-    /// Drops the unsent answers of a connection that has ended. This frees shared memory permits for which other connections may wait.
+    /// Drops the queued answers of a connection that has ended, and every answer that is added from now on. This
+    /// frees shared memory permits for which other connections may wait.
     pub(crate) fn drop_answers(&self) {
         let mut queue = self.queue.lock();
         queue.drops_answers = true;
@@ -222,7 +231,7 @@ impl Outbound {
         drop(unsent);
     }
 
-    /// Changes the queue, and wakes the writer.
+    /// Changes the queue, and wakes the writer if it waits.
     fn change_queue(&self, change: impl FnOnce(&mut OutboundQueue)) {
         let mut queue = self.queue.lock();
         change(&mut queue);
@@ -301,8 +310,8 @@ impl Outbound {
         self.ended.cancelled().await;
     }
 
-    /// Another connection has taken over the session. The peer is sent a close frame that says so, and the connection
-    /// ends.
+    /// Another connection has taken over the session. The task of this connection tells the peer and ends the
+    /// connection. Only a connection on stdio stays open; its further requests are refused.
     pub(crate) fn displace(&self) {
         self.displaced.cancel();
     }
@@ -363,7 +372,7 @@ impl Outbound {
         queue.close.map(|(code, reason)| Outgoing::Close(code, reason))
     }
 
-    /// Frees the capacity of empty queues.
+    /// Frees most of the capacity of empty queues.
     pub(crate) fn trim(&self) {
         let mut queue = self.queue.lock();
         if queue.answers.is_empty() && queue.ready.is_empty() {
@@ -380,7 +389,7 @@ impl Outbound {
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// The client has reconnected and has now read retained output of a process.
+    /// The client has now read retained output of a process to catch up, for example after it reconnected.
     pub(crate) fn note_catch_up(&self) {
         *self.last_catch_up.lock() = Some(Instant::now());
     }
@@ -414,14 +423,14 @@ impl Outbound {
 
     /// The time at which the connection is closed if the peer still does not answer a ping. None: no ping is
     /// unanswered.
-    pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
-        Some(self.given_up_since(self.oldest_unanswered_ping()?, deadline))
+    pub(crate) fn given_up_at(&self, patience: Duration) -> Option<Instant> {
+        Some(self.given_up_if_silent_since(self.oldest_unanswered_ping()?, patience))
     }
 
-    /// The time at which the connection is closed if the peer, which has had bytes to read or a ping to answer since
-    /// `since`, stays silent.
-    pub(crate) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
-        self.liveness.lock().given_up_at(since, deadline)
+    /// The time at which the connection is closed if the peer stays silent. `since` is when the server sent or queued
+    /// something that the peer has to read or to answer.
+    pub(crate) fn given_up_if_silent_since(&self, since: Instant, patience: Duration) -> Instant {
+        self.liveness.lock().given_up_at(since, patience)
     }
 
     /// Whether a ping is unanswered. Then the peer may not have read what was sent before that ping.

@@ -70,10 +70,10 @@ mod tests {
         let presence = Presence::new();
         let unused = presence.wait_unused_for(PATIENCE);
         tokio::pin!(unused);
-        let first_result = tokio::time::timeout(PATIENCE / 4, &mut unused).await;
+        let before_connection = tokio::time::timeout(PATIENCE / 4, &mut unused).await;
         let connected_at = Instant::now();
         drop(presence.enter());
         unused.await;
-        assert!(first_result.is_err() && connected_at.elapsed() >= PATIENCE, "{:?}", connected_at.elapsed());
+        assert!(before_connection.is_err() && connected_at.elapsed() >= PATIENCE, "{:?}", connected_at.elapsed());
     }
 }

@@ -1,6 +1,6 @@
 //! A process of a session: its delivery (the event log, and how far each reader of the log has got), the queue in front of its stdin, and
-//! the means to stop it. The process task, which carries bytes between these and the operating system, is in `process_task`. This module
-//! does not know sessions and connections.
+//! the means to stop it. The process task, which carries bytes between these and the operating system, is in
+//! `process_task`. This module does not know sessions, and knows a connection only by its number.
 
 mod counted_delivery;
 mod input;
@@ -35,10 +35,10 @@ pub(crate) enum Dialect {
 /// The way in which the process task is asked to stop. A later variant is stronger than an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StopRequest {
-    /// No stop was requested. Carry bytes until the process and its pipes are closed.
+    /// No stop was requested. Carry bytes until the process has exited and its output streams have ended.
     None,
-    /// The process and its descendants have ended. Read the bytes that are in the pipes and close, even if another process still holds the
-    /// pipes open.
+    /// The process and its descendants have ended, or the server has tried to kill them. After the exit, read the
+    /// bytes that are in the pipes and close, even if another process still holds the pipes open.
     Drain,
     /// No client will read the output any more. Close at once.
     Discard,
@@ -54,6 +54,7 @@ pub(crate) struct Process {
     pub(crate) id: ProcessId,
     pub(crate) id_json: ProcessIdJson,
     pub(crate) dialect: Dialect,
+    /// The arguments that `process/list` shows. Long arguments are shortened, and one `…` stands for further ones.
     pub(crate) argv: Vec<String>,
     pub(crate) pid: u32,
     /// A number that all descendants of the process inherit, and by which they are found and killed.
@@ -63,7 +64,7 @@ pub(crate) struct Process {
     delivery: Mutex<CountedDelivery>,
     /// Bytes of stdout and stderr that were sent, for the cap of the legacy family.
     legacy_sent: [AtomicU64; 2],
-    /// Wakes requests that wait for an event of the process.
+    /// Wakes requests that wait for an event of the process, or until its events are sent.
     pub(crate) changed: Notify,
     stdin: Mutex<QueuedStdin>,
     /// Held by the write whose bytes enter the queue. A write that waits for room in the queue keeps later writes waiting, so writes stay
@@ -136,8 +137,8 @@ impl Process {
     }
 
     /// Drops output to free memory; see [`Delivery::reclaim`].
-    pub(crate) fn reclaim(&self, step: ReclaimStep, share: usize) -> Reclaimed {
-        self.delivery.lock().reclaim(step, share)
+    pub(crate) fn reclaim(&self, step: ReclaimStep, share_bytes: usize) -> Reclaimed {
+        self.delivery.lock().reclaim(step, share_bytes)
     }
 
     /// Makes the process task check again what there is to do.
@@ -164,11 +165,12 @@ impl Process {
         self.wakes_task.notified().await;
     }
 
+    /// A client has sent `process/terminate`, or the session has ended.
     pub(crate) fn mark_terminated(&self) {
         self.terminated.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a client asked for the end of the process, or its session has ended.
+    /// Whether [`Self::mark_terminated`] was called.
     pub(crate) fn was_terminated(&self) -> bool {
         self.terminated.load(Ordering::Relaxed)
     }
@@ -193,7 +195,7 @@ impl Process {
         self.child.lock().clone()
     }
 
-    /// The process and all its descendants have ended, so no signal will be sent any more.
+    /// The process is closed, so the child is not needed any more. Descendants that still run are found by their tag.
     pub(crate) fn release_child(&self) {
         self.child.lock().take();
     }

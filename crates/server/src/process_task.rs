@@ -35,10 +35,12 @@ struct OutputPump {
     /// None when the stream has ended or was closed.
     output: Option<ChildOutput>,
     stream: Stream,
-    /// Bytes that were in the pipe when the process exited, or when draining began, and are not read yet. They are logged before the exit.
+    /// Bytes that were in the pipe when the process exited, and are not read yet. They are logged before the exit.
+    /// When draining begins, the bytes in the pipe are counted again, and the stream is closed after they were read.
     bytes_before_exit: usize,
     /// Whether the pipe was enlarged. That is done after a large read, because a large pipe saves wake-ups when a process writes much.
     enlarged: bool,
+    /// Decides when a fast stream is paused.
     pace: Pace,
     /// The stream is not read before this time, so that more output gathers for one read.
     paused_until: Option<Instant>,
@@ -109,6 +111,7 @@ pub(crate) async fn run(
 ) {
     let task = ProcessTask { process, session, shared };
     let deadline = timeout.map(|timeout| Instant::now() + timeout.min(LONGEST_TIMEOUT));
+    // `survive` returns None if `carry` has panicked.
     if survive(task.carry(io, deadline)).await.is_none() {
         task.clean_up_after_panic();
     }
@@ -151,6 +154,7 @@ impl ProcessTask {
     /// Carries bytes until the process has exited and its output streams have ended.
     async fn carry(&self, io: ChildIo, deadline: Option<Instant>) {
         let process = &self.process;
+        // `held_ends` are writing ends of the output streams that the server itself holds open until the exit.
         let (mut pumps, mut held_ends) = match io {
             ChildIo::Pipes { stdin, stdout, stderr, held } => {
                 // The queue has its own handle. Another handle would keep the pipe open after the client has closed stdin.
@@ -177,7 +181,7 @@ impl ProcessTask {
         loop {
             let can_read = process.allowed_output_bytes() > 0;
             let input = process.input();
-            let has_input = process.has_input();
+            let has_queued_stdin = process.has_queued_stdin();
             let [first, second] = &pumps;
             tokio::select! {
                 () = first.readable(), if can_read => self.read_output(&mut pumps[0], ChildOutput::try_read),
@@ -194,14 +198,14 @@ impl ProcessTask {
                     status = Some(exit);
                     self.note_exit(exit);
                     pumps.iter_mut().for_each(OutputPump::note_bytes_before_exit);
-                    // The server held the writing ends of the pipes open. From now on a stream ends when the last descendant has closed
-                    // it, which mostly has happened already.
+                    // From now on a stream ends when the last descendant has closed it, which mostly has happened
+                    // already.
                     drop(held_ends.take());
                     pumps.iter_mut().for_each(|pump| self.read_output(pump, ChildOutput::read_now));
                     // Input was meant for this process only. A descendant that has inherited stdin must not get it.
                     process.close_stdin();
                 }
-                () = writable(input.as_ref()), if has_input => process.write_queued_stdin(),
+                () = writable(input.as_ref()), if has_queued_stdin => process.write_queued_stdin(),
                 () = process.task_woken() => process.write_queued_stdin(),
                 () = sleep_until(deadline), if timer_armed => {
                     timer_armed = false;
@@ -222,7 +226,8 @@ impl ProcessTask {
                 pumps.iter_mut().for_each(OutputPump::note_bytes_before_exit);
             }
             for pump in &mut pumps {
-                // `read_now` does not wait for these bytes, because a descendant may have read them from the pipe.
+                // A descendant may have read these bytes from the pipe. Then `read_now` finds the pipe empty and
+                // returns at once.
                 while pump.bytes_before_exit > 0 && process.allowed_output_bytes() > 0 {
                     self.read_output(pump, ChildOutput::read_now);
                 }
@@ -246,7 +251,8 @@ impl ProcessTask {
         process.delivery(Delivery::close);
     }
 
-    /// Reads available output, as much as the event log has room for, and appends it to the log.
+    /// Reads available output, with at most [`READS_AT_ONCE`] reads and as much as the event log has room for, and
+    /// appends it to the log.
     fn read_output(&self, pump: &mut OutputPump, read: ReadFunction) {
         let (process, shared) = (&self.process, &self.shared);
         let mut got = 0;
@@ -293,7 +299,7 @@ impl ProcessTask {
         }
     }
 
-    /// The process was reaped.
+    /// The process was reaped. Wakes the tasks that wait for that, and counts the process in the metrics.
     fn note_exit(&self, status: ChildExitStatus) {
         let process = &self.process;
         process.note_reaped();
@@ -322,5 +328,6 @@ async fn writable(input: Option<&ChildInput>) {
     }
 }
 
-/// [`ChildOutput::try_read`] or [`ChildOutput::read_now`].
+/// [`ChildOutput::try_read`], which reads only after tokio has noticed that the stream is readable, or
+/// [`ChildOutput::read_now`], which always tries to read. Neither waits for output.
 type ReadFunction = fn(&ChildOutput, &mut [u8]) -> std::io::Result<ReadOutcome>;

@@ -37,10 +37,12 @@ impl Server {
         let (for_janitor, for_guard) = (Arc::clone(&shared), Arc::clone(&shared));
         shared.tasks.spawn(async move {
             let closed = for_janitor.closing.clone();
+            // After a panic, for which `survive` returns None, the janitor goes on.
             let chores = async { while survive(janitor_task::run(&for_janitor)).await.is_none() {} };
             closed.run_until_cancelled(chores).await;
         });
         shared.tasks.spawn(async move {
+            // The guard is a separate process that kills the processes of clients if the server is killed.
             let closed = for_guard.closing.clone();
             let watch =
                 async { while survive(keep_guard(&for_guard.spawner, &for_guard.starter)).await.is_none() {} };
@@ -49,8 +51,9 @@ impl Server {
         Ok(Self { shared })
     }
 
-    /// Shuts the server down in order: refuses new connections, sends SIGTERM and then SIGKILL to the processes, sends the last events to
-    /// the clients, and closes the connections. Returns when all of this is done.
+    /// Shuts the server down in order: refuses new connections, sends SIGTERM and then SIGKILL to the processes,
+    /// sends the last events to the clients, and closes the connections. Each wait for processes, tasks and
+    /// connections has a time limit.
     pub async fn shut_down(&self) {
         let shared = &self.shared;
         shared.closing.cancel();
@@ -68,7 +71,7 @@ impl Server {
             }
             session.push_everything();
             // The tasks of watches never end by themselves, and `tasks.wait()` below would wait for them.
-            session.files.watches.end_all();
+            session.files.watches.close_all();
         }
         let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.process_tasks.wait()).await;
         // A client that waits for the end of a process gets its answer before the close frame.

@@ -58,9 +58,9 @@ pub(crate) struct ServerState {
     foreign_session_log: Mutex<LogRateLimit>,
     /// Memory of the retained output of all processes.
     pub(crate) output_budget: Arc<Budget>,
-    /// Bytes of input that wait for all processes to read them.
+    /// Bytes of input that wait in the stdin queues of all processes.
     pub(crate) stdin_budget: Arc<Budget>,
-    /// Memory of the HTTP answers of all sessions that are held as a whole.
+    /// Memory of HTTP answers that are held as a whole until they have been sent, in all sessions together.
     pub(crate) http_budget: Arc<Budget>,
     /// The login shell of the user as whom the server runs.
     pub(crate) shell: ShellInfo,
@@ -94,6 +94,7 @@ pub(crate) struct ServerState {
 impl ServerState {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(config: Config, host: HostProcess) -> io::Result<Arc<Self>> {
+        // The guard is a separate process that kills the processes of clients if the server is killed.
         let guard = config.guard.as_ref().map(|(program, args)| GuardProgram {
             program: program.clone(),
             args: args.iter().map(Into::into).collect(),
@@ -171,17 +172,17 @@ impl ServerState {
             shared.metrics.set_session_count(shared.sessions.len());
             // Starts are cancelled before the kill, so that no program is executed after the kill.
             session.cancel_starts();
-            session.table.abandon_all();
+            session.table.free_ids_of_starts();
             let processes = session.table.processes();
             processes.iter().for_each(|process| process.mark_terminated());
             let kill = || shared.spawner.kill_session(&session.tags, shared.config.kill_patience);
             let killed = kill().await;
             shared.janitor.note_freed(session.discard_processes());
-            session.files.watches.end_all();
+            session.files.watches.close_all();
             // Closing a file can block. Closing an upload that was not committed deletes its temporary file.
             let handles = session.files.handles.take_all();
             if !handles.is_empty() {
-                let _closed = session.files.operations.run(move || drop(handles)).await;
+                let _none_if_panicked = session.files.operations.run(move || drop(handles)).await;
             }
             if killed.is_err() {
                 shared.kill_until_gone(kill).await;
@@ -197,13 +198,14 @@ impl ServerState {
             return;
         }
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
-        let share = (self.output_budget.limit() / processes.len().max(1)).max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
+        let equal_share = self.output_budget.limit() / processes.len().max(1);
+        let share_bytes = equal_share.max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
         for step in [ReclaimStep::SentAndClosed, ReclaimStep::Acknowledged, ReclaimStep::Anything] {
             for process in &processes {
                 if excess == 0 {
                     break;
                 }
-                let reclaimed = process.reclaim(step, share);
+                let reclaimed = process.reclaim(step, share_bytes);
                 excess = excess.saturating_sub(reclaimed.bytes);
                 if reclaimed.missed_bytes > 0 {
                     self.metrics.output_dropped(reclaimed.missed_bytes);

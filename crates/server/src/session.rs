@@ -1,5 +1,5 @@
-//! A session: the processes, files and settings of a client, and the connection over which the client gets its events. A session survives a
-//! lost connection.
+//! A session: the processes, files and settings of a client, and the connection to which the server sends the events
+//! of these processes. A session survives a lost connection.
 //!
 //! `table` has the processes of a session, and `registry` has all sessions of the server. The rules for attaching, detaching and ending a
 //! session are in [`session::Attachment`]. This module does not know requests and answers.
@@ -37,7 +37,7 @@ const HTTP_BUDGET_DIVISOR: usize = 4;
 /// The processes, files and settings of a client. They outlive its connections.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    /// The user or token that made the session. No other principal can resume, take over, observe or keep it.
+    /// The user or token that made the session. No other principal can resume, take over or observe it.
     pub(crate) owner: Principal,
     /// Issues the tags of processes. A tag is a number that all descendants of a process inherit, and by which they are found and killed.
     pub(crate) tags: SessionTags,
@@ -47,17 +47,18 @@ pub(crate) struct Session {
     /// Limits the host names that are looked up at once for HTTP requests. It belongs to the session because a look-up goes on after the
     /// end of its connection, and a client that reconnects must not get a new allowance.
     pub(crate) lookups: fetch::LookupAllowance,
-    /// Memory of HTTP answers that are held as a whole until they have been sent.
+    /// Limits the memory of HTTP answers that are held as a whole until they have been sent.
     pub(crate) http_budget: Arc<Budget>,
     attachment: Mutex<SessionAttachment>,
-    /// Closed processes that stay readable beyond `--process-retention`, because the client asked for it.
+    /// Closed processes that stay readable beyond `--process-retention`, because the client has asked for a longer
+    /// time (`keepForMs`).
     kept: Mutex<KeptProcesses<Arc<Process>>>,
     /// The server is not idle while this session exists.
     _presence: PresenceGuard,
 }
 
-/// The attached connection and the rules of attaching. One lock guards both, so that no event is sent to a connection that was just
-/// detached.
+/// The attached connection and the rules of attaching. One lock guards both, so that no process is queued at a
+/// connection that was just detached.
 struct SessionAttachment {
     rules: Attachment,
     /// The attached connection.
@@ -104,17 +105,18 @@ impl Session {
         self.files.operations.job_owner()
     }
 
-    /// Cancels every start that has made no process yet. Afterwards the caller must kill all processes with tags of this session, because
-    /// the kernel may already be executing a program.
+    /// Cancels every start that has made no process yet, and the starts of shells for snapshots. Afterwards the
+    /// caller must kill all processes with tags of this session, because the kernel may already be executing a
+    /// program.
     pub(crate) fn cancel_starts(&self) {
         self.table.cancel_starts();
         self.snapshots.cancel_captures();
     }
 
-    /// Puts the process that a start has made into the table, and connects its delivery to the attached connection.
-    /// `requester` is the connection that asked for the start. If it was lost meanwhile, this process waits for the
-    /// client as long as the older processes do (`--detached-hold`). Returns false if the start was cancelled; the
-    /// caller must then kill the process.
+    /// Puts the process that a start has made into the table, and connects its [`Delivery`] (its events and their
+    /// readers) to the attached connection. `requester` is the connection that asked for the start. If no connection
+    /// is attached any more, this process waits for the client as long as the older processes do (`--detached-hold`).
+    /// Returns false if the id of the start was freed meanwhile; the caller must then kill the process.
     pub(crate) fn claim(
         &self,
         reservation: &StartReservation,
@@ -128,6 +130,8 @@ impl Session {
             return false;
         }
         process.delivery(|delivery| match &attachment.outbound {
+            // The attached connection asked for the start, or an observer did and the client has not asked for
+            // events.
             Some(outbound) if outbound.number == requester || !delivery.is_requested() => {
                 delivery.connect(outbound.number);
             }
@@ -231,7 +235,8 @@ impl Session {
         attached
     }
 
-    /// Sends events of a process again. Does nothing if `connection` is no longer the attached connection.
+    /// Sends events of a process again. A connection that is no longer attached cannot end the pause of its
+    /// successor.
     pub(crate) fn unpause(&self, process: &Arc<Process>, connection: ConnectionNumber) {
         let attachment = self.attachment.lock();
         if attachment.rules.is_attached_to(connection) {
@@ -241,11 +246,12 @@ impl Session {
         self.queue_if_ready(process);
     }
 
-    /// Sends all retained events, also those that the client has paused or has not read since it reconnected. Called at shutdown, because
-    /// they cannot be sent later.
+    /// Queues all unsent events, also those that the client has paused or has not read since it reconnected. Called
+    /// at shutdown, because the events cannot be sent later.
     pub(crate) fn push_everything(&self) {
         for process in self.table.processes() {
             process.delivery(Delivery::finish);
+            // The process may no longer have to wait for a client that is not connected.
             process.wake_task();
             self.queue_if_ready(&process);
         }
@@ -263,7 +269,8 @@ impl Session {
         if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
     }
 
-    /// Takes the kept processes whose time is over. Also returns when to call this again; None if no process is kept.
+    /// Takes the kept processes whose time is over. Also returns when to call this again; None if no process is kept,
+    /// or if a call is planned already.
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
         let Some(keep) = self.attachment.lock().rules.requested_lifetime() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
@@ -275,22 +282,24 @@ impl Session {
         self.kept.lock().take_oldest()
     }
 
-    /// Sends events to a client that has resumed the session and has not sent `process/read` for a while: the client seems to rely on
-    /// notifications alone. The first event sent is the first that the client has not acknowledged.
+    /// Sends events to a client that has resumed the session and has not sent `process/read` for a while: the client
+    /// seems to rely on notifications alone. [`Delivery::push_without_read`] decides which events are sent again.
+    /// From now on, changes of watched files are sent to this connection too.
     pub(crate) fn push_without_read(&self, connection: ConnectionNumber) {
         if !self.is_attached_to(connection) {
             return;
         }
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.push_without_read(connection));
-            // Events that are not sent again may be dropped, so the process may write more output.
+            // Sent events that are not sent again count as acknowledged, so the process may write more output.
             process.wake_task();
             self.queue_if_ready(&process);
         }
         self.files.watches.set_listener(connection);
     }
 
-    /// The connection has ended. Returns false if it was not attached, because another connection has resumed the session.
+    /// The connection has ended. Returns false if it was not attached: another connection is attached, or the session
+    /// has ended.
     pub(crate) fn detach(&self, connection: ConnectionNumber, departure: Departure, now: Instant) -> bool {
         let mut attachment = self.attachment.lock();
         let detached = attachment.rules.detach(connection, now);
@@ -326,8 +335,8 @@ impl Session {
         self.attachment.lock().rules.hold_ends_at()
     }
 
-    /// The time at which to check whether a detached session has expired. None: the session cannot expire now, or the
-    /// check is planned already.
+    /// The time at which the caller must check whether a detached session has expired. None: the session cannot
+    /// expire now, or an earlier call has returned a time that is soon enough.
     pub(crate) fn next_expiry_check(&self, now: Instant) -> Option<Instant> {
         let mut attachment = self.attachment.lock();
         let expires = attachment.rules.expires_at()?;

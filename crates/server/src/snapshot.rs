@@ -1,6 +1,7 @@
-//! Shell snapshots. A snapshot is the state of a login shell after its profile has run: variables, options, aliases, functions. It is
-//! captured once, and later commands of the same scope begin with it instead of running the profile again. Snapshots are kept in memory
-//! only. If a snapshot cannot be captured, the command runs as the client sent it.
+//! Shell snapshots. A snapshot is the state of a login shell after its profile has run: variables, options, aliases,
+//! functions. It is captured once, and later commands of the same scope (a name that the client chooses) begin with
+//! it instead of running the profile again. Snapshots are kept in memory only. If a snapshot cannot be captured, the
+//! command runs as the client sent it.
 //!
 //! `script` has the scripts that the shells run, `capture` runs a shell and reads its report, `state` parses the report and applies the
 //! environment policy of the client, `restore` composes the text that brings another shell into the same state, and `cache` shares
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use protocol::{EnvPolicy, ShellSnapshot, WireError};
 
 pub(crate) use cache::Snapshots;
-pub(crate) use capture::CaptureShell;
+pub(crate) use capture::ShellRunner;
 use script::Shell;
 use state::Snapshot;
 
@@ -65,8 +66,8 @@ pub(crate) struct Execution {
 }
 
 impl SnapshotRequest {
-    /// Checks the request of a client for a snapshot. None: a snapshot is not possible for this command, which then runs as it is. Only
-    /// commands of the form `SHELL -lc SCRIPT` can begin with a snapshot.
+    /// Checks the request of a client for a snapshot. None: a snapshot is not possible for this command, which then
+    /// runs as it is. Only commands of the form `SHELL -lc SCRIPT [NAME [ARGUMENT...]]` can begin with a snapshot.
     pub(crate) fn check(
         snapshot: ShellSnapshot,
         argv: &[String],
@@ -87,7 +88,8 @@ impl SnapshotRequest {
             let error = format!("shell snapshots are unsupported for shell `{name}`");
             return Err(WireError::invalid_params(error));
         };
-        // A shell whose `arg0` begins with a dash runs its profile, whatever its flags are.
+        // A shell whose `arg0` begins with a dash runs its profile, whatever its flags are, so a snapshot saves
+        // nothing.
         if arg0.unwrap_or_default().starts_with('-') {
             return Ok(None);
         }
@@ -100,20 +102,21 @@ impl SnapshotRequest {
         }))
     }
 
-    /// The execution that restores the snapshot and then runs the command of `argv`. None if there is no snapshot; then the command runs as
-    /// it is. `snapshots` are those of the session. If none of them fits, the shell that `shell` returns is run to capture one.
-    pub(crate) async fn restore<S: CaptureShell>(
+    /// The execution that restores the snapshot and then runs the command of `argv`. None if there is no snapshot;
+    /// then the command runs as it is. `snapshots` are those of the session. If none of them fits, one is captured
+    /// with the runner that `new_runner` returns.
+    pub(crate) async fn restore<R: ShellRunner>(
         &self,
         snapshots: &Snapshots,
-        shell: impl FnOnce() -> S,
+        new_runner: impl FnOnce() -> R,
         argv: &[String],
         arg0: Option<&str>,
         env: &Variables,
     ) -> Option<Execution> {
-        let capture = async || self.capture(&shell(), &snapshots.cancel, env).await;
+        let capture = async || self.capture(&new_runner(), &snapshots.cancel, env).await;
         let snapshot = snapshots.get_or_capture(&self.key, capture).await?;
-        let chunks = snapshot.state_variables(env);
-        let mut command = script::restore_command(self.shell, chunks.len());
+        let state_variables = snapshot.state_variables(env);
+        let mut command = script::restore_command(self.shell, state_variables.len());
         command.insert(0, self.key.snapshot.shell.path.as_str().into());
         // `$0` of the command must be the same as without a snapshot.
         let name = argv.get(3).map_or_else(|| arg0.unwrap_or(&argv[0]), String::as_str);
@@ -122,11 +125,11 @@ impl SnapshotRequest {
         command.push(snapshot.before_command());
         command.extend(argv.iter().skip(4).map(OsString::from));
         let mut env = snapshot.environment(env, &self.overlay);
-        env.extend(chunks);
+        env.extend(state_variables);
         Some(Execution { argv: command, env })
     }
 
-    async fn capture(&self, runner: &impl CaptureShell, cancel: &StartCancel, env: &Variables) -> Option<Snapshot> {
+    async fn capture(&self, runner: &impl ShellRunner, cancel: &StartCancel, env: &Variables) -> Option<Snapshot> {
         let path = &self.key.snapshot.shell.path;
         match capture::capture(runner, cancel, self.shell, path, &self.key.cwd, env).await {
             Ok(captured) => Some(Snapshot::new(self.shell, captured, env, self.key.policy.as_ref())),
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_login_commands_of_the_named_shell_can_begin_with_a_snapshot() {
+    fn only_lc_commands_of_the_named_shell_whose_arg0_has_no_leading_dash_can_begin_with_a_snapshot() {
         let fits = |argv, arg0| check("bash", "s", argv, arg0).unwrap();
         assert!(fits(&["/bin/bash", "-lc", "true"], None));
         assert!(fits(&["/bin/bash", "-lc", "true", "name", "x"], Some("name")));
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_texts_of_the_published_protocol() {
+    fn a_bad_scope_and_an_unknown_shell_are_refused_with_the_texts_of_the_published_protocol() {
         let scope = "shell snapshot scope must be non-empty and at most 256 bytes";
         assert_eq!(check("bash", "", &[], None).unwrap_err(), scope);
         assert_eq!(check("bash", &"s".repeat(257), &[], None).unwrap_err(), scope);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use spawn::CancelFlag;
 use tokio_util::sync::CancellationToken;
 
-/// Cancels one start: its program is not executed any more, and the task that waits for the start continues at once. Clones belong to the
-/// same start.
+/// Cancels a start: its program is not executed any more, and [`cancelled`](Self::cancelled) wakes the task that
+/// waits for the start. Clones cancel the same start. Several starts may share a value, and are then cancelled
+/// together.
 ///
-/// The kernel may be opening the program already, which can take long. So the caller of `cancel` must afterwards kill all processes with
-/// the tag of the start, the number by which the child can be found. After that the program cannot run any more.
+/// The kernel may be opening the program already, which can take long. So the caller of `cancel` must afterwards kill
+/// all processes with the tag of the start, the number by which the child can be found. After that the program cannot
+/// run any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartCancel {
     flag: Arc<CancelFlag>,

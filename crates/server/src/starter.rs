@@ -2,8 +2,8 @@
 //! not sleep in between, which makes many starts quick. This thread exists before the first start.
 //!
 //! A start can hang, for example on a dead network mount. Then another thread does the next start, that of the
-//! session with the fewest hanging starts. One session can occupy only some of the threads. Guards, the processes
-//! that kill everything if the server is killed, are started on a thread of their own.
+//! session with the fewest hanging starts. One session can occupy only some of the threads. The guard, the
+//! process that kills all processes of the server if the server is killed, is started on a thread of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -79,8 +79,8 @@ impl Starter {
         self.run(&self.guard_thread, JobOwner::SERVER, Spawner::ensure_guard).await
     }
 
-    /// Runs `start` on one of the threads. If the returned future is dropped, a process that `start` still creates is dropped too; the
-    /// server later finds and kills such processes by their tags.
+    /// Runs `start` on one of the threads. If the returned future is dropped, the handle of a process that `start`
+    /// still creates is dropped too; the server later finds and kills such processes by their tags.
     async fn run<T: Send + 'static>(
         &self,
         threads: &BlockingThreads,

@@ -58,7 +58,7 @@ pub enum TokenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenLineFault {
     /// The token is so short that it could be guessed.
-    #[error("is shorter than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`")]
+    #[error("has a token of fewer than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`")]
     ShortToken,
     /// The text before the colon is no name.
     #[error("has no valid name before its colon; a name has 1 to 64 letters, digits, or one of `-_.@`")]
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_of_the_file_is_accepted_and_a_reload_replaces_them() {
+    fn only_tokens_of_the_file_are_accepted_and_a_reload_without_errors_replaces_them() {
         let file =
             TokenFile::new("# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \nci: third-token-of-mine\n");
         let tokens = file.load().unwrap();
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn an_error_names_the_number_of_a_bad_line_but_not_its_text() {
         for (line, message) in [
-            ("ci: short-secret", "is shorter than 16 characters; make one with `openssl rand -hex 32`"),
-            ("short-secret", "is shorter than 16 characters"),
+            ("ci: short-secret", "has a token of fewer than 16 characters; make one with `openssl rand -hex 32`"),
+            ("short-secret", "has a token of fewer than 16 characters"),
             ("two words: the-secret-0123456789", "has no valid name before its colon; a name has 1 to 64 letters"),
             (": the-secret-0123456789", "has no valid name before its colon"),
             ("line-7: the-secret-0123456789", "has a name that begins with `line-`"),

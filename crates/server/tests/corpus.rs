@@ -1,4 +1,5 @@
-//! Replays the committed corpus of the fuzz target about file handles, with the check of the target itself.
+//! Replays the committed corpus of the fuzz target `block_protocol`, which reads and writes files in blocks. The
+//! inputs are checked by the same function as in the fuzz target.
 
 #[path = "../../../fuzz/checks/block_protocol.rs"]
 mod block_protocol;
@@ -7,5 +8,6 @@ mod corpus;
 
 #[test]
 fn every_input_of_the_corpus_passes_the_check() {
-    corpus::replay("block_protocol", 20, block_protocol::check);
+    let min_inputs = 20;
+    corpus::replay("block_protocol", min_inputs, block_protocol::check);
 }

@@ -2,7 +2,7 @@
 //!
 //! At most one connection is attached: the server sends it the events of the session. Any number of other connections may observe. An
 //! observer does not prolong the session, unless it asks for a lifetime: then the session lives for that long after the observer has
-//! left. The value knows no processes and no sockets.
+//! left. [`Attachment`] knows no processes and no sockets.
 
 use std::time::{Duration, Instant};
 
@@ -86,8 +86,8 @@ impl Attachment {
         !matches!(self.phase, AttachmentPhase::Ended) && self.expires_at().is_none_or(|end| now < end)
     }
 
-    /// A connection begins to observe. With `keep` it asks how long the session shall live after the connection has ended. `None` means
-    /// that the session has ended.
+    /// A connection begins to observe. `keep` is the lifetime that it asks for: the session lives for this long after
+    /// the connection has ended. `None` means that the session has ended.
     pub fn observe(&mut self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
         if !self.is_alive(now) {
             self.phase = AttachmentPhase::Ended;
@@ -118,7 +118,8 @@ impl Attachment {
         self.is_attached() || self.resume(connection, now) == Ok(true)
     }
 
-    /// The client asks how long the session shall live after its connection has ended. Replaces an earlier request.
+    /// The client asks for a lifetime: the session lives for this long after its connection has ended. Replaces an
+    /// earlier request.
     pub fn keep_for(&mut self, keep: Duration) {
         self.keep = Some(keep);
     }
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_would_lose_something_is_not_evicted() {
+    fn only_a_session_without_connections_and_work_is_evicted_and_leftovers_only_after_the_ttl() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         attachment.keep_for(TTL * 100);

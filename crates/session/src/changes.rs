@@ -1,8 +1,8 @@
-//! The changes in a watched directory, as numbered messages to the client. Sent messages are kept for a while. A client that reconnects
-//! sends the number of the last message that it has. The log then repeats the later messages. If they are no longer kept, one message tells
-//! the client to read the whole directory.
+//! The changes in a watched directory, as numbered messages to the client. The newest messages are kept after they
+//! were sent. A client that reconnects sends the number of the last message that it has, and [`ChangeLog`] repeats
+//! the later messages. If they are no longer kept, one message tells the client to read the whole directory.
 //!
-//! The log knows neither paths nor files; `C` is the type of a change.
+//! [`ChangeLog`] knows neither paths nor files; `C` is the type of a change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl<C> Clone for ChangeMessage<C> {
 /// The changes that a watch has seen, sent or not.
 #[derive(Debug)]
 pub struct ChangeLog<C> {
-    /// Number of changes that may wait to be sent, and number of changes that are kept after they were sent.
+    /// Number of changes that may wait to be sent. Also the number of changes, and of messages, that are kept after
+    /// they were sent.
     limit: usize,
     /// Changes that are in no message yet.
     waiting: Vec<C>,
@@ -93,7 +94,7 @@ impl<C> ChangeLog<C> {
     /// Takes the next message for the client.
     pub fn next_message(&mut self) -> Option<ChangeMessage<C>> {
         if self.sent < self.last_seq {
-            // `resume` never sets `sent` to before the oldest message that is kept.
+            // `resume` lowers `sent` only if the message `sent + 1` is kept.
             let message = self.messages.iter().find(|message| message.seq == self.sent + 1).cloned();
             self.sent += 1;
             return message;
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_claims_later_messages_misses_none() {
+    fn a_client_that_claims_to_have_messages_of_the_future_misses_none() {
         let mut log = ChangeLog::new(2);
         log.add(vec![1], false);
         log.next_message();

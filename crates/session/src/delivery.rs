@@ -6,7 +6,7 @@
 //! identified by its connection. One reader is the client of the session, which outlives its connections. While the
 //! client follows the process, which means that it has asked for the events, a full log makes the process wait for
 //! the client ([`allowed_output_bytes`](Delivery::allowed_output_bytes)). Readers that only watch never make the
-//! process wait. The value knows no sockets, no messages and no clock.
+//! process wait. [`Delivery`] knows no sockets, no messages and no clock.
 
 mod reader;
 mod reclaim;
@@ -126,8 +126,9 @@ impl Delivery {
         self.log.close();
     }
 
-    /// How many bytes may be read from the process now without dropping output that a reader still needs. Unlimited if no reader makes
-    /// the process wait.
+    /// How many bytes may be read from the process now without dropping output that a reader still needs. Unlimited
+    /// if no reader makes the process wait. Under memory pressure 0, once the output that such a reader has not
+    /// acknowledged occupies [`MemoryPressure::ALWAYS_ALLOWED_BYTES`].
     pub fn allowed_output_bytes(&self, pressure: MemoryPressure, now: Instant) -> usize {
         let waited_for = self.readers().filter(|reader| reader.makes_process_wait(now));
         waited_for.map(|reader| self.allowed_output_for(reader, pressure)).min().unwrap_or(usize::MAX)
@@ -158,8 +159,8 @@ impl Delivery {
         self.watchers.push(DeliveryReader::watcher(connection, after));
     }
 
-    /// The connection has ended. The client of the session stays a reader, and the process waits for the client until `hold_until`, unless
-    /// the client has said goodbye.
+    /// The connection has ended. A watcher is removed. The client of the session stays a reader: a process that the
+    /// client follows waits for it until `hold_until`, unless the client has said goodbye.
     pub fn detach(&mut self, connection: ConnectionNumber, departure: Departure, hold_until: Instant) {
         self.watchers.retain(|watcher| watcher.connection != Some(connection));
         if self.client.connection == Some(connection) {
@@ -194,9 +195,10 @@ impl Delivery {
         }
     }
 
-    /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says which events the client
-    /// has, so the server sends the events that follow the page. A read whose page ends inside a chunk does not count as the first read:
-    /// the next event would be the whole chunk, and the connection may be too bad to carry the chunk.
+    /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says
+    /// which events the client has, so the server sends the events that follow the page. After a page that ends
+    /// inside a chunk, the server sends no events and the next read counts as the first: the next event would be the
+    /// whole chunk, and the connection may be too bad to carry the chunk.
     ///
     /// All other reads return output and acknowledge nothing. A read by a client that has paused the process acknowledges nothing either.
     ///
@@ -235,17 +237,18 @@ impl Delivery {
         }
     }
 
-    /// The client has sent no read for too long after it has reconnected. Every event that the client has not acknowledged is sent again.
+    /// The client has sent no read for too long after it has reconnected. Events are sent from now on; [`Resend`]
+    /// says which events are sent again.
     pub fn push_without_read(&mut self, connection: ConnectionNumber) {
         if self.client.connection == Some(connection) {
-            self.send_unacknowledged_again();
+            self.stop_waiting_for_read();
         }
     }
 
     /// Ends the wait for the first read of the client, if the server waits for that read. With [`Resend::Never`],
     /// output that was sent counts as acknowledged, because the proof that the client has received it was lost with
     /// the old connection.
-    fn send_unacknowledged_again(&mut self) {
+    fn stop_waiting_for_read(&mut self) {
         if self.client.stage != Stage::AwaitingRead {
             return;
         }
@@ -265,7 +268,7 @@ impl Delivery {
     /// not connected.
     pub fn finish(&mut self) {
         self.is_finishing = true;
-        self.send_unacknowledged_again();
+        self.stop_waiting_for_read();
         for reader in std::iter::once(&mut self.client).chain(&mut self.watchers) {
             reader.resume();
             reader.end_hold();
@@ -298,23 +301,24 @@ impl Delivery {
     /// Whether [`poll`](Self::poll) would return events.
     pub fn has_events_for(&self, connection: ConnectionNumber) -> bool {
         let mut readers = self.readers().filter(|reader| reader.connection == Some(connection));
-        readers.any(|reader| reader.may_be_sent_events() && self.is_unsent(reader))
+        readers.any(|reader| reader.may_be_sent_events() && self.has_unsent_events(reader))
     }
 
-    /// Whether the session's client was sent all events up to the close, or has paused the process. A caller that waits for the last event
-    /// to be sent need not wait longer.
+    /// Whether a caller that waits for the last event to be sent need not wait longer: the session's client was sent
+    /// all events up to the close, or has paused the process, or the process is closed and the client must ask for
+    /// its events first.
     pub fn is_sent_or_paused(&self) -> bool {
         let client = &self.client;
-        client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.is_unsent(client))
+        client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.has_unsent_events(client))
     }
 
     /// Whether the session's client has paused the process and was not sent all events since. The server must not forget a closed process
     /// before those events are sent.
     pub fn owes_paused_events(&self) -> bool {
-        self.client.has_paused() && self.is_unsent(&self.client)
+        self.client.has_paused() && self.has_unsent_events(&self.client)
     }
 
-    fn is_unsent(&self, reader: &DeliveryReader) -> bool {
+    fn has_unsent_events(&self, reader: &DeliveryReader) -> bool {
         self.log.has_event_after(reader.sent)
     }
 

@@ -1,9 +1,10 @@
 //! The server's rules of a session, as values without sockets, tasks or a clock: the caller says what happened and what time it is.
 //!
-//! Start reading at [`Delivery`], the largest value: it holds the events of one process and how far each reader has got. [`Attachment`]
-//! says which connection a session belongs to and when it ends. [`ChangeLog`] holds the messages about a watched directory. The other
-//! modules hold smaller rules: the input of a process, receipts (proofs that a client has received output), signs of life of a connection,
-//! timers and limits.
+//! Start reading at [`Delivery`], the largest value: it holds the events of one process and how far each reader has
+//! got. [`Attachment`] says which connection is attached to a session and when the session ends. [`ChangeLog`] holds
+//! the messages about a watched directory. The other modules hold smaller rules: the closed processes that are kept,
+//! the input of a process, receipts (proofs that a client has received output), signs of life of a connection, timers
+//! and limits.
 #![forbid(unsafe_code)]
 
 mod attachment;

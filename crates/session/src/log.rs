@@ -129,7 +129,8 @@ impl Acknowledged {
 #[derive(Debug)]
 pub struct EventLog {
     limits: LogLimits,
-    /// Chunks that a reader has seen, or that are full. They never change again.
+    /// All chunks but the open one, for example those that a reader has seen or that are full. They never change
+    /// again.
     sealed: VecDeque<Chunk>,
     /// The newest chunk, while no reader has seen it: further output of the same stream is added to it.
     open: Option<OpenChunk>,

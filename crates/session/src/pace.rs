@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const FAST_BYTES: usize = 256 << 10;
 /// The time over which bytes are counted.
 const WINDOW: Duration = Duration::from_millis(2);
-/// How long the server waits before it reads a fast stream again. Within this time a process does not fill the largest pipe.
+/// How long the server waits before it reads a fast stream again. A process that writes 3 GB a second does not fill a
+/// pipe of 1 MiB, the size that the server sets for fast streams, within this time.
 const PAUSE: Duration = Duration::from_micros(300);
 
 /// The recent speed of one stream.

@@ -1,9 +1,11 @@
-//! Keeps track of which events the peer of one connection has certainly received.
+//! Keeps track of which events the peer of one connection has certainly received. An event is output or the end of a
+//! process; the events of a process are numbered.
 //!
-//! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its ping
-//! was read. So the server sends a numbered ping at the latest after [`STRETCH_BYTES`] of output, and retains the output of a running
-//! process until the pong to a later ping has come. Output that a broken connection has lost can then be read again. On other transports, a
-//! finished write proves that the peer has received the output ([`Receipts::flushed`]). This value knows no frames and no clock. `K`
+//! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything
+//! sent before its ping was read. So the server sends a numbered ping at the latest after [`STRETCH_BYTES`] of
+//! output, and retains the output of a running process until the pong to a later ping has come. Output that a broken
+//! connection has lost can then be read again. On other transports, a finished flush proves that the peer has
+//! received the output ([`Receipts::flushed`]). [`Receipts`] does not know frames and does not read the clock. `K`
 //! identifies a process.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,8 +15,8 @@ use std::time::Instant;
 /// Bytes of output between two pings.
 const STRETCH_BYTES: usize = 64 << 10;
 
-/// A ping also follows each quarter of the output that a process may retain. So a process whose log is full never waits for a ping that was
-/// not sent.
+/// A ping also follows each quarter of a full log, the output that a process may retain. So a process whose log is
+/// full never waits for a ping that was not sent.
 const PINGS_PER_FULL_LOG: usize = 4;
 
 /// Bytes of answers between two pings. A slow peer answers a ping late if megabytes of answers were sent before that ping. With a ping
@@ -71,8 +73,8 @@ impl<K: Eq + Hash> Receipts<K> {
         self.output_bytes >= self.stretch_limit
     }
 
-    /// The last events of a process were sent. They need no receipt, because a process that has ended waits for no client. Returns whether
-    /// a ping should follow.
+    /// The last events of a process were sent. Neither they nor its other events since the last ping need a receipt,
+    /// because a process that has ended waits for no client. Returns whether a ping should follow.
     pub fn sent_last(&mut self, process: &K, output_bytes: usize) -> bool {
         self.since_ping.remove(process);
         self.output_bytes += output_bytes;
@@ -85,7 +87,8 @@ impl<K: Eq + Hash> Receipts<K> {
         self.answer_bytes >= ANSWER_STRETCH_BYTES
     }
 
-    /// The payload of the ping that is sent now and has been wanted since `wanted_at`.
+    /// Notes that a ping is sent now, which the server decided to send at `wanted_at`. Returns the payload of the
+    /// ping.
     pub fn ping(&mut self, mut wanted_at: Instant) -> [u8; 8] {
         self.last_ping += 1;
         self.output_bytes = 0;
@@ -100,6 +103,7 @@ impl<K: Eq + Hash> Receipts<K> {
             }
         }
         let covers = self.since_ping.drain().collect();
+        // A map that many processes have enlarged does not keep its memory.
         if self.since_ping.capacity() > 64 {
             self.since_ping = HashMap::new();
         }
@@ -107,8 +111,9 @@ impl<K: Eq + Hash> Receipts<K> {
         self.last_ping.to_be_bytes()
     }
 
-    /// The peer sent a pong. Returns for each process the last event that the peer has therefore received. `None` if the pong proves
-    /// nothing: no ping had this payload, or it was answered before.
+    /// The peer sent a pong. Returns the processes with the last event that the peer has therefore received. A
+    /// process can occur more than once; its last entry has the latest event. `None` if the pong proves nothing new:
+    /// no ping had this payload, or that ping or a later one was answered before.
     pub fn pong(&mut self, payload: &[u8]) -> Option<Vec<(K, u64)>> {
         let number = <[u8; 8]>::try_from(payload).map(u64::from_be_bytes).ok()?;
         if number > self.last_ping || number <= self.last_pong {
@@ -122,14 +127,14 @@ impl<K: Eq + Hash> Receipts<K> {
         Some(received)
     }
 
-    /// The transport has flushed everything that was sent. The caller calls this only for transports where a flush proves that the peer has
-    /// received the bytes. Returns for each process the last event that the peer has received. Pings stay unanswered, because a flush does
-    /// not prove that the peer is alive.
+    /// The transport has flushed everything that was sent. The caller calls this only for transports where a flush
+    /// proves that the peer has received the bytes. Returns the same as [`Self::pong`]. Pings stay unanswered,
+    /// because a flush does not prove that the peer is alive.
     pub fn flushed(&mut self) -> Vec<(K, u64)> {
         self.output_bytes = 0;
         self.answer_bytes = 0;
-        let before_pings = self.waiting.iter_mut().flat_map(|ping| ping.covers.drain(..));
-        before_pings.chain(self.since_ping.drain()).collect()
+        let before_some_ping = self.waiting.iter_mut().flat_map(|ping| ping.covers.drain(..));
+        before_some_ping.chain(self.since_ping.drain()).collect()
     }
 
     /// The number of the last ping.
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_process_needs_no_receipt() {
+    fn the_last_events_of_a_process_need_no_receipt() {
         let mut receipts = receipts();
         receipts.sent("a", 3, 10);
         receipts.sent_last(&"a", 10);
@@ -194,17 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn pings_of_a_peer_that_never_answers_do_not_pile_up() {
+    fn pings_to_a_peer_that_never_answers_do_not_pile_up() {
         let mut receipts = receipts();
-        let first = Instant::now();
+        let start = Instant::now();
         let mut last = [0; 8];
         for through in 1..=10_000 {
             receipts.sent("a", through, 1);
-            last = receipts.ping(first + Duration::from_secs(through));
+            last = receipts.ping(start + Duration::from_secs(through));
         }
-        let first = first + Duration::from_secs(1);
+        let first_ping_at = start + Duration::from_secs(1);
         assert_eq!(receipts.waiting.len(), MAX_WAITING_PINGS);
-        assert_eq!(receipts.oldest_unanswered(), Some(first));
+        assert_eq!(receipts.oldest_unanswered(), Some(first_ping_at));
         let received = receipts.pong(&last).unwrap();
         assert_eq!(received.last(), Some(&("a", 10_000)), "the youngest ping stands for all that it replaced");
         assert_eq!(receipts.oldest_unanswered(), None);

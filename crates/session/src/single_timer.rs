@@ -1,16 +1,18 @@
-//! A timer whose deadline may move while the timer is in the heap of the janitor, the server's task for delayed work. The timer is in the
-//! heap once, however often the deadline moves, so that timers far in the future do not pile up. A timer that fires early is set again with
-//! the new deadline.
+//! A timer whose deadline may move while the timer is in the heap of the janitor, the server's task for delayed work.
+//! A deadline that moves to a later time adds no timer to the heap, so that timers do not pile up there: the old
+//! timer fires before the deadline, and then a new timer is set. Only a deadline that moves to an earlier time adds a
+//! timer at once.
 
 use std::time::Instant;
 
-/// The time at which the timer in the heap fires. By default there is no timer.
+/// The time at which the timer fires that was put into the heap last. By default there is no timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleTimer(Option<Instant>);
 
 impl SingleTimer {
-    /// The deadline is `due` now. Returns the time at which a new timer must fire, which the caller puts into the heap. `None` if the heap
-    /// already has a timer that fires no later. When a timer fires before the deadline, the caller calls this again.
+    /// The deadline is `due` from now on. Returns the time at which a new timer must fire, which the caller puts into
+    /// the heap. `None` if the timer in the heap fires no later than `due`. When a timer fires before the deadline,
+    /// the caller calls this again.
     pub fn set(&mut self, due: Instant, now: Instant) -> Option<Instant> {
         if self.0.is_some_and(|fires| now < fires && fires <= due) {
             return None;

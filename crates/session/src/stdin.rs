@@ -1,5 +1,6 @@
-//! The input that waits to be written to the stdin of one process: bounded, in order, and each write accepted once. The queue does no IO:
-//! the server's task of the process writes [`StdinQueue::front`] and reports how much was written.
+//! The input that waits to be written to the stdin of one process: bounded, in order, and each write accepted once.
+//! The queue does no IO: the caller writes [`StdinQueue::front`] to the process, and reports with
+//! [`StdinQueue::advance`] how much was written.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ const WRITE_OVERHEAD_BYTES: usize = 64;
 pub struct StdinQueue {
     waiting: VecDeque<Bytes>,
     waiting_bytes: usize,
-    limit: usize,
+    limit_bytes: usize,
     ids: WriteIds,
     state: StdinQueueState,
 }
@@ -34,7 +35,8 @@ enum StdinQueueState {
 /// The result of [`StdinQueue::offer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferResult {
-    /// The write waits in the queue.
+    /// The write waits in the queue. A write of no bytes is not queued; for such a write, this says that stdin is
+    /// open and that no write with this id was accepted before.
     Accepted,
     /// A write with this id was accepted before, so this write is ignored.
     Repeated,
@@ -47,12 +49,12 @@ pub enum OfferResult {
 }
 
 impl StdinQueue {
-    /// A queue for `limit` bytes. An empty queue accepts a write of any size.
-    pub fn new(limit: usize) -> Self {
+    /// A queue for `limit_bytes` bytes of memory. The limit does not apply to a write into the empty queue.
+    pub fn new(limit_bytes: usize) -> Self {
         Self {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            limit,
+            limit_bytes,
             ids: WriteIds::default(),
             state: StdinQueueState::Open,
         }
@@ -63,8 +65,9 @@ impl StdinQueue {
         Self { state: StdinQueueState::Closed, ..Self::new(0) }
     }
 
-    /// Offers a write. Each id is accepted once. `room` is the number of bytes that the queues of all processes together still accept. The
-    /// id is remembered in the same step in which the bytes are queued, so a remembered id always means that its bytes were queued.
+    /// Offers a write. Bytes with the same id are queued once. `room` is the number of bytes that the queues of all
+    /// processes together still accept. The id is remembered in the same step in which the bytes are queued, so a
+    /// remembered id always means that its bytes were queued.
     pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> OfferResult {
         if id.is_some_and(|id| self.ids.contains(id)) {
             return OfferResult::Repeated;
@@ -72,12 +75,12 @@ impl StdinQueue {
         if self.state != StdinQueueState::Open {
             return OfferResult::Closed;
         }
-        // A client sends a write of no bytes to learn whether the write with this id was accepted. The client may ask again, so the id is
-        // not remembered.
+        // A client sends a write of no bytes to learn whether an earlier write with this id was accepted. The id is
+        // not remembered, so that the client can then send that write.
         if bytes.is_empty() {
             return OfferResult::Accepted;
         }
-        if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() + WRITE_OVERHEAD_BYTES > self.limit {
+        if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() + WRITE_OVERHEAD_BYTES > self.limit_bytes {
             return OfferResult::Full;
         }
         if bytes.len() > room {
@@ -97,10 +100,11 @@ impl StdinQueue {
         }
     }
 
-    /// Adds bytes that the server itself writes, such as the end-of-file character of a terminal. A full queue ignores these bytes: the
-    /// process does not read its input anyway.
+    /// Adds bytes that the server itself writes, such as the end-of-file character of a terminal. A full queue
+    /// ignores these bytes, because the process does not read its input anyway. So does a queue that accepts no more
+    /// writes.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
-        if self.state == StdinQueueState::Open && self.waiting_bytes < self.limit.max(1) {
+        if self.state == StdinQueueState::Open && self.waiting_bytes < self.limit_bytes.max(1) {
             self.enqueue(Bytes::copy_from_slice(bytes.as_ref()));
         }
     }
@@ -151,7 +155,7 @@ impl StdinQueue {
     }
 
     /// Whether writes are no longer accepted.
-    pub fn is_closed(&self) -> bool {
+    pub fn refuses_writes(&self) -> bool {
         self.state != StdinQueueState::Open
     }
 }
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_does_not_remember_the_id_of_a_refused_write() {
+    fn a_full_queue_keeps_neither_refused_bytes_nor_their_id() {
         let mut queue = StdinQueue::new(3);
         assert_eq!(
             offer(&mut queue, "1", "abcdef"),
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_ends_still_writes_waiting_input_and_refuses_new_writes() {
+    fn an_ending_queue_keeps_waiting_input_and_refuses_new_writes() {
         let mut queue = StdinQueue::new(1000);
         offer(&mut queue, "1", "ab");
         queue.push(b"\x04");

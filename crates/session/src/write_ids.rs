@@ -1,12 +1,13 @@
-//! Remembers which writes to the stdin of a process were accepted, so that a client may repeat a write after a lost
-//! connection.
+//! Remembers which writes to the stdin of a process were accepted. So a client may repeat a write after a lost
+//! connection, and the process still gets the bytes only once.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use protocol::WriteId;
 
-/// How many write ids of one process are remembered. A client does not have more writes in flight than this.
+/// How many write ids of one process are remembered. A repeated write with an older id is written again. This does
+/// not happen in practice: a client repeats only unanswered writes, and does not have that many.
 pub const MAX_REMEMBERED_WRITES: usize = 4096;
 
 /// The most recent write ids of a process. Only a hash of 128 bits is kept of each id, so that long ids need no more memory. The hash is
@@ -26,7 +27,7 @@ impl WriteIds {
         !self.known.is_empty() && self.known.contains(&self.hash(id))
     }
 
-    /// Remembers the id of a write. Beyond 4096 ids, the oldest is forgotten.
+    /// Remembers the id of a write. Beyond [`MAX_REMEMBERED_WRITES`] ids, the oldest is forgotten.
     pub fn remember(&mut self, id: &WriteId) {
         let hash = self.hash(id);
         if !self.known.insert(hash) {
@@ -54,6 +55,7 @@ mod tests {
         let mut ids = WriteIds::default();
         for n in 0..=MAX_REMEMBERED_WRITES {
             ids.remember(&WriteId::from(n.to_string()));
+            // An id that is already known takes no second place.
             ids.remember(&WriteId::from(n.to_string()));
         }
         assert!(!ids.contains(&WriteId::from("0")));

@@ -1,5 +1,5 @@
-//! Settings of the C library's allocator that make the server return freed memory to the system. They concern the whole process. With
-//! another C library than glibc the functions do nothing.
+//! Makes the allocator of glibc return freed memory to the system. This concerns the whole process. With another C
+//! library the functions do nothing.
 
 /// Allocations of at least this size get their own memory mapping, which goes back to the system when they are freed. Buffers for output
 /// are smaller, because a new mapping costs a page fault for every page.

@@ -1,13 +1,14 @@
-//! A flag that cancels the start of a process, while the start waits in a queue or hangs. It is set by any thread and read by the child;
-//! see [`CancelFlag`] for the order that makes this reliable.
+//! A flag that cancels the start of a process, until the new child executes the program. Any thread may set the flag,
+//! and the child reads it; see [`CancelFlag`] for the order that makes this reliable.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Cancels the start of a process. Any thread may set the flag at any time.
 ///
-/// The first thing a child does is to set its tag, a number by which the child and its descendants are found (see `tag`). The last thing
-/// before it executes the program is to read this flag. So a thread that sets the flag and then kills the tree with that tag knows that the
-/// program does not run afterwards: a child that has not seen the flag already had the tag and is found by it.
+/// The first thing a child does is to set its tag, a number by which the child and its descendants are found (see
+/// `tag`). The last thing before it executes the program is to read this flag. So a thread can set the flag and then
+/// kill all processes with that tag, and the program does not run afterwards: if the child read the flag before it
+/// was set, the child has its tag, and the kill finds it.
 #[derive(Debug, Default)]
 pub struct CancelFlag(AtomicBool);
 

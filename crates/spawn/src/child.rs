@@ -55,6 +55,7 @@ impl ChildExitStatus {
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
+    /// The number that the process and its descendants are found by; see `tag`.
     tag: Tag,
     pidfd: AsyncFd<OwnedFd>,
     /// Set when the process is reaped. From then on another process may have the process id.
@@ -85,6 +86,7 @@ impl Child {
                     Some(status) => return status,
                     None => readiness.clear_ready(),
                 },
+                // Does not return.
                 Err(_) => wait_for_runtime_shutdown().await,
             }
         }

@@ -1,9 +1,12 @@
-//! The children of this process. *Leaders* were started by a `Spawner`, and a [`Child`](crate::Child) waits for each. *Unclaimed* children
-//! are those that no code waits for: leaders whose `Child` was dropped, and, in a process that is dedicated to the server, orphans of our
-//! trees, whose parent this process has become. This module reaps both kinds under one lock, so that a process id is never reused between
-//! checking it and acting on it. It never touches a child that other code of this process has started.
+//! The children of this process. *Leaders* were started by a `Spawner`, and a [`Child`](crate::Child) waits for each.
+//! A leader and its descendants are a *tree*. *Unclaimed* children are those that no code waits for: leaders whose
+//! `Child` was dropped, guards (see `guard`), and, in a process that is dedicated to the server, orphans of our
+//! trees, whose parent this process has become. This module reaps all of them under one lock, so that a process id is
+//! never reused between checking it and acting on it. It never touches a child that other code of this process has
+//! started.
 //!
-//! Each leader gets a *tag*, a number that its descendants inherit, so that the processes of a tree can be recognised; see `tag`.
+//! Each leader gets a *tag*, a number that its descendants inherit, so that the processes of a tree can be
+//! recognised; see `tag`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -46,8 +49,8 @@ pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
 
 #[derive(Default)]
 pub(crate) struct Children {
-    /// Leaders whose `Child` exists. A reaped leader stays here: its descendants may still be in its session, which has the number of the
-    /// leader.
+    /// Leaders whose `Child` exists. A reaped leader stays here: its descendants may still be in its kernel session
+    /// (`setsid`), which has the number of the leader.
     leaders: HashMap<Pid, TreeLeader>,
     /// The tags of leaders that are being started. They may already run, or have ended, but their process ids are not known yet.
     starting: HashSet<Tag>,
@@ -66,13 +69,14 @@ pub(crate) struct Children {
 struct TreeLeader {
     tag: Tag,
     reaped: bool,
-    /// None if there is no roster, or if the leader was reaped. After that another process may get the process id, and a guard must not
-    /// kill that process.
+    /// None if there is no roster, or if the leader was reaped: then another process may get its process id, and a
+    /// guard must not kill that process.
     record: Option<RosterRecord>,
 }
 
-/// A value of this type exists while a leader with this tag is being started. If the value is dropped without a call of [`Self::started`],
-/// for example in a panic, a child with this tag is unclaimed.
+/// A value of this type exists while a leader with this tag is being started. If the value is dropped without a call
+/// of [`Self::started`], for example in a panic, no code waits for a child with this tag. The child is then unclaimed
+/// if orphans of our trees become children of this process.
 pub(crate) struct StartingLeader {
     tag: Tag,
 }
@@ -133,7 +137,8 @@ impl Children {
         self.leaders.insert(pid, TreeLeader { tag, reaped: false, record });
     }
 
-    /// The roster for a guard. The first call creates it with all leaders that exist.
+    /// The roster for a guard. The first call creates it with all leaders whose `Child` exists and that were not
+    /// reaped.
     pub(crate) fn roster(&mut self) -> io::Result<&Roster> {
         let roster = match self.roster.take() {
             Some(roster) => roster,
@@ -160,7 +165,7 @@ impl Children {
         }
     }
 
-    /// Reaps a leader if it has ended. None if it has not.
+    /// Reaps a leader if it has ended. None if it has not. An error means that other code has reaped it.
     pub(crate) fn reap_leader(&mut self, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Option<WaitIdStatus>, Errno> {
         let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !matches!(status, Ok(None)) {
@@ -215,7 +220,7 @@ impl Children {
 
     /// Reaps a child if it has ended and is unclaimed.
     pub(crate) fn reap_unclaimed(&mut self, pid: Pid) {
-        if self.is_unclaimed(pid) {
+        if self.is_ended_and_unclaimed(pid) {
             let _status_not_needed =
                 rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             self.note_reaped(pid);
@@ -234,8 +239,8 @@ impl Children {
         self.reap_all_unclaimed(&dropped);
     }
 
-    /// Whether this process id belongs to a child that has ended and that no code waits for. Needs no descriptor.
-    fn is_unclaimed(&self, pid: Pid) -> bool {
+    /// Whether this process id belongs to a child that has ended and that no code waits for.
+    fn is_ended_and_unclaimed(&self, pid: Pid) -> bool {
         // This check comes first because it makes no system call: while many trees end, this is called often for each of their leaders.
         if self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
             return false;

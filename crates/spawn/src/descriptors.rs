@@ -76,8 +76,9 @@ pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_AFTER_STDIO)?)
 }
 
-/// Makes a descriptor non-blocking. Use this only for the server's end of a pipe: all copies of the other end share the flag of that end,
-/// and programs break if their stdout returns `EAGAIN`.
+/// Makes a descriptor non-blocking. Use this only for the server's end of a pipe or terminal. All copies of a
+/// descriptor share the flag, so on the child's end every program that inherits the descriptor would get it, and
+/// programs break if their stdout returns `EAGAIN`.
 pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)

@@ -82,7 +82,8 @@ pub enum SurvivalReason {
     /// mount, or they fork faster than they can be killed.
     #[error("they did not end before the timeout")]
     TimedOut,
-    /// `/proc` could not be read, so it is not known which processes are left.
+    /// `/proc` could not be read, or the thread that reads it has panicked. So it is not known which processes are
+    /// left.
     #[error("cannot list processes: {0}")]
     ProcUnreadable(io::Error),
 }

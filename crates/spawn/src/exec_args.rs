@@ -59,7 +59,7 @@ impl ExecArgs {
     }
 }
 
-/// The program of a command. Fails if the command has none.
+/// The program of a command. Fails if the command has none, or an empty one.
 pub(crate) fn program(command: &SpawnCommand) -> Result<&OsStr, SpawnError> {
     match command.argv.first() {
         Some(program) if !program.is_empty() => Ok(program),

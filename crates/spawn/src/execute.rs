@@ -11,9 +11,9 @@ use crate::exec_args::ExecArgs;
 use crate::rlimit::ChildLimits;
 use crate::vfork::{self, FileActions, StartedChild};
 
-/// Waits before each new try, in milliseconds. A program that was just written stays busy while a child that was started at the same time
-/// has a copy of the descriptor that wrote the program. The child closes this copy when it executes. A file that is busy for longer is
-/// really being written.
+/// Waits before each new try, in milliseconds. A file that was just written stays busy while another child, which was
+/// started at the same time, has a copy of the descriptor that wrote the file. That child closes its copy when it
+/// executes its own program. A file that is busy for longer is really being written.
 const BUSY_RETRY_WAITS_MS: [u64; 5] = [1, 2, 4, 8, 16];
 
 pub(crate) fn execute(

@@ -1,7 +1,7 @@
 //! The guard: a small process that outlives the server. When the server has ended, for whatever reason, the guard
 //! kills all processes that the server has started, and their descendants. It finds them by their tags (see `tag`)
-//! and by the roster (see `roster`). The guard notices the end by a pipe whose write end only the server has, so this
-//! works after `kill -9` too.
+//! and by the roster (see `roster`). The guard notices the end by a pipe whose write end the server keeps open, and
+//! by a pidfd of the server, so this works after `kill -9` too.
 //!
 //! [`Guard`] is the server's handle of its guard, and [`guard_main`] is what runs in the guard itself.
 
@@ -62,9 +62,9 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn start(program: GuardProgram, instance: ServerInstance) -> io::Result<Self> {
-        let (guard_end, guard_stdin) = descriptors::pipe()?;
+        let (read_end, write_end) = descriptors::pipe()?;
         let mut actions = FileActions::default();
-        actions.duplicate(guard_end.as_raw_fd(), 0);
+        actions.duplicate(read_end.as_raw_fd(), 0);
         // The guard must not hold the server's stdout and stderr open: a program that reads them must see their end
         // when the server ends.
         actions.open(1, c"/dev/null", libc::O_WRONLY);
@@ -82,6 +82,7 @@ impl Guard {
         // While a guard is starting, its process id is not known, and children that may be the guard are neither killed nor reaped. The
         // lock on `children` is not held during the start, because executing a program can hang.
         let starting = StartingGuard::new();
+        // The guard gets no tag of its own, because it does not belong to a tree.
         let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
         let pid = guard.pid;
         let pidfd = guard.into_pidfd().inspect_err(|_| {
@@ -89,7 +90,7 @@ impl Guard {
             let _may_have_ended = rustix::process::kill_process(pid, Signal::KILL);
         })?;
         starting.started(pid);
-        Ok(Self { pidfd, program, instance, pid, _guard_stdin: guard_stdin })
+        Ok(Self { pidfd, program, instance, pid, _guard_stdin: write_end })
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -139,8 +140,9 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
         return ExitCode::from(2);
     };
     signals::ignore_termination_signals();
-    let _name_is_optional = rustix::thread::set_name(NAME);
-    let _may_keep_mount_busy = std::env::set_current_dir("/");
+    let _not_essential = rustix::thread::set_name(NAME);
+    // So that the guard does not keep the file system of its working directory busy.
+    let _not_essential = std::env::set_current_dir("/");
     guarded.wait_for_server_end();
     match hunt::kill(Scope::Everything(guarded.instance), guarded.orphaned_sessions(), KILL_TIMEOUT) {
         Ok(()) => ExitCode::SUCCESS,
@@ -189,6 +191,7 @@ impl GuardArgument {
         let Ok(server) = rustix::process::pidfd_open(self.server, PidfdFlags::empty()) else {
             return;
         };
+        // Another parent means that the server has ended, and the pidfd may be that of a later process.
         if rustix::process::getppid() != Some(self.server) {
             return;
         }
@@ -213,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_argument_can_be_parsed_again() {
+    fn a_valid_argument_can_be_parsed_again_and_others_are_refused() {
         let argument = GuardArgument {
             instance: ServerInstance::from_argument("beef").unwrap(),
             server: Pid::from_raw(42).unwrap(),

@@ -1,6 +1,6 @@
-//! The process that a [`Spawner`](crate::Spawner) runs in. Some protections need changes that concern the whole process, and a program with
-//! other work and other children must not get them by surprise. So such changes are made here and nowhere else, and only in
-//! [`HostProcess::dedicate`].
+//! The process that a [`Spawner`](crate::Spawner) runs in. Some protections need changes that concern the whole
+//! process, and a program with other work and other children must not get them by surprise. So a spawner makes no
+//! such changes itself; a program asks for them with [`HostProcess::dedicate`].
 
 use std::io;
 
@@ -25,11 +25,13 @@ impl HostProcess {
     /// In return the program must do some things itself:
     /// - It must not ignore `SIGCHLD`, and must not wait for children that it has not started (`waitpid(-1)`). Otherwise the exit statuses
     ///   of the server's processes are lost, and are reported as -1.
-    /// - It should raise its soft limit of open files (`RLIMIT_NOFILE`): the server needs three descriptors for each process.
+    /// - It should raise its soft limit of open files (`RLIMIT_NOFILE`): the server needs at least three descriptors
+    ///   for each process.
     /// - If the size of files is limited (`RLIMIT_FSIZE`), it should ignore `SIGXFSZ`. Otherwise an upload beyond the limit ends the
     ///   program.
     ///
-    /// When a tree is killed, a process of it is not found if it has removed its tag and all of its ancestors have ended.
+    /// When a tree (a process that the server has started, and its descendants) is killed, a process of the tree can
+    /// be missed if it has removed its tag and all of its ancestors in the tree have ended.
     pub fn shared() -> Self {
         Self(())
     }

@@ -1,6 +1,8 @@
-//! Kills trees reliably. A *hunt* kills or signals all processes in a [`Scope`]. It works in passes: each pass lists all processes of the
-//! machine and signals those in scope. Passes are repeated until one finds none. A tree that forks faster than its processes can be killed
-//! is first stopped as a whole (`SIGSTOP`) and then killed.
+//! Kills trees reliably. A *tree* is a process that the server has started, and its descendants. A *hunt* kills or
+//! signals all processes in a [`Scope`]: one tree, all trees of a client's session, or all trees of a server. It
+//! works in passes: each pass lists all processes of the machine and signals those in scope. To kill, passes are
+//! repeated until one finds no process. A tree that forks faster than its processes can be killed is first stopped as
+//! a whole (`SIGSTOP`) and then killed.
 //!
 //! All active hunts share each pass, so that killing many trees at once costs little more than killing one. This module does not know who
 //! asked for a hunt. Start with [`Hunts`]. The parts: `pass` lists and signals, and `decision` says whether a hunt goes on after a pass.
@@ -28,8 +30,8 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 /// The wait before the next pass when a hunt is stopping its tree, or is not finished but has no signalled process to wait for.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
-/// Kills all processes in scope and all processes in `orphaned_sessions`. Returns when they have ended; some may be left as zombies that
-/// their parents have not reaped.
+/// Kills all processes in scope and all processes in `orphaned_sessions`. Returns when they have ended, or with an
+/// error after the timeout. Some may be left as zombies that their parents have not reaped.
 pub(crate) fn kill(scope: Scope, orphaned_sessions: OrphanedSessions, timeout: Duration) -> Result<(), Survivors> {
     let mut hunts = Hunts::default();
     let hunt = Hunt::new(scope, HuntPurpose::Kill { timeout }).with_orphaned_sessions(orphaned_sessions);
@@ -51,9 +53,11 @@ pub(crate) struct Hunts<T> {
 struct ActiveHunt<T> {
     hunt: Hunt,
     requester: T,
-    /// Pidfds of processes that the last pass has signalled and that have not ended.
+    /// Pidfds of processes that the last pass has signalled and that have not ended. Not of all, because a pass keeps
+    /// a limited number of pidfds.
     waits_for: Vec<OwnedFd>,
-    /// The next pass should come after [`RETRY_WAIT`]: the hunt is stopping its tree, or it has no process to wait for.
+    /// The next pass should come after [`RETRY_WAIT`]: the hunt is stopping its tree, or it has no process to wait
+    /// for and the limit of pidfds is not the reason.
     retry_soon: bool,
 }
 
@@ -61,7 +65,7 @@ struct ActiveHunt<T> {
 pub(crate) struct PassSummary<T> {
     /// The requesters and results of the hunts that are finished.
     pub(crate) finished: Vec<(T, Result<(), Survivors>)>,
-    /// Children of this process that have ended. The caller must have the unclaimed ones among them reaped.
+    /// Children of this process that have ended. The caller must reap those that no code waits for.
     pub(crate) ended_children: Vec<Pid>,
 }
 
@@ -107,11 +111,11 @@ impl<T> Hunts<T> {
     }
 
     /// Waits until the next pass should begin, which is at the earliest of these times:
-    /// - all processes that were signalled have ended;
+    /// - the last process that any hunt waits for has ended;
     /// - a hunt reaches its deadline;
     /// - [`MAX_WAIT`] has passed, or [`RETRY_WAIT`] if a hunt must retry soon;
-    /// - the wait has lasted as long as the last pass, and either all signalled processes of one hunt have ended or
-    ///   `wake` is readable.
+    /// - the wait has lasted as long as the last pass, and either the last process that one hunt waits for has ended
+    ///   or `wake` is readable.
     ///
     /// By the last rule a slow tree does not delay other hunts, and many quick trees share a pass.
     pub(crate) fn wait_for_next_pass(&mut self, wake: Option<BorrowedFd<'_>>) {

@@ -1,7 +1,8 @@
-//! The thread that kills processes. It is started before the first process and does nothing else, so that a kill never waits for a busy
-//! thread and works when the machine has no more threads to give. Each request is a *hunt*, which kills or signals all
-//! processes of some trees. Hunts work in *passes*. A pass lists all processes of the machine once, for all hunts, and signals those that
-//! belong to a hunt; see `hunt`. A request that arrives during a pass takes part from the next pass on.
+//! The thread that kills processes. It is started before the first process and does nothing else, so that a kill
+//! never waits for a busy thread and works when the machine has no more threads to give. Each request is a *hunt*,
+//! which kills or signals all processes of some trees; a tree is a process that the server has started, and its
+//! descendants. Hunts work in *passes*. A pass lists all processes of the machine once, for all hunts, and signals
+//! those that belong to a hunt; see `hunt`. A request that arrives during a pass takes part from the next pass on.
 //!
 //! The thread has its own descriptor table, so that it can read `/proc` when clients have used up the descriptors of the server. Replies
 //! and reaping need the table of the other threads, so the kill thread delegates them to a second thread. Start with [`KillThread`].
@@ -117,7 +118,7 @@ impl KillQueue {
 
     /// Moves new requests to the hunts. Returns false if no hunt is left and no request will come.
     fn take_requests(&self, hunts: &mut Hunts<Requester>, delegate: &Sender<DelegatedTask>) -> bool {
-        let _was_not_readable = rustix::io::read(&self.changed, &mut [0; 8]);
+        let _read_or_not_readable = rustix::io::read(&self.changed, &mut [0; 8]);
         let mut requests = lock(&self.requests);
         for (scope, purpose, reply) in requests.waiting.drain(..) {
             hunts.add(Hunt::new(scope, purpose), Requester { reply: Some(reply), delegate: delegate.clone() });
@@ -135,7 +136,7 @@ enum DelegatedTask {
 
 fn run_task(task: DelegatedTask) {
     // After a panic, which the log reports, the thread goes on with the next task.
-    let _panicked = catch_unwind(AssertUnwindSafe(|| match task {
+    let _done_or_panicked = catch_unwind(AssertUnwindSafe(|| match task {
         DelegatedTask::Reap(pids) => children().reap_all_unclaimed(&pids),
         DelegatedTask::Reply(reply, Some(result)) => {
             let _future_may_be_dropped = reply.send(result);
@@ -174,7 +175,7 @@ fn serve(queue: &KillQueue, delegate: &Sender<DelegatedTask>) {
     let mut hunts = Hunts::default();
     while queue.take_requests(&mut hunts, delegate) {
         if hunts.is_empty() {
-            let _changed = rustix::event::poll(&mut [PollFd::new(&queue.changed, PollFlags::IN)], None);
+            let _ready_or_interrupted = rustix::event::poll(&mut [PollFd::new(&queue.changed, PollFlags::IN)], None);
             continue;
         }
         let PassSummary { finished, ended_children } = hunts.pass();

@@ -65,7 +65,7 @@ impl Launcher {
         let work = move || {
             let result = prepare(number);
             let is_prepared = result.is_ok();
-            let _caller_waits = ready.send(result);
+            let _cannot_fail_while_caller_waits = ready.send(result);
             if is_prepared {
                 serve(&queue);
             }
@@ -115,7 +115,7 @@ fn serve(queue: &Receiver<LaunchRequest>) {
             execute(&request.path, &request.args, &request.actions, &request.limits).map(|started| started.pid)
         });
         request.numbers.iter().for_each(|number| close(*number));
-        let _caller_waits = request.result.send(result.ok());
+        let _cannot_fail_while_caller_waits = request.result.send(result.ok());
     }
 }
 
@@ -143,7 +143,8 @@ fn receive(count: usize) -> io::Result<Vec<OwnedFd>> {
     if received.len() == count { Ok(received) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Gives the received descriptors the numbers that they have in the server's table, because the actions of the child refer to those.
+/// Gives the received descriptors the numbers that they have in the server's table, because the actions of the child
+/// refer to those numbers.
 fn renumber(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
     let first_unused = numbers.iter().max().map_or(0, |highest| highest + 1);
     // All are moved to higher numbers first, because a wanted number may be that of another received descriptor.

@@ -1,5 +1,5 @@
 //! Starts processes on pipes or on a terminal, reaps them, and kills them together with all of their descendants, even after the server
-//! itself was killed. This crate knows nothing of JSON-RPC, clients or policies. It runs on Linux with glibc.
+//! itself was killed. This crate knows nothing of JSON-RPC, connections or policies. It runs on Linux with glibc.
 //!
 //! Start with [`Spawner`]. [`HostProcess`] says what a spawner changes in the program that uses it. Each process is started with a [`Tag`],
 //! a number that all of its descendants inherit. [`Spawner::kill_tree`] finds the processes to kill by that tag. The process that was

@@ -1,5 +1,5 @@
-//! Locks a mutex even if a thread has panicked while it held the lock. This is safe here because every value behind a lock in this crate is
-//! changed in single steps, so a panic leaves it consistent.
+//! Locks a mutex even if a thread has panicked while it held the lock. This is safe here: no code in this crate
+//! panics between two steps of one change, so a panic leaves every value behind a lock consistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -61,7 +61,7 @@ fn joined(directory: &[u8], program: &OsStr) -> OsString {
     OsStr::from_bytes(&[directory, b"/", program.as_bytes()].concat()).to_owned()
 }
 
-/// Checks a path before a child is made, which saves a child for each directory of `PATH` without the program.
+/// Checks a path before a child is made, so that no child is made for a directory of `PATH` that lacks the program.
 fn check_runnable(cwd: BorrowedFd<'_>, path: &CString) -> Result<(), Errno> {
     let stat = rustix::fs::statat(cwd, path, AtFlags::empty())?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

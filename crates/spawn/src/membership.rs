@@ -1,8 +1,9 @@
 //! Computes from one [`Census`], without system calls, which processes belong to a tree, to all trees of a client's
-//! session, or to all trees of a server. These processes are the *members*. Most members still have the tag that
-//! their tree was started with. Members that have removed their tag are found by descent from other members, or
-//! because they are still in the kernel session (`setsid`) of the *leader*, the process that the server started.
-//! Start with [`Membership::members`].
+//! session, or to all trees of a server. These processes are the *members*. A tree is a process that the server
+//! started, its *leader*, and the descendants of the leader. Most members still have the tag that their tree was
+//! started with. Members that have removed their tag are found by descent from other members, or because they are
+//! still in the kernel session (`setsid`) of their leader. If all trees of the server are wanted, they are also found
+//! because they have become children of this process. Start with [`Membership::members`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,8 +22,9 @@ pub(crate) struct CensusProcess {
 }
 
 /// All processes of the machine at one time, without this process and without its guards, the processes that kill all
-/// trees after the server has ended. Indexes are built once, so that finding the members of a tree takes time in
-/// proportion to the members and not to all processes.
+/// trees after the server has ended. Processes with the tag of a tree of this server that is not searched for may be
+/// missing. Indexes are built once, so that finding the members of a tree takes time in proportion to the members and
+/// not to all processes.
 #[derive(Default)]
 pub(crate) struct Census {
     processes: Vec<CensusProcess>,
@@ -114,7 +116,8 @@ impl Membership<'_> {
         members
     }
 
-    /// All roots, and possibly other processes. For one tree, the indexes find them without a scan of all processes.
+    /// All roots (see [`Self::is_root`]), and possibly other processes. For one tree, the indexes find them without a
+    /// scan of all processes.
     fn candidates<'c>(&'c self, census: &'c Census) -> Box<dyn Iterator<Item = &'c CensusProcess> + 'c> {
         match self.scope {
             Scope::Tree(tag) => {
@@ -198,7 +201,7 @@ mod tests {
         CensusProcess { pid: pid(number), tag, stat: Stat::running(parent, session) }
     }
 
-    /// The process that computes the members.
+    /// The process that computes the members, as a [`HostProcess`](crate::HostProcess) describes it.
     #[derive(PartialEq)]
     enum OwnProcess {
         Shared,
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_by_tag_descent_and_session() {
+    fn members_are_found_by_tag_by_descent_and_by_session() {
         let (ours, other) = two_tags();
         let census = [
             process(20, OWN_PID, 20, Some(ours)),

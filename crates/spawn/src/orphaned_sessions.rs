@@ -1,9 +1,10 @@
-//! The sessions (in the sense of `setsid`) whose server has ended. The guard kills all processes in them. This module is a value that makes
-//! no system calls.
+//! The kernel sessions (`setsid`) of the processes that a server had started and not reaped when the server ended.
+//! The guard, a process that outlives the server, kills all processes in these sessions. This module makes no system
+//! calls.
 //!
-//! A session has the number of the leader that created it. The kernel does not reuse the number while a process is in the session. After
-//! that, a process that does not belong to the server can get the number and create a session with it. So a session must be forgotten
-//! before its number can be reused.
+//! A session has the number of the process that created it, its leader. The kernel does not reuse the number while a
+//! process is in the session. When the session is empty, a process that does not belong to the server can get the
+//! number and create a session with it. So a session must be forgotten as soon as its number may have been reused.
 
 use std::collections::HashSet;
 
@@ -27,16 +28,16 @@ impl OrphanedSessions {
         self.numbers.contains(&session)
     }
 
-    /// Takes a new list of all processes, and forgets the sessions without a process that was started before the last
-    /// check. Only later processes are in such a session, and its number may have been reused.
-    pub(crate) fn handle_census(&mut self, census: &Census) {
+    /// Forgets the sessions in which `census`, a new list of all processes, has no process that was started before
+    /// the last check. At most later processes are in such a session, and its number may have been reused.
+    pub(crate) fn forget_possibly_reused(&mut self, census: &Census) {
         let Self { numbers, checked_at } = self;
         numbers.retain(|session| census.in_session(*session).any(|process| process.stat.started <= *checked_at));
     }
 
     /// Notes that all processes in the remaining sessions were signalled. Processes that were forked before `now` count as members of the
     /// session in the next census.
-    pub(crate) fn handle_pass(&mut self, now: u64) {
+    pub(crate) fn note_all_signalled(&mut self, now: u64) {
         self.checked_at = now;
     }
 }
@@ -61,16 +62,16 @@ mod tests {
     #[test]
     fn a_session_whose_number_may_be_reused_is_forgotten() {
         let mut sessions = OrphanedSessions::new(HashSet::from([20, 30, 40]), 100);
-        sessions.handle_census(&census(&[(20, 20, 90), (31, 30, 100), (40, 40, 101)]));
+        sessions.forget_possibly_reused(&census(&[(20, 20, 90), (31, 30, 100), (40, 40, 101)]));
         assert!(sessions.contains(20) && sessions.contains(30));
         assert!(!sessions.contains(40), "its process started after the server had ended");
-        sessions.handle_pass(110);
-        sessions.handle_census(&census(&[(20, 20, 111), (32, 30, 105)]));
+        sessions.note_all_signalled(110);
+        sessions.forget_possibly_reused(&census(&[(20, 20, 111), (32, 30, 105)]));
         assert!(!sessions.contains(20), "its process started after all processes of the session were killed");
         assert!(sessions.contains(30), "its process was forked before its parent was killed");
-        sessions.handle_pass(120);
-        sessions.handle_census(&census(&[]));
-        sessions.handle_census(&census(&[(30, 30, 110)]));
+        sessions.note_all_signalled(120);
+        sessions.forget_possibly_reused(&census(&[]));
+        sessions.forget_possibly_reused(&census(&[(30, 30, 110)]));
         assert!(!sessions.contains(30), "the session was empty in between");
     }
 }

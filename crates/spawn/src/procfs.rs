@@ -8,12 +8,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-/// Longer than any `/proc/PID/stat`: it consists of numbers and a name of at most 64 bytes.
+/// Bytes that are read of `/proc/PID/stat`. This is enough for the fields in [`Stat`]: they are among the first 22
+/// fields, and these are numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 1024;
 /// The most rounds in which a listing looks for new processes. Each round looks for the processes that were started
-/// during the last one. Processes that are started in the last round may be missing from the listing.
+/// during the previous one. Processes that are started in the last round may be missing from the listing.
 const CATCH_UP_ROUNDS: usize = 64;
-/// The most process ids that one round tries. A listing never takes long enough for more new processes, but some containers show invented
+/// One round tries about this many process ids at most, or twice as many if the sequence of process ids begins again
+/// from 1 in that round. A listing never takes long enough for more new processes, but some containers show invented
 /// numbers in `/proc/loadavg`.
 const CATCH_UP_MAX_PIDS: i32 = 1 << 16;
 
@@ -44,6 +46,7 @@ impl Stat {
         matches!(self.state, b'T' | b't')
     }
 
+    /// The stat of a process that has neither ended nor been stopped.
     #[cfg(test)]
     pub(crate) fn running(parent: i32, session: i32) -> Self {
         Self { state: b'S', parent, session, threads: 1, started: 0 }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_listed() {
+    fn this_process_is_listed_and_its_stat_is_read() {
         let own = rustix::process::getpid();
         let mut found = false;
         each_process(|pid| found |= pid == own).unwrap();

@@ -79,8 +79,9 @@ impl Pty {
         }
     }
 
-    /// Asks the kernel to signal the foreground group of the terminal. This cannot reach another group that has just got the number of an
-    /// ended one. The kernel accepts only the signals that a keyboard can send. Returns whether it has accepted this one.
+    /// Asks the kernel to signal the foreground group of the terminal. This cannot reach another group that has just
+    /// got the number of an ended one. The kernel accepts only the signals that a keyboard can send. Returns whether
+    /// it has accepted this signal.
     fn signal_through_terminal(&self, signal: Signal) -> bool {
         let fd = self.master.as_fd().as_raw_fd();
         // SAFETY: TIOCSIG takes its argument by value and the descriptor is open as long as `self` lives.

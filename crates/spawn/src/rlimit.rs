@@ -1,7 +1,7 @@
-//! Two resource limits of processes. The tag of a process is its soft limit of realtime CPU time (`RLIMIT_RTTIME`):
-//! it is inherited over fork and exec, other processes can read it, and tags are so large that they limit nothing.
-//! The limit of open files is raised for the server but not for its children. This module sets and reads limits;
-//! `tag` knows what a tag consists of.
+//! Two resource limits of processes. The server finds its processes by their tag. The tag of a process is its soft
+//! limit of realtime CPU time (`RLIMIT_RTTIME`): it is inherited over fork and exec, other processes can read it, and
+//! tags are so large that they limit nothing. The limit of open files is raised for the server but not for its
+//! children. This module sets and reads limits; `tag` knows what a tag consists of.
 
 use std::fs;
 use std::io;
@@ -65,12 +65,12 @@ pub(crate) fn max_open_files() -> usize {
     read(None, libc::RLIMIT_NOFILE).map_or(0, |limits| usize::try_from(limits.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Whether the hard limit allows children of this process to have tags.
+/// Whether the hard limit allows children of this process to have this tag.
 pub(crate) fn tag_can_be_set(tag: Tag) -> bool {
     read(None, libc::RLIMIT_RTTIME).is_ok_and(|limits| limits.rlim_max >= tag.as_limit())
 }
 
-/// The tag of a process. None if the process has no tag or does not exist.
+/// The tag of a process. None if the process has no tag, does not exist, or cannot be read.
 pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
     let limit = match read(Some(pid), libc::RLIMIT_RTTIME) {
         // `prlimit` is refused for a process of another user, but its limits can be read from `/proc`.
@@ -120,6 +120,7 @@ mod tests {
     fn the_limit_of_open_files_is_raised_for_the_server_only() {
         let before = read(None, libc::RLIMIT_NOFILE).unwrap();
         raise_open_files();
+        // A second call must not take the raised limit for the original one.
         raise_open_files();
         assert_eq!(read(None, libc::RLIMIT_NOFILE).unwrap().rlim_cur, before.rlim_max);
         let limits = ChildLimits::new(None);

@@ -67,9 +67,9 @@ async fn unreadable_files_are_reported_and_other_files_are_found() {
     tree.write("r/open/SKILL.md", "open");
     set_mode("r/SKILL.md", 0o000);
     set_mode("r/closed", 0o000);
-    set_mode("r/listable", 0o744);
+    set_mode("r/listable", 0o444);
     tree.write("closed-root/SKILL.md", "never seen");
-    set_mode("closed-root", 0o711);
+    set_mode("closed-root", 0o111);
     let binary_directory = tempfile::tempdir().unwrap();
     // The server runs as an ordinary user, also if root runs the tests.
     let server = if rustix::process::geteuid().is_root() {

@@ -1,4 +1,6 @@
-//! `shell` tells a person which environment the shell is in: by a variable, a line at the start and a prefix of the prompt.
+//! The command `shell` tells a person in which environment, that is on which server, the shell runs. Every shell gets
+//! a variable with the name of the environment. On a terminal there are also two hints: a line at the start, and in
+//! bash and zsh the name before the prompt.
 
 use std::process::Stdio;
 
@@ -8,28 +10,30 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{command, wait_for_output};
 
-/// Runs the command `shell` on a terminal, connected to a server whose login shell is `shell`. Returns the
-/// environment variables in its `process/start`, and the text that the terminal shows.
-async fn run_shell(shell: &str, args: &[&str], variable: Option<(&str, &str)>) -> (Value, String) {
+/// Runs the command `shell` on a terminal, connected to a server whose login shell is `login_shell`. `variable` is an
+/// environment variable of the command. Returns the environment variables that the command sends in `process/start`,
+/// except `TERM`, and the text that the terminal shows.
+async fn run_shell(login_shell: &str, args: &[&str], variable: Option<(&str, &str)>) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let server = ScriptedServer::new();
-    let info = json!({"shell": {"name": shell, "path": format!("/bin/{shell}")}, "capabilities": {}});
+    let info = json!({"shell": {"name": login_shell, "path": format!("/bin/{login_shell}")}, "capabilities": {}});
     server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
     let listener = server.listen(folder.path());
     let all: Vec<&str> = ["shell", "--connect", listener.url()].iter().chain(args).copied().collect();
     let mut terminal = Terminal::start(&all, |command| command.envs(variable));
     let started = server.wait_for("process/start", 1).await;
     terminal.wait_for_raw_mode(true).await;
+    // Enter and then `~.` hang up.
     terminal.type_keys("\r~.");
     assert_eq!(terminal.wait_for_end().await.code(), Some(129));
     let mut variables = started.params["env"].clone();
-    // `TERM` is passed on to every process on a terminal.
+    // Every process on a terminal gets `TERM`.
     variables.as_object_mut().unwrap().remove("TERM");
     (variables, terminal.screen_after_end().await)
 }
 
 #[tokio::test]
-async fn every_shell_gets_the_variable_and_bash_and_zsh_also_a_prompt() {
+async fn every_shell_gets_the_variable_and_the_line_and_bash_and_zsh_also_a_prompt() {
     let bash = r#"case $PS1 in "(scripted.sock) "*) ;; *) PS1="(scripted.sock) $PS1" ;; esac"#;
     for (shell, prompt) in
         [("bash", Some(("PROMPT_COMMAND", bash))), ("zsh", Some(("PROMPT", "(scripted.sock) %m%# "))), ("sh", None)]
@@ -52,14 +56,16 @@ async fn a_user_can_turn_the_hints_off_or_use_variables_of_their_own() {
     assert_eq!(off, (name_only.clone(), String::new()));
     let off = run_shell("zsh", &[], Some(("EXEC_SERVER_NO_HINT", "1"))).await;
     assert_eq!(off, (name_only, String::new()));
+    // With `0` the hints stay on, but they do not replace variables that the user sets.
     let args = ["--env", "PROMPT_COMMAND=:", "--env", "EXEC_SERVER_ENVIRONMENT=mine"];
     let (own, _) = run_shell("bash", &args, Some(("EXEC_SERVER_NO_HINT", "0"))).await;
     assert_eq!(own, json!({"EXEC_SERVER_ENVIRONMENT": "mine", "PROMPT_COMMAND": ":"}));
 }
 
 #[tokio::test]
-async fn real_shells_show_the_name_before_their_own_prompt() {
-    for (shell, command, profile, prompt) in [
+async fn bash_and_zsh_show_the_name_once_in_each_prompt() {
+    // The first input sets a prompt of the user in bash. In zsh such a prompt would replace the name.
+    for (shell, command, first_input, next_prompt) in [
         ("bash", &["bash", "--norc", "-i"][..], "PS1='mine: '", "(scripted.sock) mine: "),
         ("zsh", &["zsh", "-f", "-i"], "true", "(scripted.sock) "),
     ] {
@@ -71,18 +77,18 @@ async fn real_shells_show_the_name_before_their_own_prompt() {
             .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
             .collect();
         let flags = variables.iter().flat_map(|variable| ["--env", variable]);
+        // Without a scripted server, `run` starts the real shell on this machine, with the same variables.
         let args: Vec<&str> =
             ["run", "-t"].into_iter().chain(flags).chain(["--"]).chain(command.iter().copied()).collect();
         let mut terminal = Terminal::start(&args, |command| command);
         terminal.wait_for_text("(scripted.sock) ").await;
         // The quotes keep the echo of the typed line different from the output of the command.
-        terminal.type_keys(&format!("{profile}; echo and''then\r"));
+        terminal.type_keys(&format!("{first_input}; echo and''then\r"));
         terminal.wait_for_text("andthen\r\n").await;
-        terminal.wait_for_text(prompt).await;
+        terminal.wait_for_text(next_prompt).await;
         terminal.type_keys("echo ins''ide $EXEC_SERVER_ENVIRONMENT; exit 7\r");
         terminal.wait_for_text("inside scripted.sock\r\n").await;
         assert_eq!(terminal.wait_for_end().await.code(), Some(7));
-        // Each prompt shows the name only once.
         assert!(!terminal.screen_after_end().await.contains("(scripted.sock) (scripted.sock)"));
     }
 }

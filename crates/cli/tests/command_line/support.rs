@@ -1,4 +1,5 @@
-//! Runs the binary with its output on pipes, and without the configuration files and variables of the developer.
+//! Runs the binary with its output on pipes. The binary sees neither the developer's configuration files nor the
+//! environment variables by which a developer configures `exec-server`.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;

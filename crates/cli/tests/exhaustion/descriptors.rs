@@ -1,4 +1,5 @@
-//! A server that starts with a low soft limit of open files, as most servers do, and a server that has no free descriptor left.
+//! Limits of open files, and so of descriptors: a server that starts with a low soft limit, a server without a free
+//! descriptor, a server whose limit is lowered while it runs, and a program that has too few descriptors to start.
 
 use std::time::Duration;
 
@@ -15,20 +16,20 @@ const HARD: usize = 4096;
 const PROCESSES: usize = SOFT;
 
 /// A limit of open files that is so low that a test can use up all descriptors with connections.
-const FEW: usize = 96;
+const LOW: usize = 96;
 
 /// Timeout of a process. It is so long that all descriptors are in use when it is reached.
 const TIMEOUT_MS: u64 = 3_000;
 
-/// How long the server tries to kill a tree. Shorter than the time after which the server closes connections that send nothing,
-/// because that frees descriptors.
+/// How long the server waits until a killed process and its descendants have ended. Connections that send nothing are
+/// closed after 10 s, which frees descriptors. With this shorter time, a kill that waits for a descriptor fails.
 const KILL_PATIENCE: &str = "1s";
 
-/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for a descriptor.
+/// Timeout of one operation. Even on a loaded machine an operation takes less, unless it waits for a descriptor.
 const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// A script of two processes: a child in a session of its own, and the leader. It prints the pid of the child, then the pid of
-/// the leader.
+/// A shell script that makes a tree of two processes: the shell, and its child `sleep` in another session (of Linux,
+/// not of the server). It prints the pid of the child, then the pid of the shell.
 const TREE: &str = "setsid sleep 1000 & echo $!; echo $$; wait";
 
 /// A command that starts a server with these limits of open files.
@@ -52,7 +53,7 @@ async fn the_server_raises_its_soft_limit_of_descriptors_and_processes_get_the_o
     }
 }
 
-/// Starts [`TREE`] and returns the pids that it prints.
+/// Starts [`TREE`] and returns the pids that it prints: child and shell.
 async fn start_tree(client: &mut Client, id: &str, timeout_ms: Option<u64>) -> Vec<u32> {
     let mut params = Client::start_params(id, &["sh", "-c", TREE]);
     params["timeoutMs"] = json!(timeout_ms);
@@ -71,28 +72,29 @@ async fn wait_until_gone(pids: &[u32]) {
 }
 
 #[tokio::test]
-async fn whole_trees_are_ended_while_no_descriptor_is_free() {
+async fn process_trees_are_killed_and_the_log_stays_short_while_no_descriptor_is_free() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let mut command = server_with_limits(FEW, FEW);
+    let mut command = server_with_limits(LOW, LOW);
     command.stderr(std::fs::File::create(&log).unwrap());
     let server = TestServer::launch(command, &[]).await;
     let mut client = server.client().await;
     let terminated = start_tree(&mut client, "terminated", None).await;
     let with_timeout = start_tree(&mut client, "timed", Some(TIMEOUT_MS)).await;
-    // More connections than descriptors: when the server closes a descriptor, it uses the descriptor for the next connection.
+    // More connections than descriptors: when the server closes a descriptor, the next waiting connection takes it.
     let mut idle_connections = Vec::new();
-    for _ in 0..FEW * 2 {
+    for _ in 0..LOW * 2 {
         idle_connections.push(TcpStream::connect(server.address()).await.unwrap());
     }
-    eventually_async("all descriptors are in use", async || (open_fds(server.pid()) >= FEW).then_some(())).await;
+    eventually_async("all descriptors are in use", async || (open_fds(server.pid()) >= LOW).then_some(())).await;
 
     let params = json!({"processId": "terminated"});
     let answer =
-        timeout(OPERATION_LIMIT, client.request("process/terminate", params)).await.expect("the request is answered");
+        timeout(OPERATION_LIMIT, client.request("process/terminate", params)).await.expect("no answer to terminate");
     assert_eq!(answer["result"], json!({"running": true}), "{answer}");
     assert!(terminated.iter().all(|pid| process_state(*pid).is_none()), "{terminated:?}");
-    let outcome = timeout(OPERATION_LIMIT, client.outcome("timed")).await.expect("the timeout ends the process");
+    let outcome =
+        timeout(OPERATION_LIMIT, client.outcome("timed")).await.expect("the timeout does not end the process");
     assert!(outcome.timed_out);
     wait_until_gone(&with_timeout).await;
     let lines = std::fs::read_to_string(&log).unwrap().matches("cannot accept a connection").count();
@@ -100,20 +102,20 @@ async fn whole_trees_are_ended_while_no_descriptor_is_free() {
 }
 
 #[tokio::test]
-async fn a_lowered_limit_applies_to_new_processes_and_old_ones_can_still_be_ended() {
+async fn a_lowered_limit_of_descriptors_applies_to_new_processes_and_running_processes_can_still_be_killed() {
     let server = TestServer::launch(server_with_limits(SOFT, HARD), &[]).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "tree", None).await;
-    set_limits(&server, FEW, FEW).await;
+    set_limits(&server, LOW, LOW).await;
     let outcome = client.run("limits", &["sh", "-c", "ulimit -Sn; ulimit -Hn"]).await;
-    assert_eq!(String::from_utf8_lossy(&outcome.stdout), format!("{FEW}\n{FEW}\n"));
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), format!("{LOW}\n{LOW}\n"));
 
-    // All descriptor numbers below 5 are in use.
+    // The server uses all descriptor numbers below 5, so with this limit it can open no further descriptor.
     set_limits(&server, 5, 5).await;
     let refused = client.call_error("process/start", Client::start_params("q", &["true"])).await;
     assert_eq!(refused["data"]["errno"], rustix::io::Errno::MFILE.raw_os_error(), "{refused}");
     let answer = timeout(OPERATION_LIMIT, client.request("process/terminate", json!({"processId": "tree"}))).await;
-    assert_eq!(answer.expect("the request is answered")["result"], json!({"running": true}));
+    assert_eq!(answer.expect("no answer to terminate")["result"], json!({"running": true}));
     assert!(pids.iter().all(|pid| process_state(*pid).is_none()), "{pids:?}");
 }
 
@@ -132,26 +134,28 @@ async fn a_kill_after_a_timeout_is_retried_if_proc_could_not_be_read() {
     let server = TestServer::start_with(&args, |command| command.stderr(file)).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "p", Some(500)).await;
-    // With a limit of 0, no thread of the server can open a descriptor.
+    // With a soft limit of 0, no thread of the server can open a descriptor.
     set_limits(&server, 0, HARD).await;
     let exited = timeout(OPERATION_LIMIT, client.take(|message| message["method"] == "process/exited")).await;
-    let exited = exited.expect("the server does not kill the process group of the leader");
+    let exited = exited.expect("the server does not kill the process group of the shell");
     assert_eq!(exited["params"]["timedOut"], true);
     let failure_is_logged =
         async || std::fs::read_to_string(&log).unwrap().contains("cannot list processes").then_some(());
     eventually_async("the failure is in the log", failure_is_logged).await;
-    assert!(is_alive(pids[0]), "the process in the other session was killed although /proc cannot be read");
+    assert!(is_alive(pids[0]), "the child in the other session was killed although /proc cannot be read");
     set_limits(&server, HARD, HARD).await;
     wait_until_gone(&pids).await;
 }
 
-/// Limits of open files: from the lowest with which the program can be loaded, to below the lowest with which it can listen.
+/// Limits of open files with which `run` fails. All of them are high enough for the program to be loaded, and the
+/// highest may be enough for a server to listen.
 const TOO_FEW: std::ops::Range<usize> = 5..17;
 
 #[tokio::test]
-async fn with_too_few_descriptors_nothing_panics() {
+async fn with_too_few_descriptors_the_program_ends_with_one_line_of_error() {
     let as_client = ["run", "--", "true"];
-    // Without tokens the server refuses to listen on this address. So it ends even if it has enough descriptors to listen.
+    // Without tokens a server refuses to listen on this address. So it ends even if it has enough descriptors to
+    // listen.
     let as_server = ["--listen", "ws://0.0.0.0:0"];
     for descriptors in TOO_FEW {
         for args in [&as_client[..], &as_server] {

@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for the log.
+/// Timeout of one operation. Even on a loaded machine an operation takes less, unless it waits for the log.
 const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// Number of invalid requests. Each of them causes a line in the log, and all lines together exceed the buffers of the pipe and
-/// of the server.
+/// Number of invalid requests. Each of them causes a line in the log, and all lines together exceed the buffers of
+/// the pipe and of the server.
 const BAD_REQUESTS: usize = 5_000;
 
 /// A server, and the read end of the pipe that is its stderr.
@@ -57,11 +57,11 @@ async fn an_unread_log_delays_nothing_and_later_has_the_number_of_dropped_lines(
         count.parse::<usize>().ok()
     };
     assert!(text.lines().filter_map(dropped_lines).sum::<usize>() > 0, "{} bytes", text.len());
-    assert!(text.lines().count() > 1000);
+    assert!(text.lines().count() > 1000, "lines that fit into the buffers were dropped");
 }
 
 #[tokio::test]
-async fn a_server_with_an_unread_log_ends() {
+async fn sigterm_ends_a_server_whose_log_is_full_and_unread() {
     let (mut server, _log) = server_with_unread_log().await;
     fill_log(&server).await;
     server.signal(Signal::TERM);

@@ -13,14 +13,14 @@ const LOOKUPS: usize = 600;
 /// How many requests are sent before the test waits for their answers.
 const BATCH: usize = 50;
 
-/// Lookups that one client may have at a time.
+/// Lookups that one client, that is one session, may have at a time.
 const LOOKUPS_OF_A_CLIENT: usize = 16;
 
-/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for a lookup.
+/// Timeout of one operation. Even on a loaded machine an operation takes less, unless it waits for a lookup.
 const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// A server for which the lookup of a name without a dot never ends. Before the resolver sends a query, it opens a file of
-/// aliases. This file is a FIFO to which no process writes, so the resolver hangs.
+/// A server for which the lookup of a name without a dot never ends. Before the resolver sends a query, it opens a
+/// file of aliases. This file is a FIFO to which no process writes, so the resolver hangs.
 async fn server_with_hanging_resolver(directory: &TempDir) -> TestServer {
     let aliases = directory.path().join("aliases");
     rustix::fs::mknodat(CWD, &aliases, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -39,15 +39,15 @@ fn hanging_request(number: usize, timeout_ms: u64) -> Value {
     json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
 }
 
-/// A request whose lookup fails at once. The resolver does not look for a name with a dot among the aliases. This name has a
-/// label of more than 63 bytes, so the resolver refuses it without a query.
+/// A request whose lookup fails at once. The resolver does not look for a name with a dot among the aliases. This
+/// name has a label of more than 63 bytes, so the resolver refuses it without a query.
 fn unresolvable_request(timeout_ms: u64) -> Value {
     let url = format!("http://{}.invalid/", "x".repeat(64));
     json!({"method": "GET", "url": url, "requestId": "long", "timeoutMs": timeout_ms})
 }
 
 #[tokio::test]
-async fn lookups_that_never_end_delay_no_other_request() {
+async fn lookups_that_never_end_delay_neither_other_requests_nor_the_end_of_the_server() {
     let directory = TempDir::new().unwrap();
     let mut server = server_with_hanging_resolver(&directory).await;
     let mut greedy = server.client().await;
@@ -82,7 +82,8 @@ async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_other_clients() {
     let directory = TempDir::new().unwrap();
     let server = server_with_hanging_resolver(&directory).await;
     let mut greedy = server.client().await;
-    for number in 0..BATCH {
+    // More requests than a client may have lookups.
+    for number in 0..LOOKUPS_OF_A_CLIENT * 3 {
         let error = greedy.call_error("http/request", hanging_request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }

@@ -1,5 +1,6 @@
-//! A server that has no more descriptors, threads or other resources, and a server of which one client uses as many
-//! resources as it can get. In both cases the server still ends processes, answers requests and shuts down.
+//! A server that lacks descriptors, threads or a reader of its log, that starts with limits of its parent process, or
+//! whose clients use as many resources as they can get. In all these cases the server still ends processes, answers
+//! requests and shuts down.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod descriptors;

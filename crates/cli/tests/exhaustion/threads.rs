@@ -9,19 +9,20 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Limit for one operation. Even on a loaded machine an operation takes less, unless it waits for a thread.
+/// Timeout of one operation. Even on a loaded machine an operation takes less, unless it waits for a thread.
 const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 
 /// User ids from here on are for this test only. No real user has them.
 const FIRST_USER: u32 = 1_700_000_000;
 
-/// A user id that no other test process has while this one runs.
+/// The user id of the server under test. No other test process uses it while this process runs.
 fn user() -> u32 {
     FIRST_USER + std::process::id()
 }
 
-/// Sets the limit of processes and threads of the server to one. `prlimit` runs as the user of the server, because root in a
-/// container may not be allowed to change the limits of other users' processes.
+/// Allows the user of the server only one thread, so that the server can create no further thread. `prlimit` runs as
+/// the user of the server, because root in a container may not be allowed to change the limits of other users'
+/// processes.
 async fn allow_no_more_threads(server: &TestServer) {
     let mut command = Command::new("prlimit");
     command.args(["--nproc=1:1", "--pid", &server.pid().to_string()]).uid(user()).gid(user());
@@ -29,18 +30,19 @@ async fn allow_no_more_threads(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn a_server_that_can_create_no_threads_answers_requests_and_ends_and_forgets_processes() {
+async fn a_server_that_can_create_no_threads_answers_requests_kills_and_forgets_processes_and_shuts_down() {
+    // Only root can start the server as another user, and the limit does not apply to root.
     if !geteuid().is_root() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let unused_port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
-    // The server runs as another user, because the limit does not apply to root.
     let mut server = TestServer::start_as_user(user(), directory.path(), &args).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
-    // This output is so large that the janitor, which forgets closed processes, returns memory to the system afterwards.
+    // A task of the server, the janitor, forgets closed processes. This output is so large that the janitor returns
+    // memory to the system afterwards.
     client.start("large", &["head", "-c", "6000000", "/dev/zero"]).await;
     allow_no_more_threads(&server).await;
 
@@ -52,16 +54,18 @@ async fn a_server_that_can_create_no_threads_answers_requests_and_ends_and_forge
     let searched = answer(&mut client, "fs/search", search).await;
     assert!(searched.get("result").is_some(), "{searched}");
     let watch = json!({"watchId": "w", "path": format!("file://{}", directory.path().display())});
+    // A watch may fail, because it needs a thread of its own, but the request must be answered.
     answer(&mut client, "fs/watch", watch).await;
-    let url = format!("http://{}/", peer.local_addr().unwrap());
-    drop(peer);
+    let url = format!("http://{}/", unused_port.local_addr().unwrap());
+    drop(unused_port);
     let request = json!({"method": "GET", "url": url, "requestId": "r", "timeoutMs": 5_000});
     let failed = answer(&mut client, "http/request", request).await;
     assert_eq!(failed["error"]["data"]["kind"], "connect", "{failed}");
 
     client.outcome("large").await;
     wait_until_forgotten(&mut client, "large").await;
-    // The janitor returns memory half a second after it has forgotten a large process. It must still work then, and forget `p`.
+    // Half a second after the janitor has forgotten a large process, it returns memory. After that it must still
+    // forget `p`.
     let params = json!({"processId": "p"});
     assert_eq!(answer(&mut client, "process/terminate", params).await["result"], json!({"running": true}));
     wait_until_forgotten(&mut client, "p").await;

@@ -1,12 +1,13 @@
-//! Paths that are invalid, and paths with dots, escapes and links that do not lead where they seem to.
+//! Paths that are invalid or too long, very deep trees, and paths whose dots, escapes or links could lead to another
+//! file than the one that is meant. Also requests with a sandbox.
 
 use testkit::{Client, Value, base64, json};
 
 use crate::folder::{Folder, set_up};
 use crate::restricted_file_systems::server_with_mounts;
-use crate::{INVALID_PARAMS, INVALID_REQUEST, os_error};
+use crate::{INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, os_error};
 
-/// Every method that takes a path, with its other params.
+/// The methods that take a path, except `fs/watch` and `fs/search`, with their other params.
 fn methods(path: &str) -> Vec<(&'static str, Value)> {
     let walk = json!({"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false});
     vec![
@@ -30,7 +31,7 @@ fn methods(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Calls every method with this path. Returns the name and the error of each.
+/// Calls each of these methods with this path. Returns the name of each method, and its error.
 async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
     let mut errors = Vec::new();
     for (method, params) in methods(path) {
@@ -40,7 +41,7 @@ async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn every_method_refuses_paths_that_are_no_file_uri() {
+async fn paths_that_are_no_valid_file_uri_are_refused() {
     let (_folder, _server, mut client) = set_up().await;
     for (path, message) in [
         ("/tmp/x", "invalid URI: relative URL without a base"),
@@ -72,7 +73,7 @@ async fn paths_of_other_operating_systems_are_refused() {
         ("file:///C:/Users/x", "file:///C:/Users/x"),
         ("file:///c:/Users/x", "file:///C:/Users/x"),
         ("file://server/share/x", "file://server/share/x"),
-        // The opaque form (`file:///%00/bad/path/` and base64) of a Windows path.
+        // The opaque form of a path, `file:///%00/bad/path/` and base64 of its bytes. These bytes are `C:` in UTF-16.
         ("file:///%00/bad/path/QwA6AA", "file:///%00/bad/path/QwA6AA"),
     ] {
         let message = format!("'{canonical}' is invalid on 'linux'");
@@ -85,12 +86,13 @@ async fn paths_of_other_operating_systems_are_refused() {
 }
 
 #[tokio::test]
-async fn the_opaque_form_of_a_path_is_normalised_like_the_plain_form() {
+async fn the_opaque_form_of_a_path_is_normalised_and_may_contain_no_nul() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("elsewhere/secret", "outside");
     folder.directory("elsewhere/deep");
     folder.file("here/secret", "inside");
     folder.link("../elsewhere/deep", "here/link");
+    // The base64 of this form has the alphabet for URLs and no padding.
     let opaque = |bytes: &[u8]| {
         let text = base64(bytes).as_str().unwrap().replace('+', "-").replace('/', "_");
         format!("file:///%00/bad/path/{}", text.trim_end_matches('='))
@@ -108,7 +110,7 @@ async fn the_opaque_form_of_a_path_is_normalised_like_the_plain_form() {
 }
 
 #[tokio::test]
-async fn escapes_are_decoded_once() {
+async fn escapes_are_decoded_once_and_before_dots_are_removed() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("a b", "with a space");
     folder.file("a%20b", "with an escape in its name");
@@ -120,12 +122,14 @@ async fn escapes_are_decoded_once() {
     assert_eq!(read(&mut client, "a b").await, b"with a space");
     assert_eq!(read(&mut client, "a%2520b").await, b"with an escape in its name");
     folder.file("up/down", "down");
-    // An escaped separator is still a separator. `.` and `..` are removed before the path is used.
+    // An escaped separator is still a separator. The server removes `.` and `..` before it looks for the file, so the
+    // directory `none` need not exist.
     assert_eq!(read(&mut client, "up%2Fdown").await, b"down");
     assert_eq!(read(&mut client, "none%2F..%2Fup/down").await, b"down");
     assert_eq!(read(&mut client, "none/%2e%2E/up/./down/").await, b"down");
 }
 
+/// `..` removes the part of the path before it, even if this part is a link.
 #[tokio::test]
 async fn dots_after_a_link_do_not_follow_the_link() {
     let (folder, _server, mut client) = set_up().await;
@@ -141,6 +145,7 @@ async fn dots_after_a_link_do_not_follow_the_link() {
     crate::folder::write_file(&mut client, &path, "new").await;
     assert_eq!(folder.names("here"), ["link", "new", "secret"]);
     assert_eq!(folder.names("elsewhere"), ["deep", "secret"]);
+    // `..` at the root stays at the root.
     let above_the_root = format!("file:///../../..{}", folder.path("here/secret").display());
     assert_eq!(crate::folder::read_file(&mut client, &above_the_root).await, b"inside");
 }
@@ -154,9 +159,9 @@ async fn a_path_that_is_too_long_is_an_error() {
     for path in [long_name.as_str(), deep] {
         for (method, error) in errors(&mut client, path).await {
             if ["fs/copy", "fs/rename", "fs/canonicalize"].contains(&method) {
-                // Copy and rename may report the other path, which does not exist. Canonicalize may fail at an earlier part of
-                // the path.
-                assert!([-32603, -32004].contains(&error["code"].as_i64().unwrap()), "{method}: {error}");
+                // Copy and rename may report the other path, which does not exist. Canonicalize may fail at an
+                // earlier part of the path.
+                assert!([INTERNAL, NOT_FOUND].contains(&error["code"].as_i64().unwrap()), "{method}: {error}");
             } else {
                 assert_eq!(error, os_error(36, path), "{method}");
             }
@@ -166,15 +171,16 @@ async fn a_path_that_is_too_long_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
+async fn a_tree_of_ten_thousand_levels_is_created_copied_and_removed() {
     let folder = Folder::new();
     // The tree is on a file system in memory, because a disk would be slow.
     let server = server_with_mounts(&folder, "mount -t tmpfs none \"$0\"").await;
     let mut client = server.client().await;
-    // The server opens one directory at a time, so no limit for the whole path applies.
+    // With `followSymlinks` false the server opens one directory at a time, so the path may be longer than the kernel
+    // allows.
     let deep = folder.uri(format!("top/{}", "d/".repeat(10_000)));
-    let made = client.call("fs/createDirectory", json!({"path": deep, "followSymlinks": false})).await;
-    assert_eq!(made, json!({}));
+    let created = client.call("fs/createDirectory", json!({"path": deep, "followSymlinks": false})).await;
+    assert_eq!(created, json!({}));
     let copy = json!({"sourcePath": folder.uri("top"), "destinationPath": folder.uri("copy"), "recursive": true});
     assert_eq!(client.call("fs/copy", copy).await, json!({}));
     for name in ["top", "copy"] {
@@ -184,7 +190,7 @@ async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
 }
 
 #[tokio::test]
-async fn loops_of_links_are_errors() {
+async fn loops_of_links_are_errors_but_the_links_can_be_read_copied_and_removed() {
     let (folder, _server, mut client) = set_up().await;
     folder.link("two", "one");
     folder.link("one", "two");
@@ -206,7 +212,6 @@ async fn loops_of_links_are_errors() {
             assert_eq!(client.call_error(method, params).await, os_error(40, &below_link), "{method}");
         }
     }
-    // The links themselves can be read, copied and removed.
     assert_eq!(client.call("fs/readLink", json!({"path": link})).await, json!({"target": "two"}));
     let copy = json!({"sourcePath": link, "destinationPath": folder.uri("three"), "recursive": false});
     assert_eq!(client.call("fs/copy", copy).await, json!({}));
@@ -218,8 +223,7 @@ async fn loops_of_links_are_errors() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_without_restrictions_is_not() {
-    let (_, _server, mut client) = set_up().await;
-    let folder = Folder::new();
+    let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "x");
     let restricted = json!({
         "permissions": {"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"},
@@ -239,10 +243,12 @@ async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_without_restrictio
             params["sandbox"] = sandbox.clone();
             let answer = client.request(method, params).await;
             assert_ne!(answer["error"]["message"], message, "{method}");
+            // The request may have changed, moved or removed the file.
             std::fs::remove_file(folder.path("file")).ok();
             folder.file("file", "x");
         }
     }
+    // A sandbox must have `windowsSandboxLevel`, and its `cwd` must be a URI.
     let native_cwd = json!({"permissions": {"type": "disabled"}, "cwd": "/x", "windowsSandboxLevel": "disabled"});
     for sandbox in [json!({"permissions": {"type": "disabled"}}), native_cwd] {
         let error = client.call_error("fs/readFile", json!({"path": uri, "sandbox": sandbox})).await;

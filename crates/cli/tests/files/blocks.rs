@@ -7,7 +7,7 @@ use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refusal};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes that differ from block to block.
+/// Contents of a file. Blocks of 1 MiB in it differ, so that a wrong block is noticed.
 fn test_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n / 7) as u8).collect()
 }
@@ -46,7 +46,7 @@ async fn opening_a_file_returns_its_metadata() {
 }
 
 #[tokio::test]
-async fn blocks_may_overlap_go_backward_and_begin_after_the_end() {
+async fn blocks_may_overlap_go_backward_begin_after_the_end_and_be_requested_at_once() {
     let (folder, _server, mut client) = set_up().await;
     let bytes = test_bytes(3_000_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
@@ -122,6 +122,7 @@ async fn handles_are_unique_until_they_are_closed() {
         let message = "file read handle `h` already exists";
         assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}), "{method}");
     }
+    // Closing a handle that is closed already is no error.
     for _ in 0..2 {
         assert_eq!(client.call("fs/close", json!({"handleId": "h"})).await, json!({}));
     }
@@ -138,9 +139,10 @@ async fn handles_are_unique_until_they_are_closed() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_takes_no_handle() {
+async fn failed_opens_and_closed_handles_do_not_count_for_the_limit_of_open_handles() {
     let (folder, _server, mut client) = set_up().await;
     folder.directory("directory");
+    // A session may have 128 open handles.
     for _ in 0..130 {
         let none = folder.uri("none");
         let error = client.call_error("fs/open", json!({"handleId": "h", "path": none})).await;
@@ -148,7 +150,6 @@ async fn a_file_that_cannot_be_opened_takes_no_handle() {
         let params = json!({"handleId": "h", "path": folder.uri("directory")});
         assert_eq!(client.call_error("fs/open", params).await, not_a_file(&folder.path("directory")));
     }
-    // A closed handle no longer counts for the limit of open handles.
     let uri = folder.file("file", "hello");
     for _ in 0..130 {
         open(&mut client, "h", &uri).await;
@@ -169,7 +170,7 @@ async fn each_session_has_its_own_handles() {
 }
 
 #[tokio::test]
-async fn open_read_and_close_can_be_sent_together() {
+async fn open_read_and_close_can_be_sent_without_waiting_for_answers() {
     let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", test_bytes(100_000));
     let mut rounds = Vec::new();
@@ -180,10 +181,10 @@ async fn open_read_and_close_can_be_sent_together() {
         let second = client.send("fs/readBlock", block(&handle, 60_000, 60_000)).await;
         let extents = client.send("fs/extents", json!({"handleId": handle})).await;
         let closed = client.send("fs/close", json!({"handleId": handle})).await;
-        let late = client.send("fs/readBlock", block(&handle, 0, 1)).await;
-        rounds.push((handle, opened, first, second, extents, closed, late));
+        let read_after_close = client.send("fs/readBlock", block(&handle, 0, 1)).await;
+        rounds.push((handle, opened, first, second, extents, closed, read_after_close));
     }
-    for (handle, opened, first, second, extents, closed, late) in rounds {
+    for (handle, opened, first, second, extents, closed, read_after_close) in rounds {
         assert_eq!(client.answer(opened).await["result"]["handleId"], json!(handle));
         let mut read = unbase64(&client.answer(first).await["result"]["chunk"]);
         let last = client.answer(second).await;
@@ -192,7 +193,7 @@ async fn open_read_and_close_can_be_sent_together() {
         assert_eq!(client.answer(extents).await["result"]["size"], 100_000);
         assert_eq!(client.answer(closed).await["result"], json!({}));
         let error = json!({"code": NOT_FOUND, "message": format!("unknown file read handle `{handle}`")});
-        assert_eq!(client.answer(late).await["error"], error);
+        assert_eq!(client.answer(read_after_close).await["error"], error);
     }
 }
 
@@ -237,9 +238,9 @@ async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_device_closes_the_handle() {
+async fn an_input_output_error_closes_the_handle() {
     let (_folder, server, mut client) = set_up().await;
-    // `/proc/PID/mem` is a file that cannot be read at an unmapped address.
+    // `/proc/PID/mem` is the memory of a process. A read at the address 0, which is not mapped, fails.
     let uri = format!("file:///proc/{}/mem", server.pid());
     open(&mut client, "h", &uri).await;
     let error = client.call_error("fs/readBlock", block("h", 0, 16)).await;

@@ -7,13 +7,13 @@ use testkit::{Value, json};
 use crate::folder::{Folder, set_up};
 use crate::{not_a_file, os_error, refusal};
 
-/// Params of `fs/copy`.
+/// Params of `fs/copy` for two paths in the folder.
 fn copy(folder: &Folder, from: &str, to: &str, recursive: bool) -> Value {
     json!({"sourcePath": folder.uri(from), "destinationPath": folder.uri(to), "recursive": recursive})
 }
 
 #[tokio::test]
-async fn a_file_is_copied_with_its_permissions() {
+async fn a_file_is_copied_with_its_permissions_to_a_new_or_existing_file_or_through_a_link() {
     let (folder, _server, mut client) = set_up().await;
     let contents: Vec<u8> = (0..1_500_000u32).map(|n| (n / 3) as u8).collect();
     folder.file("file", &contents);
@@ -30,7 +30,7 @@ async fn a_file_is_copied_with_its_permissions() {
 }
 
 #[tokio::test]
-async fn a_tree_is_merged_into_an_existing_one() {
+async fn a_tree_is_merged_into_another_tree_without_its_fifos_and_sockets() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("tree/a/file", "new");
     folder.file("tree/top", "top");
@@ -45,12 +45,13 @@ async fn a_tree_is_merged_into_an_existing_one() {
     assert_eq!((folder.read("to/a/file"), folder.read("to/a/other")), (b"new".to_vec(), b"kept".to_vec()));
     let target = |name: &str| std::fs::read_link(folder.path(name)).unwrap().into_os_string().into_string().unwrap();
     assert_eq!((target("to/relative"), target("to/absolute")), ("a/file".into(), "/no/such".into()));
+    // A destination that does not exist is created with its parents.
     assert_eq!(client.call("fs/copy", copy(&folder, "tree/a", "new/b/c", true)).await, json!({}));
     assert_eq!(folder.read("new/b/c/file"), b"new");
 }
 
 #[tokio::test]
-async fn a_link_is_copied_as_a_link() {
+async fn a_link_is_copied_as_a_link_but_not_over_an_existing_file() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("file", "x");
     folder.link("file", "link");
@@ -106,14 +107,15 @@ async fn a_file_is_not_copied_onto_itself_by_any_name() {
 #[tokio::test]
 async fn a_copy_does_not_keep_setuid_bits_of_another_owner() {
     let (folder, _server, mut client) = set_up().await;
-    folder.file("file", "program");
-    if rustix::process::geteuid().is_root() {
+    // Only root can create a file of another owner. Other users copy `su`, a setuid program that belongs to root.
+    let from = if rustix::process::geteuid().is_root() {
+        let uri = folder.file("file", "program");
         std::os::unix::fs::chown(folder.path("file"), Some(65534), Some(65534)).unwrap();
         std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o6755)).unwrap();
+        uri
     } else {
-        std::fs::remove_file(folder.path("file")).unwrap();
-    }
-    let from = if folder.path("file").exists() { folder.uri("file") } else { crate::folder::uri_of("/usr/bin/su") };
+        crate::folder::uri_of("/usr/bin/su")
+    };
     let params = json!({"sourcePath": from, "destinationPath": folder.uri("copy"), "recursive": false});
     assert_eq!(client.call("fs/copy", params).await, json!({}));
     let mode = std::fs::metadata(folder.path("copy")).unwrap().permissions().mode();

@@ -1,4 +1,4 @@
-//! A temporary directory for one test, a server with a client, and helpers for methods `fs/*`.
+//! A temporary directory for one test, a server with a client, and helpers for requests to methods `fs/*`.
 
 use std::path::{Path, PathBuf};
 
@@ -86,12 +86,12 @@ pub(crate) async fn set_up() -> (Folder, TestServer, Client) {
     (Folder::new(), server, client)
 }
 
-/// Reads a whole file.
+/// Reads a whole file through the server.
 pub(crate) async fn read_file(client: &mut Client, uri: &str) -> Vec<u8> {
     unbase64(&client.call("fs/readFile", json!({"path": uri})).await["dataBase64"])
 }
 
-/// Writes a whole file.
+/// Writes a whole file through the server.
 pub(crate) async fn write_file(client: &mut Client, uri: &str, bytes: impl AsRef<[u8]>) {
     let written = client.call("fs/writeFile", json!({"path": uri, "dataBase64": base64(bytes)})).await;
     assert_eq!(written, json!({}));

@@ -1,4 +1,4 @@
-//! Memory of the server for large answers that the client does not read.
+//! The server needs little memory for large answers that a client does not read.
 
 use testkit::{TestServer, eventually, json, resident_bytes, unbase64};
 
@@ -16,6 +16,7 @@ async fn blocks_for_a_client_that_does_not_read_take_little_memory() {
     let contents: Vec<u8> = (0..MIB).map(|n| (n / 5) as u8).collect();
     let uri = folder.file("file", &contents);
     open(&mut client, "h", &uri).await;
+    // These reads let the memory of the server grow to its usual size.
     for _ in 0..20 {
         client.call("fs/readBlock", block("h", 0, MIB as u64)).await;
     }
@@ -23,8 +24,7 @@ async fn blocks_for_a_client_that_does_not_read_take_little_memory() {
     for _ in 0..BLOCKS {
         client.send("fs/readBlock", block("h", 0, MIB as u64)).await;
     }
-    // Another session is served meanwhile. When its last answer has come, the server has read all requests of the first
-    // session.
+    // Meanwhile the server must answer the requests of another session.
     let mut other = server.client().await;
     let mut peak = 0;
     for _ in 0..50 {
@@ -48,6 +48,7 @@ async fn whole_files_for_a_client_that_does_not_read_take_little_memory() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let uri = folder.file("file", vec![7; 4 * MIB]);
+    // These reads let the memory of the server grow to its usual size.
     for _ in 0..4 {
         client.call("fs/readFile", json!({"path": uri})).await;
     }

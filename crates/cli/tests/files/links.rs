@@ -1,6 +1,6 @@
 //! The methods `fs/canonicalize`, `fs/readLink` and `fs/symlink`.
 
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 
 use testkit::{base64, json};
 
@@ -25,7 +25,8 @@ async fn a_path_is_resolved_through_its_links() {
 
 #[tokio::test]
 async fn a_path_that_looks_like_a_windows_drive_can_be_used() {
-    // A directory `C:` in the folder can be used. The machine has no directory `/C:`, so a path below it is not found.
+    // `file:///C:/x` would be a Windows path, so this URI has another form. The machine has no directory `/C:`, so
+    // the file is not found.
     let uri = uri_of("/C:/x");
     let (folder, _server, mut client) = set_up().await;
     folder.file("C:/x", "drive");
@@ -44,6 +45,7 @@ async fn a_link_returns_the_target_it_was_created_with() {
         assert_eq!(std::fs::read_link(folder.path(name)).unwrap().as_os_str(), target);
         assert_eq!(client.call("fs/readLink", json!({"path": path})).await, json!({"target": target}));
     }
+    // `target` cannot express bytes that are not UTF-8, so `targetBase64` has them.
     let path = folder.uri("bytes");
     let raw = b"\xff/x".to_vec();
     let target = json!({"target": "\u{fffd}/x", "targetBase64": base64(&raw)});
@@ -52,7 +54,6 @@ async fn a_link_returns_the_target_it_was_created_with() {
     client.call("fs/symlink", params).await;
     assert_eq!(std::fs::read_link(folder.path("bytes")).unwrap().into_os_string().into_vec(), raw);
     assert_eq!(client.call("fs/readLink", json!({"path": path})).await, target);
-    assert_eq!(std::ffi::OsStr::from_bytes(&raw).len(), 3);
 }
 
 #[tokio::test]

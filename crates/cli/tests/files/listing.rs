@@ -5,7 +5,7 @@ use testkit::{Value, json};
 use crate::folder::set_up;
 use crate::{INTERNAL, os_error};
 
-/// The entries of an answer, sorted by name.
+/// The entries of an answer, sorted by the JSON text of their names, in which a quotation mark follows the name.
 fn sorted_entries(mut answer: Value) -> Vec<Value> {
     let mut entries = std::mem::take(answer["entries"].as_array_mut().unwrap());
     entries.sort_by_key(|entry| entry["fileName"].to_string());
@@ -13,7 +13,7 @@ fn sorted_entries(mut answer: Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn entries_are_listed_with_the_type_of_their_target() {
+async fn entries_are_listed_with_the_type_of_their_target_and_without_broken_links() {
     let (folder, _server, mut client) = set_up().await;
     assert_eq!(client.call("fs/readDirectory", json!({"path": folder.uri("")})).await, json!({"entries": []}));
     folder.file("file", "");
@@ -72,7 +72,7 @@ async fn listing_something_other_than_a_directory_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_names_are_too_many_and_fifty_thousand_are_not() {
+async fn a_hundred_thousand_names_are_too_many_to_list_and_fifty_thousand_are_not() {
     let (folder, _server, mut client) = set_up().await;
     let uri = folder.directory("many");
     let make = |range: std::ops::Range<usize>| {
@@ -87,6 +87,7 @@ async fn a_hundred_thousand_names_are_too_many_and_fifty_thousand_are_not() {
     let error = client.call_error("fs/readDirectory", json!({"path": uri})).await;
     let message = "fs/readDirectory returned 100000 entries; limit is 50000";
     assert_eq!(error, json!({"code": INTERNAL, "data": {"kind": "other", "path": uri}, "message": message}));
+    // A walk counts links for its limit, but does not report them. A removal has no limit.
     let options =
         json!({"maxDepth": 64, "maxDirectories": 10_000, "maxEntries": 50_000, "followDirectorySymlinks": false});
     let walked = client.call("fs/walk", json!({"path": uri, "options": options})).await;

@@ -49,7 +49,7 @@ fn os_error(errno: i64, path: &str) -> Value {
     json!({"code": code, "data": {"errno": errno, "kind": kind, "path": path}, "message": message})
 }
 
-/// The expected error of a check of the server, without an error of the operating system.
+/// The expected error for a path that the server itself refuses, without an error of the operating system.
 fn refusal(message: &str, path: &str) -> Value {
     json!({"code": INVALID_REQUEST, "data": {"kind": "invalidInput", "path": path}, "message": message})
 }

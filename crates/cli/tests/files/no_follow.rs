@@ -1,5 +1,5 @@
-//! Requests with `followSymlinks: false`: no part of the path may be a link, even if another process creates a link during the
-//! request.
+//! Requests with `followSymlinks: false`: no part of the path may be a link, even if another process creates a link
+//! during the request. Also the removal of a tree, which never follows a link in the tree.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use testkit::{Client, Value, base64, json, unbase64};
 use crate::folder::{Folder, set_up};
 use crate::{os_error, refusal};
 
-/// Requests about one path that have the member `followSymlinks`.
+/// Six requests about one path, with `followSymlinks: false`.
 fn requests(path: &str) -> [(&'static str, Value); 6] {
     [
         ("fs/readFile", json!({"path": path, "followSymlinks": false})),
@@ -21,7 +21,8 @@ fn requests(path: &str) -> [(&'static str, Value); 6] {
     ]
 }
 
-/// The state of the directory `outside`, which no request may change: its names, and contents and mode of its file.
+/// The state of the directory `outside`, which no request may change: the names in it, and the contents and mode of
+/// its file.
 fn state_of_outside(folder: &Folder) -> (Vec<String>, Vec<u8>, u32) {
     let mode = std::fs::metadata(folder.path("outside/file")).unwrap().mode();
     (folder.names("outside"), folder.read("outside/file"), mode)
@@ -54,12 +55,13 @@ async fn a_link_anywhere_in_a_path_is_refused() {
 }
 
 #[tokio::test]
-async fn a_fifo_is_refused_at_once() {
+async fn fifos_and_sockets_are_refused_at_once() {
     let (folder, _server, mut client) = set_up().await;
     let fifo = folder.fifo("fifo");
     let [read, write, ..] = requests(&fifo);
     let error = client.call_error(read.0, read.1).await;
     assert_eq!(error, refusal("path is not a regular file", &fifo));
+    // The kernel refuses to open a FIFO for writing if no process reads from it and the caller does not wait.
     assert_eq!(client.call_error(write.0, write.1).await, os_error(6, &fifo));
     let socket = folder.socket("socket");
     for (method, params) in &requests(&socket)[..2] {
@@ -68,7 +70,7 @@ async fn a_fifo_is_refused_at_once() {
     }
 }
 
-/// Swaps a directory and a link again and again while `work` runs.
+/// Exchanges the names `one` and `other`, a directory and a link, again and again while `work` runs.
 async fn run_while_swapping(folder: &Folder, one: &str, other: &str, work: impl Future<Output = ()>) {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let (one, other, stopped) = (folder.path(one), folder.path(other), std::sync::Arc::clone(&stop));

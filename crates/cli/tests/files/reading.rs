@@ -14,7 +14,8 @@ async fn a_file_is_read_whole() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7) as u8).collect();
     for (name, size) in [("empty", 0), ("one", 1), ("small", 100), ("cached", 65_536), ("large", 3_000_000)] {
         let uri = folder.file(name, &bytes[..size]);
-        // The second read finds the file in the cache of the kernel, and then the server reads it in another way.
+        // After a first read the server knows that the disk is local. Then it reads small files in another way,
+        // without a thread, if they are in the cache of the kernel.
         for _ in 0..2 {
             let answer = client.call("fs/readFile", json!({"path": uri})).await;
             assert_eq!(answer, json!({"dataBase64": base64(&bytes[..size])}), "{name}");
@@ -66,7 +67,7 @@ async fn invalid_params_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn no_method_works_before_the_handshake() {
+async fn a_file_is_not_written_before_the_handshake() {
     let (folder, server, _client) = set_up().await;
     let uri = folder.uri("file");
     let mut new_client = server.connect_without_handshake().await;
@@ -108,6 +109,7 @@ async fn metadata_is_the_same_as_that_of_the_operating_system() {
             "mode": found.mode() & 0o7777, "mtime": {"secs": found.mtime(), "nanos": found.mtime_nsec()},
         });
         let path = folder.uri(name);
+        // After the first request the server may take the metadata from the cache of the kernel.
         for _ in 0..2 {
             assert_eq!(client.call("fs/getMetadata", json!({"path": path})).await, expected, "{name}");
         }
@@ -121,7 +123,7 @@ async fn metadata_is_the_same_as_that_of_the_operating_system() {
 }
 
 #[tokio::test]
-async fn names_that_are_not_utf_8_are_read_by_their_bytes() {
+async fn files_whose_names_are_not_utf_8_are_read_listed_walked_and_canonicalized() {
     let (folder, _server, mut client) = set_up().await;
     let name = std::ffi::OsStr::from_bytes(b"\xff name\xfe");
     let uri = folder.file(name, "odd");

@@ -23,10 +23,11 @@ async fn trees_files_and_links_are_removed_but_not_the_targets_of_links() {
 }
 
 #[tokio::test]
-async fn a_missing_path_is_an_error_without_force_and_a_full_directory_without_recursive() {
+async fn removing_a_missing_path_needs_force_and_removing_a_full_directory_needs_recursive() {
     let (folder, _server, mut client) = set_up().await;
     let (none, full, empty) = (folder.uri("none"), folder.directory("full"), folder.directory("empty"));
     folder.file("full/file", "");
+    // `force` and `recursive` are true by default.
     assert_eq!(client.call("fs/remove", json!({"path": none})).await, json!({}));
     let error = client.call_error("fs/remove", json!({"path": none, "force": false})).await;
     assert_eq!(error, os_error(2, &none));
@@ -59,7 +60,7 @@ async fn recursive_removal_without_following_links_is_refused() {
 async fn the_root_is_never_removed() {
     let (_folder, _server, mut client) = set_up().await;
     for path in ["file:///", "file:///tmp/..", "file:///%2E%2E/"] {
-        // The requests are not recursive, so they would do no harm if the check of the server failed.
+        // The requests are not recursive, so they would do no harm even if the server did not refuse them.
         for follow in [true, false] {
             let params = json!({"path": path, "recursive": false, "followSymlinks": follow});
             let error = client.call_error("fs/remove", params).await;

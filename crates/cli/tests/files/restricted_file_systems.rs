@@ -1,5 +1,5 @@
-//! File systems with restrictions: full disks, read-only file systems, mount points, and files without permissions. Also a very
-//! large file.
+//! File systems with restrictions: full disks, read-only file systems, mount points, and files without permissions.
+//! Also a very large file.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,7 +7,7 @@ use testkit::{Client, TestServer, base64, binary, json};
 use tokio::process::Command;
 
 use crate::folder::{Folder, chunk, open, read_block, read_file, uri_of, write_file};
-use crate::{INTERNAL, os_error};
+use crate::{INTERNAL, INVALID_REQUEST, os_error};
 
 const NOBODY: u32 = 65534;
 
@@ -19,7 +19,8 @@ pub(crate) async fn server_with_mounts(folder: &Folder, script: &str) -> TestSer
     TestServer::launch(command, &[]).await
 }
 
-/// A server that does not run as root, so that permissions of files apply to it.
+/// A server that does not run as root, so that permissions of files apply to it: as the user nobody if the test runs
+/// as root, otherwise as the user of the test.
 async fn server_of_nobody(folder: &Folder) -> TestServer {
     // The server runs from a copy, because other users may not be able to read the build directory.
     let program = folder.path("server");
@@ -41,7 +42,7 @@ fn give_to_nobody(folder: &Folder, name: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The sorted names in a directory of the server, whose mounts the test cannot see.
+/// The sorted names in a directory as the server lists them. The test itself cannot see the mounts of the server.
 async fn names(client: &mut Client, uri: &str) -> Vec<String> {
     let listed = client.call("fs/readDirectory", json!({"path": uri})).await;
     let mut names: Vec<String> =
@@ -51,7 +52,7 @@ async fn names(client: &mut Client, uri: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
+async fn writes_to_a_full_disk_fail_and_a_failed_upload_keeps_the_old_file() {
     let folder = Folder::new();
     let small = folder.directory("small");
     let large = folder.file("large", vec![1; 2 << 20]);
@@ -61,12 +62,14 @@ async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
 
     let write = json!({"path": file, "dataBase64": base64(vec![1; 2 << 20])});
     assert_eq!(client.call_error("fs/writeFile", write).await, os_error(28, &file));
+    // A write goes directly into the file, so a part of it may be left.
     client.call("fs/remove", json!({"path": file})).await;
     let copy = json!({"sourcePath": large, "destinationPath": file, "recursive": false});
     assert_eq!(client.call_error("fs/copy", copy).await, os_error(28, &file));
-    assert_eq!(names(&mut client, &small).await, Vec::<String>::new(), "an unfinished new file is removed");
+    assert_eq!(names(&mut client, &small).await, Vec::<String>::new(), "a failed copy must remove the new file");
 
     write_file(&mut client, &file, "old").await;
+    // An upload writes to a temporary file, which replaces the old file at `fs/commit`.
     client.call("fs/create", json!({"handleId": "u", "path": file})).await;
     client.call("fs/writeBlock", chunk("u", 0, vec![2; 500_000])).await;
     let full = client.call_error("fs/writeBlock", chunk("u", 500_000, vec![2; 1 << 20])).await;
@@ -85,7 +88,7 @@ async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
 }
 
 #[tokio::test]
-async fn mount_points_are_not_removed() {
+async fn mount_points_are_not_removed_and_a_file_is_not_renamed_across_one() {
     let folder = Folder::new();
     let tree = folder.directory("tree");
     folder.directory("tree/mounted");
@@ -105,7 +108,7 @@ async fn mount_points_are_not_removed() {
 }
 
 #[tokio::test]
-async fn files_on_a_read_only_file_system_can_be_read() {
+async fn files_on_a_read_only_file_system_can_be_read_and_not_changed() {
     let folder = Folder::new();
     let file = folder.file("fixed/file", "kept");
     let script = "mount --bind \"$0/fixed\" \"$0/fixed\"; mount -o remount,bind,ro \"$0/fixed\"";
@@ -136,6 +139,7 @@ async fn operations_without_permission_are_refused() {
     let inside = folder.file("closed/inside", "inside");
     give_to_nobody(&folder, "secret", 0o000);
     give_to_nobody(&folder, "closed", 0o000);
+    // A directory of the user of the test, to which the server cannot write.
     folder.directory("ours");
     std::fs::set_permissions(folder.path("ours"), std::fs::Permissions::from_mode(0o555)).unwrap();
     let server = server_of_nobody(&folder).await;
@@ -175,7 +179,7 @@ async fn operations_without_permission_are_refused() {
 }
 
 #[tokio::test]
-async fn directories_with_only_execute_permission_can_be_passed() {
+async fn a_path_may_lead_through_directories_without_read_permission() {
     let folder = Folder::new();
     let file = folder.file("passage/inner/file", "through");
     give_to_nobody(&folder, "passage/inner/file", 0o600);
@@ -198,7 +202,7 @@ async fn directories_with_only_execute_permission_can_be_passed() {
 }
 
 #[tokio::test]
-async fn any_part_of_a_file_of_20_gigabytes_can_be_read() {
+async fn a_file_of_20_gigabytes_is_too_large_for_one_answer_but_can_be_read_in_blocks_and_copied() {
     use std::os::unix::fs::FileExt as _;
     let folder = Folder::new();
     let server = TestServer::start().await;
@@ -212,7 +216,7 @@ async fn any_part_of_a_file_of_20_gigabytes_can_be_read() {
         let error = client.call_error("fs/readFile", json!({"path": uri, "followSymlinks": follow})).await;
         let message = "file does not fit a message of 67108864 bytes (--max-message-bytes); \
                        read it with fs/open and fs/readBlock";
-        assert_eq!((&error["code"], &error["message"]), (&json!(-32600), &json!(message)));
+        assert_eq!((&error["code"], &error["message"]), (&json!(INVALID_REQUEST), &json!(message)));
         assert_eq!(error["data"]["path"], json!(uri_of(folder.path("sparse"))));
     }
     open(&mut client, "h", &uri).await;

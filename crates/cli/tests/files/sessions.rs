@@ -1,4 +1,5 @@
-//! File handles belong to a session: they outlive the connections of the session, and are closed when the session ends.
+//! File handles belong to a session. They stay open when a connection of the session ends, and are closed when the
+//! session ends. An upload that was not committed by then is removed.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ fn open_files_below(server: &TestServer, directory: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_transfer_continues_over_the_next_connection() {
+async fn transfers_continue_over_the_next_connection_and_a_commit_can_be_repeated() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -38,7 +39,7 @@ async fn a_transfer_continues_over_the_next_connection() {
 }
 
 #[tokio::test]
-async fn requests_that_were_sent_before_the_connection_broke_are_carried_out() {
+async fn requests_that_were_received_before_the_connection_ended_are_carried_out() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     for round in 0..20 {
@@ -50,7 +51,7 @@ async fn requests_that_were_sent_before_the_connection_broke_are_carried_out() {
         }
         client.send("fs/commit", json!({"handleId": "u"})).await;
         let last = client.send("environment/status", json!({})).await;
-        // This answer proves that the server has received all requests. It may not have carried them out yet.
+        // This answer proves that the server has received all requests. The server may not have carried them out yet.
         client.answer(last).await;
         drop(client);
         let expected: Vec<u8> = (0..10).flat_map(|block| vec![block; 1000]).collect();
@@ -60,7 +61,7 @@ async fn requests_that_were_sent_before_the_connection_broke_are_carried_out() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_closes_files_and_removes_uploads() {
+async fn the_end_of_a_session_closes_its_files_and_removes_unfinished_uploads() {
     let folder = Folder::new();
     let server = TestServer::with_args(&["--session-ttl", "200ms"]).await;
     let mut client = server.client().await;
@@ -77,7 +78,7 @@ async fn the_end_of_a_session_closes_files_and_removes_uploads() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_leaves_no_uploads() {
+async fn a_server_that_is_terminated_leaves_no_unfinished_uploads() {
     let folder = Folder::new();
     let mut server = TestServer::start().await;
     let mut client = server.client().await;
@@ -89,7 +90,7 @@ async fn a_server_that_ends_leaves_no_uploads() {
 }
 
 #[tokio::test]
-async fn handles_move_with_a_session_that_is_taken_over() {
+async fn handles_stay_open_when_another_connection_takes_over_their_session() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut old = server.client().await;

@@ -1,4 +1,4 @@
-//! FIFOs, sockets and devices: the server never opens them, and no request blocks on them.
+//! FIFOs, sockets and devices: the server neither reads nor writes them, and no request blocks on them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use testkit::{Client, Value, base64, json};
 use crate::folder::{Folder, set_up, uri_of};
 use crate::{not_a_file, refusal};
 
-/// Paths of special files of each kind, and of links to some of them.
+/// Creates a FIFO, a socket, and links to a FIFO and to a device. Returns their paths and those of some devices.
 fn special_paths(folder: &Folder) -> Vec<PathBuf> {
     folder.fifo("fifo");
     folder.socket("socket");
@@ -19,7 +19,8 @@ fn special_paths(folder: &Folder) -> Vec<PathBuf> {
     paths
 }
 
-/// Requests that would read or write the file at `path`.
+/// Requests that would read or write the file at `path`. Creates the file `file`, which is the source of a copy to
+/// `path`.
 fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
     let (uri, file) = (uri_of(path), folder.file("file", "x"));
     vec![
@@ -32,7 +33,7 @@ fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn every_method_refuses_special_files_with_the_same_text() {
+async fn special_files_are_refused_with_one_text_and_recursive_copies_of_them_with_another() {
     let (folder, _server, mut client) = set_up().await;
     for path in special_paths(&folder) {
         for (method, params) in requests(&folder, &path) {
@@ -50,7 +51,7 @@ async fn every_method_refuses_special_files_with_the_same_text() {
 }
 
 #[tokio::test]
-async fn no_request_blocks_on_a_fifo() {
+async fn no_request_blocks_on_a_special_file() {
     let (folder, _server, mut client) = set_up().await;
     let paths = special_paths(&folder);
     let mut ids = Vec::new();
@@ -81,7 +82,7 @@ async fn a_write_never_reaches_the_reader_of_a_fifo() {
     assert_eq!(client.outcome("reader").await.stdout, b"from its writer\n");
 }
 
-/// Tries to write 21 times, because the reader may open the FIFO at any moment. Returns the last error.
+/// Tries to write 21 times, because the reader of the FIFO opens it at some moment. Returns the last error.
 async fn write_repeatedly(client: &mut Client, params: Value) -> Value {
     for _ in 0..20 {
         client.call_error("fs/writeFile", params.clone()).await;

@@ -19,7 +19,7 @@ async fn commit(client: &mut Client, params: Value) {
 }
 
 #[tokio::test]
-async fn an_upload_is_visible_only_after_its_commit() {
+async fn an_upload_is_visible_only_after_its_commit_and_the_commit_can_be_repeated() {
     let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
@@ -32,6 +32,7 @@ async fn an_upload_is_visible_only_after_its_commit() {
         commit(&mut client, json!({"handleId": "u"})).await;
         assert_eq!(folder.read("file"), b"helworld");
     }
+    // A repeated commit does not write the file again.
     folder.file("file", "changed since");
     commit(&mut client, json!({"handleId": "u"})).await;
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"changed since".to_vec()));
@@ -48,7 +49,9 @@ async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order(
         let name = format!("file {round}");
         let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": folder.uri(&name)})).await];
         let blocks: Vec<_> = bytes.chunks(50_000).enumerate().collect();
-        // All blocks are sent, in another order in each round.
+        // The number of blocks is the prime 41, so these steps reach every block once, in another order in each
+        // round.
+        assert_eq!(blocks.len(), 41);
         for step in 0..blocks.len() {
             let (index, block) = blocks[(step * (2 * round + 1) + 7 * round) % blocks.len()];
             ids.push(client.send("fs/writeBlock", chunk("u", 50_000 * index as u64, block)).await);
@@ -59,8 +62,6 @@ async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order(
             let answer = client.answer(id).await;
             assert!(answer.get("result").is_some(), "{answer}");
         }
-        // 41 is a prime, so the steps above reach every block once.
-        assert_eq!(blocks.len(), 41);
         assert_eq!(folder.read(&name), bytes, "round {round}");
     }
 }
@@ -88,7 +89,7 @@ async fn size_mode_and_time_are_set_by_the_commit() {
 }
 
 #[tokio::test]
-async fn blocks_far_after_the_end_leave_holes() {
+async fn a_block_far_after_the_end_of_the_file_leaves_a_hole() {
     let (folder, _server, mut client) = set_up().await;
     let far = 20_000_000_000;
     create(&mut client, "u", &folder.uri("file")).await;
@@ -96,7 +97,7 @@ async fn blocks_far_after_the_end_leave_holes() {
     commit(&mut client, json!({"handleId": "u"})).await;
     let found = std::fs::metadata(folder.path("file")).unwrap();
     assert_eq!(found.len(), far + 3);
-    assert!(found.blocks() < 1000, "{} blocks for three bytes", found.blocks());
+    assert!(found.blocks() < 1000, "{} blocks on the disk for three bytes", found.blocks());
 }
 
 #[tokio::test]
@@ -130,8 +131,8 @@ async fn the_size_and_the_offset_of_a_block_are_checked() {
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], vec![7; MIB as usize]));
 }
 
-/// A server whose files cannot be larger than 1 or 2 MiB (depending on the unit of `ulimit -f`). A larger file fails as on a
-/// full disk.
+/// A server whose files cannot be larger than 1 or 2 MiB (depending on the unit of `ulimit -f`). A write beyond this
+/// size fails, as on a full disk.
 async fn server_with_file_size_limit() -> testkit::TestServer {
     let mut command = tokio::process::Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"]).arg(testkit::binary());
@@ -139,24 +140,24 @@ async fn server_with_file_size_limit() -> testkit::TestServer {
 }
 
 #[tokio::test]
-async fn an_upload_with_a_block_that_failed_keeps_the_old_file() {
+async fn an_upload_with_a_block_that_cannot_be_written_leaves_the_old_file_unchanged() {
     let folder = crate::folder::Folder::new();
     let server = server_with_file_size_limit().await;
     let mut client = server.client().await;
     let uri = folder.file("file", "old");
-    let block = 1_000_000;
+    let block_bytes = 1_000_000;
     let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": uri})).await];
     for number in [0, 1, 2, 3] {
-        ids.push(client.send("fs/writeBlock", chunk("u", number * block, vec![7; block as usize])).await);
+        ids.push(client.send("fs/writeBlock", chunk("u", number * block_bytes, vec![7; block_bytes as usize])).await);
     }
     // Commit and close are sent before the test reads the answers to the blocks.
-    let commit = client.send("fs/commit", json!({"handleId": "u", "size": 4 * block})).await;
+    let commit = client.send("fs/commit", json!({"handleId": "u", "size": 4 * block_bytes})).await;
     let close = client.send("fs/close", json!({"handleId": "u"})).await;
     let mut failures = 0;
     for id in ids {
         failures += usize::from(client.answer(id).await.get("error").is_some());
     }
-    assert!(failures > 0, "a file of {} bytes was written", 4 * block);
+    assert!(failures > 0, "a file of {} bytes was written", 4 * block_bytes);
     let error = client.answer(commit).await["error"].clone();
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("the upload has failed: 1000000 bytes at offset "), "{error}");
@@ -172,7 +173,8 @@ async fn a_commit_fails_if_a_block_was_refused_because_of_too_many_requests() {
     let mut client = server.client().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
-    // The connection may have one unanswered request. It is this read, which waits until the process ends.
+    // The connection may have one unanswered request. The `process/read` below is that request: it waits until the
+    // process ends.
     folder.fifo("end");
     client.start("p", &["/bin/sh", "-c", "read line < \"$0\"", folder.path("end").to_str().unwrap()]).await;
     let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
@@ -186,7 +188,8 @@ async fn a_commit_fails_if_a_block_was_refused_because_of_too_many_requests() {
     assert_eq!(folder.read("file"), b"old");
 }
 
-/// A client with the uploads `u` and `other`. Each of them replaces an old file, and its first block is written.
+/// A client with the uploads `u` and `other`. The server has the first block of each. A commit would replace an old
+/// file.
 async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServer) -> Client {
     let mut client = server.client().await;
     for handle in ["u", "other"] {
@@ -196,8 +199,8 @@ async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServe
     client
 }
 
-/// Checks that a block and the commit of `u` are refused, and that `other` can be committed. `cause` is shown if the
-/// check fails.
+/// Checks that a further block and the commit of `u` are refused, and that `other` can be committed. `cause` is shown
+/// if the check fails.
 async fn assert_only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, cause: &str) {
     let later = client.call_error("fs/writeBlock", chunk("u", 6, "end")).await;
     let commit = client.call_error("fs/commit", json!({"handleId": "u", "size": 9})).await;
@@ -215,17 +218,20 @@ async fn commit_other(client: &mut Client, folder: &crate::folder::Folder) {
 }
 
 #[tokio::test]
-async fn a_block_that_cannot_be_decoded_ends_its_upload() {
+async fn a_block_in_an_invalid_message_makes_only_its_own_upload_fail() {
     let server = testkit::TestServer::start().await;
     let long_id = "x".repeat(2000);
     for refused_message in [
+        // Params that are invalid.
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"no base64"}}"#.to_owned(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3}}"#.to_owned(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":-3,"chunk":"YWJj"}}"#.to_owned(),
+        // A member that comes twice.
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"offset":3,"chunk":"YWJj"}}"#
             .to_owned(),
         r#"{"id":90,"method":"fs\/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj","x":1,"x":1}}"#
             .to_owned(),
+        // No valid id of the request.
         r#"{"id":null,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}}"#.to_owned(),
         r#"{"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}}"#.to_owned(),
         json!({"id": long_id, "method": "fs/writeBlock", "params": chunk("u", 3, "abc")}).to_string(),
@@ -238,7 +244,7 @@ async fn a_block_that_cannot_be_decoded_ends_its_upload() {
 }
 
 #[tokio::test]
-async fn a_block_of_the_wrong_length_ends_its_upload() {
+async fn a_block_of_the_wrong_length_makes_only_its_own_upload_fail() {
     let (folder, server, _) = set_up().await;
     let mut client = two_uploads(&folder, &server).await;
     client.call_error("fs/writeBlock", chunk("u", 3, "")).await;
@@ -246,12 +252,14 @@ async fn a_block_of_the_wrong_length_ends_its_upload() {
 }
 
 #[tokio::test]
-async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
+async fn a_refused_message_that_may_have_been_a_block_makes_every_upload_fail() {
     let server = testkit::TestServer::with_args(&["--max-message-bytes", "64KiB"]).await;
     let huge = chunk("u", 3, vec![7; 100_000]);
     for refused_message in [
-        json!({"id": 90, "method": "fs/writeBlock", "params": huge}).to_string(),
-        json!({"params": huge, "method": "fs/writeBlock", "id": 90}).to_string(),
+        // Messages that are longer than allowed.
+        format!(r#"{{"id":90,"method":"fs/writeBlock","params":{huge}}}"#),
+        format!(r#"{{"params":{huge},"method":"fs/writeBlock","id":90}}"#),
+        // A message without its last brace, one with two handles, and an array.
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}"#.to_owned(),
         r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","handleId":"u","offset":3,"chunk":"YWJj"}}"#
             .to_owned(),
@@ -271,7 +279,7 @@ async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
 }
 
 #[tokio::test]
-async fn a_refused_message_that_was_no_block_ends_no_upload() {
+async fn refused_messages_that_cannot_be_blocks_of_an_upload_leave_it_intact() {
     let (folder, server, _) = set_up().await;
     let mut client = two_uploads(&folder, &server).await;
     for refused_message in [
@@ -282,7 +290,8 @@ async fn a_refused_message_that_was_no_block_ends_no_upload() {
     ] {
         client.send_text(refused_message).await;
     }
-    // A block from an observer, which is a connection that cannot use the handles of the session, ends no upload either.
+    // A block from an observer does no harm either. An observer is a connection that cannot use the handles of the
+    // session.
     let mut observer = server.connect_without_handshake().await;
     observer.call("initialize", json!({"clientName": "o", "resumeSessionId": client.session, "observe": true})).await;
     observer.notify("initialized", json!({})).await;
@@ -308,7 +317,7 @@ async fn an_upload_cannot_be_read_and_an_open_file_cannot_be_written() {
     ] {
         assert_eq!(client.call_error(method, params).await, unknown(handle), "{method}");
     }
-    // Both handles are still usable.
+    // Both handles are still usable, until the upload is committed.
     assert_eq!(crate::folder::read_block(&mut client, "file", 0, 9).await, (b"kept".to_vec(), true));
     commit(&mut client, json!({"handleId": "upload"})).await;
     assert_eq!(folder.names(""), ["file", "new"]);
@@ -337,7 +346,7 @@ async fn uploads_that_cannot_be_created_report_the_reason() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_created_meanwhile_is_not_replaced() {
+async fn an_upload_with_replace_false_does_not_replace_a_file_that_appears_before_its_commit() {
     let (folder, _server, mut client) = set_up().await;
     let uri = folder.uri("file");
     let params = json!({"handleId": "u", "path": uri, "replace": false});
@@ -345,14 +354,14 @@ async fn a_file_that_was_created_meanwhile_is_not_replaced() {
     folder.file("file", "first");
     assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, os_error(17, &uri));
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"first".to_vec()));
-    // A failed commit has ended the upload.
+    // The failed commit has closed the upload. Its handle is unknown and can be used again.
     let unknown = json!({"code": NOT_FOUND, "message": "unknown file read handle `u`"});
     assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, unknown);
     create(&mut client, "u", &uri).await;
 }
 
 #[tokio::test]
-async fn an_upload_to_a_link_replaces_its_target() {
+async fn an_upload_to_a_link_replaces_the_target_of_the_link() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("real/file", "old");
     let link = folder.link("real/file", "link");
@@ -364,7 +373,7 @@ async fn an_upload_to_a_link_replaces_its_target() {
 }
 
 #[tokio::test]
-async fn a_closed_upload_leaves_nothing_behind() {
+async fn an_upload_that_is_closed_or_whose_commit_fails_leaves_no_file() {
     let (folder, server, mut client) = set_up().await;
     let before = testkit::open_fds(server.pid());
     create(&mut client, "u", &folder.uri("file")).await;

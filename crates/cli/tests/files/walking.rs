@@ -1,4 +1,4 @@
-//! The method `fs/walk`, which lists a tree.
+//! The method `fs/walk`, which lists a directory tree.
 
 use testkit::{Client, Value, json};
 
@@ -27,7 +27,7 @@ async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<Stri
 }
 
 #[tokio::test]
-async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
+async fn a_walk_lists_level_by_level_up_to_its_limits_and_does_not_enter_pruned_directories() {
     let (folder, _server, mut client) = set_up().await;
     for name in ["top/b/two", "top/a/deep/one", "top/c", "top/b/.hidden/three"] {
         folder.file(name, "");
@@ -55,7 +55,7 @@ async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
 }
 
 #[tokio::test]
-async fn each_linked_directory_is_entered_at_most_once() {
+async fn links_to_directories_are_followed_only_on_request_and_no_directory_is_entered_twice() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("top/d/file", "");
     folder.file("outside/far", "");
@@ -72,11 +72,11 @@ async fn each_linked_directory_is_entered_at_most_once() {
     let link = folder.link("top", "root");
     let empty = json!({"entries": [], "errors": [], "truncated": false});
     let params = json!({"path": link, "options": options(LIMITS, false)});
-    assert_eq!(client.call("fs/walk", params).await, empty, "a root that is a link is not followed");
+    assert_eq!(client.call("fs/walk", params).await, empty, "a root that is a link is not followed either");
 }
 
 #[tokio::test]
-async fn a_pruned_hidden_directory_is_found_through_a_link() {
+async fn a_pruned_hidden_directory_is_entered_through_a_link() {
     let (folder, _server, mut client) = set_up().await;
     folder.file("top/.hidden/file", "");
     folder.link(".hidden", "top/visible");
@@ -87,7 +87,7 @@ async fn a_pruned_hidden_directory_is_found_through_a_link() {
 }
 
 #[tokio::test]
-async fn invalid_roots_and_limits_are_refused() {
+async fn a_walk_of_a_file_is_empty_and_missing_roots_and_invalid_limits_are_refused() {
     let (folder, _server, mut client) = set_up().await;
     let (file, none) = (folder.file("file", ""), folder.uri("none"));
     let empty = json!({"entries": [], "errors": [], "truncated": false});

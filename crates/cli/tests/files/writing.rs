@@ -66,7 +66,7 @@ async fn invalid_base64_is_refused_and_the_file_is_unchanged() {
 }
 
 #[tokio::test]
-async fn mode_and_time_can_be_set() {
+async fn mode_and_time_can_be_set_and_invalid_changes_are_refused() {
     let (folder, _server, mut client) = set_up().await;
     let uri = folder.file("file", "x");
     let mtime = json!({"secs": -1, "nanos": 999_999_999});
@@ -94,7 +94,7 @@ async fn mode_and_time_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_rename_replaces_the_destination_unless_replace_is_false() {
+async fn a_rename_replaces_the_destination_unless_replace_is_false_and_reports_failures() {
     let (folder, _server, mut client) = set_up().await;
     let (one, other) = (folder.file("one", "1"), folder.file("other", "2"));
     let keep = json!({"sourcePath": one, "destinationPath": other, "replace": false});
@@ -118,13 +118,14 @@ async fn a_rename_replaces_the_destination_unless_replace_is_false() {
     let elsewhere = folder.uri("none/below");
     let error = client.call_error("fs/rename", json!({"sourcePath": other, "destinationPath": elsewhere})).await;
     assert_eq!(error, os_error(2, &elsewhere));
+    // `/proc` is another file system.
     let error =
         client.call_error("fs/rename", json!({"sourcePath": other, "destinationPath": "file:///proc/x"})).await;
     assert_eq!(error["code"], -32603, "{error}");
 }
 
 #[tokio::test]
-async fn writes_that_wait_for_the_disk_are_limited() {
+async fn the_bytes_of_writes_that_wait_for_the_disk_are_limited() {
     let server = testkit::TestServer::with_args(&["--max-message-bytes", "1MiB", "--max-file-operations", "1"]).await;
     let mut client = server.client().await;
     let folder = crate::folder::Folder::new();

@@ -1,5 +1,5 @@
-//! The machine of a path: a flag or the name before the colon chooses it. An invalid choice is an error before any
-//! file is changed.
+//! Which machine a path is on. A flag or the name before the colon chooses an environment, which is a machine with a
+//! server. An invalid choice is an error before any file is changed.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use tokio::process::Command;
 
 use crate::support::{CopyFixture, bare_command, text_and_code, wait_for_output};
 
-/// A command that runs in the folder `here`, with `--connect` for the server, whose folder is the parent of `here`.
+/// A command that runs in the folder `here`, with `--connect` for the server. The server runs in the parent of
+/// `here`.
 fn command_in_folder(fixture: &CopyFixture, args: &[&str]) -> Command {
     let mut command = fixture.command(args);
     command.current_dir(fixture.path("here"));

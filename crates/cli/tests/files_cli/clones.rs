@@ -1,5 +1,5 @@
-//! Machines that were cloned from one image have the same paths, and directories with the same creation times. `cp` must not
-//! take two such machines for one.
+//! Machines that were cloned from one image have the same paths, and directories with the same creation times. `cp`
+//! must not take two such machines for one machine. If one machine has two names, `cp` must notice that.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,17 +8,18 @@ use std::time::UNIX_EPOCH;
 
 use crate::support::{bare_command, text_and_code, wait_for_output};
 
-/// Two environments, `one` and `two`, which look like two machines with the path `/srv/app`.
+/// Two environments (machines with a server), `one` and `two`. Both run on this machine, but look like two machines,
+/// each with a directory `/srv/app`.
 struct Clones {
     folder: tempfile::TempDir,
 }
 
 impl Clones {
-    /// `one` and `two` are names of local directories. Each of them is `/srv/app` of one environment.
-    fn new(one: &str, two: &str) -> Self {
+    /// The directory `root_of_one` of the test is `/srv/app` in the environment `one`, and `root_of_two` in `two`.
+    fn new(root_of_one: &str, root_of_two: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clones = Self { folder };
-        let toml: String = [("one", one), ("two", two)]
+        let toml: String = [("one", root_of_one), ("two", root_of_two)]
             .map(|(id, directory)| {
                 format!(
                     "[[environments]]\nid = \"{id}\"\nssh = \"{id}\"\nprogram = \"{}\"\nlocal_root = \"/srv/app\"\nremote_root = \"{}\"\n",
@@ -29,7 +30,7 @@ impl Clones {
             .concat();
         fs::write(clones.path("environments.toml"), toml).unwrap();
         fs::create_dir(clones.path("bin")).unwrap();
-        // A script instead of ssh: it runs the last argument of `ssh … HOST COMMAND` in a shell on this machine.
+        // A script instead of ssh. It runs the last argument of `ssh … HOST COMMAND` in a shell on this machine.
         fs::write(clones.path("bin/ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n").unwrap();
         fs::set_permissions(clones.path("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
         clones
@@ -74,11 +75,12 @@ async fn copies_between_clones_of_one_image_are_not_taken_for_copies_onto_themse
     let clones = Clones::new("first", "second");
     make_twins(&clones.path("first"), &clones.path("second"));
     fs::write(clones.path("first/file"), "text").unwrap();
+    // To compare the directories, `cp` makes a directory in one of them for a moment.
     assert_eq!(clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await, (String::new(), Some(0)));
     assert_eq!(fs::read_to_string(clones.path("second/file")).unwrap(), "text");
     let names: Vec<_> =
         fs::read_dir(clones.path("second")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "no other file is left in the directory");
+    assert_eq!(names, ["file"], "nothing else is left in the directory");
 }
 
 #[tokio::test]
@@ -92,5 +94,5 @@ async fn a_copy_onto_itself_is_noticed_although_the_machine_has_two_names() {
         ("exec-server: left out one:/srv/app/.: it is the target of this copy\n", Some(1))
     );
     let names: Vec<_> = fs::read_dir(clones.path("only")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "no other file is left in the directory");
+    assert_eq!(names, ["file"], "nothing else is left in the directory");
 }

@@ -1,4 +1,4 @@
-//! Copies of single files with `cp`, from and to a server.
+//! Copies with `cp`, from and to a server: contents, modes, times and names of files, and how paths are understood.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,7 +32,7 @@ async fn contents_mode_and_time_survive_in_both_directions() {
         fixture.run_quietly(&["cp", "-p", &fixture.remote("b"), &fixture.local("c")]).await;
         for name in ["b", "c"] {
             let found = fs::metadata(fixture.path(name)).unwrap();
-            // The setuid bit is not copied, because the copy has another owner.
+            // The setuid bit is never copied, because the copy may have another owner.
             assert_eq!(found.mode() & 0o7777, 0o751, "{name}, {size}");
             assert_eq!((found.mtime(), found.mtime_nsec()), (981_173_106, 123_456_789), "{name}, {size}");
             assert!(fs::read(fixture.path(name)).unwrap() == noise(size, 1), "{name}, {size}");
@@ -41,7 +41,7 @@ async fn contents_mode_and_time_survive_in_both_directions() {
 }
 
 #[tokio::test]
-async fn a_file_is_copied_into_a_target_directory() {
+async fn files_are_copied_into_a_directory_or_to_a_new_name() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "a").unwrap();
     fs::write(fixture.path("b"), "b").unwrap();
@@ -56,7 +56,7 @@ async fn a_file_is_copied_into_a_target_directory() {
 }
 
 #[tokio::test]
-async fn relative_paths_are_resolved_against_the_directory_of_the_server() {
+async fn relative_paths_on_the_server_are_resolved_against_its_working_directory() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "a").unwrap();
     fixture.run_quietly(&["cp", ":a", ":b"]).await;
@@ -77,6 +77,7 @@ async fn both_paths_may_be_local() {
     assert!(fs::read(fixture.path("b")).unwrap() == noise(3_000_000, 2));
 }
 
+/// An environment is a machine with a server, which `environments.toml` configures.
 #[tokio::test]
 async fn environments_are_chosen_by_name() {
     let fixture = CopyFixture::new().await;
@@ -98,6 +99,7 @@ async fn environments_are_chosen_by_name() {
     );
     assert_eq!(fs::read(fixture.path("b")).unwrap(), b"text");
 
+    // There is no environment `three`. The error says how to write the path of a local file `three:a`.
     let mut command = bare_command();
     command.env("EXEC_SERVER_HOME", fixture.path("home")).args(["cat", "three:a"]);
     let (_, stderr, code) = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
@@ -106,7 +108,7 @@ async fn environments_are_chosen_by_name() {
 }
 
 #[tokio::test]
-async fn file_names_need_not_be_utf_8() {
+async fn file_names_may_have_any_characters_and_need_not_be_utf_8() {
     let fixture = CopyFixture::new().await;
     let name_of = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     fs::create_dir(fixture.path("tree")).unwrap();
@@ -121,7 +123,7 @@ async fn file_names_need_not_be_utf_8() {
 }
 
 #[tokio::test]
-async fn a_file_is_replaced_as_a_whole() {
+async fn an_existing_file_is_replaced_by_a_new_one_and_not_overwritten_in_place() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "new").unwrap();
     for (source, target) in [(fixture.local("a"), fixture.remote("b")), (fixture.remote("a"), fixture.local("b"))] {
@@ -137,7 +139,7 @@ fn mode(fixture: &CopyFixture, name: &str) -> u32 {
     fs::symlink_metadata(fixture.path(name)).unwrap().mode() & 0o7777
 }
 
-/// The binary with a umask and with pipes as streams.
+/// The binary with a umask, and with pipes as stdout and stderr.
 fn command_with_umask(umask: &str, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(testkit::binary()).args(args);
@@ -146,7 +148,7 @@ fn command_with_umask(umask: &str, args: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn new_files_get_the_mode_that_the_umask_allows() {
+async fn the_mode_of_a_copy_depends_on_the_umask_on_an_existing_file_and_on_the_flag_p() {
     let fixture = CopyFixture::new().await;
     let server = TestServer::launch(command_with_umask("027", &[]), &[]).await;
     let copy = async |args: &[&str]| {

@@ -23,8 +23,8 @@ fn write_large_file(path: &Path) {
     }
 }
 
-/// Size and hash of a file.
-fn hash(path: &Path) -> (u64, u64) {
+/// The size in bytes and a hash of the contents of a file.
+fn size_and_hash(path: &Path) -> (u64, u64) {
     let mut file = fs::File::open(path).unwrap();
     let mut hasher = std::hash::DefaultHasher::new();
     let (mut buffer, mut total) = (vec![0; 1 << 20], 0);
@@ -42,13 +42,14 @@ fn hash(path: &Path) -> (u64, u64) {
 async fn a_copy_with_ten_cuts_transfers_little_more_than_the_file() {
     let fixture = CopyFixture::new().await;
     write_large_file(&fixture.path("a"));
-    let expected = hash(&fixture.path("a"));
+    let expected = size_and_hash(&fixture.path("a"));
     let proxy = CuttingProxy::start(fixture.server.address()).await;
     for (source, target) in [(fixture.local("a"), fixture.remote("b")), (fixture.remote("a"), fixture.local("c"))] {
         let before = proxy.bytes_passed();
         let child = command_at(&proxy.url(), &["cp", &source, &target]).spawn().unwrap();
         let copied = tokio::spawn(wait_for_output(child));
         for cut in 1..=CUTS {
+            // The file is sent in base64, which makes four bytes of three.
             let cut_at = before + FILE_BYTES * 4 / 3 * cut / (CUTS + 1);
             eventually("enough bytes have passed for the next cut", || {
                 (proxy.bytes_passed() >= cut_at || copied.is_finished()).then_some(())
@@ -61,7 +62,7 @@ async fn a_copy_with_ten_cuts_transfers_little_more_than_the_file() {
         let passed = proxy.bytes_passed() - before;
         assert!(passed < FILE_BYTES * 3 / 2, "{passed} bytes were transferred for a file of {FILE_BYTES} bytes");
     }
-    assert!(hash(&fixture.path("b")) == expected && hash(&fixture.path("c")) == expected);
+    assert!(size_and_hash(&fixture.path("b")) == expected && size_and_hash(&fixture.path("c")) == expected);
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! Text that comes from a server is escaped before it is printed, so that a hostile server cannot control the terminal.
+//! An error text that comes from a server is escaped before it is printed, so that a hostile server cannot control
+//! the terminal.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{bare_command, text_and_code, wait_for_output};
 
-/// A Python server. It answers `initialize` and `environment/info`, and all other requests with an error that contains terminal escape
-/// sequences.
+/// A server in Python. It answers `initialize` and `environment/info` with a result. It answers all other requests
+/// with an error that contains terminal escape sequences.
 const HOSTILE_SERVER: &str = r#"
 import json, sys
 info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True, "fsSetMetadata": True, "fsLinks": True}}
@@ -24,7 +25,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// Configures an environment `hostile` with this server.
+/// Configures an environment, that is, a machine with a server. Its name is `hostile`, its server [`HOSTILE_SERVER`].
 fn configure(home: &Path) {
     fs::write(home.join("server.py"), HOSTILE_SERVER).unwrap();
     let toml = "[[environments]]\nid = \"hostile\"\nprogram = \"python3\"\nargs = [\"server.py\"]\ncwd = \".\"\n";
@@ -35,6 +36,7 @@ fn configure(home: &Path) {
 async fn error_texts_of_a_server_cannot_control_the_terminal() {
     let home = tempfile::tempdir().unwrap();
     configure(home.path());
+    // The commands print an error without its `(os error 5)`.
     let escaped = "no\\u{1b}]0;owned\\u{7}\\r\\nexec-server: all is well\\u{9b}2J";
     for args in [
         &["cat", "hostile:/x"][..],

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::support::{CopyFixture, noise, text_and_code, wait_for_output};
 
 #[tokio::test]
-async fn names_are_listed_in_sorted_order() {
+async fn ls_sorts_names_and_shows_hidden_names_only_with_the_flag_a() {
     let fixture = CopyFixture::new().await;
     fs::create_dir_all(fixture.path("d/sub")).unwrap();
     for name in ["b", "a", ".hidden"] {
@@ -22,6 +22,7 @@ async fn names_are_listed_in_sorted_order() {
     assert_eq!(fixture.run(&["ls", "-a", ":d"]).await, listed(".hidden\na\nb\nsub\n"));
     assert_eq!(fixture.run(&["ls"]).await, listed("d\n"));
     assert_eq!(fixture.run(&["ls", ":d/a", ":d"]).await, listed(":d/a:\n:d/a\n\n:d:\na\nb\nsub\n"));
+    // A path that cannot be listed does not stop the command.
     let (out, stderr, code) = fixture.run(&["ls", ":none", ":d/sub"]).await;
     let expected = "exec-server: cannot read :none: No such file or directory\n";
     assert_eq!((out.as_str(), stderr.as_str(), code), ("\n:d/sub:\n", expected, Some(1)));
@@ -69,7 +70,7 @@ async fn broken_links_are_listed() {
 }
 
 #[tokio::test]
-async fn files_are_printed_one_after_the_other() {
+async fn cat_prints_files_one_after_the_other_and_reports_those_that_it_cannot_print() {
     let fixture = CopyFixture::new().await;
     fs::write(fixture.path("a"), "one\n").unwrap();
     fs::write(fixture.path("b"), noise(3_000_000, 1)).unwrap();
@@ -92,11 +93,12 @@ async fn a_closed_output_pipe_ends_the_command() {
     let mut first = [0; 100];
     stdout.read_exact(&mut first).await.unwrap();
     drop(stdout);
+    // 128 + the number of SIGPIPE.
     assert_eq!(text_and_code(&wait_for_output(child).await), (String::new(), String::new(), Some(141)));
 }
 
 #[tokio::test]
-async fn directories_are_removed_only_with_the_flag_r() {
+async fn rm_removes_directories_only_with_the_flag_r() {
     let fixture = CopyFixture::new().await;
     fs::create_dir_all(fixture.path("d/sub")).unwrap();
     fs::write(fixture.path("d/sub/file"), "").unwrap();
@@ -115,7 +117,7 @@ async fn directories_are_removed_only_with_the_flag_r() {
 }
 
 #[tokio::test]
-async fn directories_are_created() {
+async fn mkdir_creates_directories_and_reports_those_that_it_cannot_create() {
     let fixture = CopyFixture::new().await;
     fixture.run_quietly(&["mkdir", ":a", &fixture.local("b")]).await;
     fixture.run_quietly(&["mkdir", "-p", ":a", ":c/d/e"]).await;
@@ -130,7 +132,7 @@ async fn directories_are_created() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_printed_to_a_pipe_is_not_escaped() {
+async fn ls_does_not_escape_names_that_it_prints_to_a_pipe() {
     let fixture = CopyFixture::new().await;
     let name = OsStr::from_bytes(b"a\n\xff");
     fs::write(fixture.path("").join(name), "").unwrap();

@@ -44,7 +44,7 @@ impl PublishedFiles {
 }
 
 #[tokio::test]
-async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_copied() {
+async fn cp_refuses_the_flag_p_and_warns_that_modes_and_times_are_not_kept() {
     let published = PublishedFiles::start(&[]).await;
     fs::write(published.path("secret"), "secret").unwrap();
     fs::set_permissions(published.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,4 +1,4 @@
-//! Commands for files, and a server that uses the same folder as the commands.
+//! Runs the commands under test, with a server that uses the same folder as the commands. Compares directory trees.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{TestServer, binary};
 use tokio::process::{Child, Command};
 
-/// Limit for one command. Even on a loaded machine a command takes less.
+/// A test fails if one command takes longer. Even on a loaded machine a command takes less.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(170);
 
 /// A server, and a folder with files that both the server and the commands use.
@@ -33,7 +33,8 @@ impl CopyFixture {
         format!(":{}", self.path(name).display())
     }
 
-    /// A file of the folder as a local path, as a user types it.
+    /// A file of the folder as a path without colon, as a user types it. For `cp` the path is local. For other
+    /// commands with `--connect` it is on the server.
     pub(crate) fn local(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
@@ -95,7 +96,8 @@ pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
 /// Path, mode, time, and contents or link target.
 type TreeEntry = (PathBuf, u32, (i64, i64), Vec<u8>);
 
-/// All entries below a directory, sorted. Two equal snapshots mean equal trees. Special files are left out.
+/// A directory and all entries below it, sorted. Two trees with equal snapshots differ at most in special files, and
+/// in modes and times of links.
 pub(crate) fn snapshot(root: &Path) -> Vec<TreeEntry> {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
@@ -109,7 +111,7 @@ pub(crate) fn snapshot(root: &Path) -> Vec<TreeEntry> {
             unread_paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             Vec::new()
         } else if metadata.is_symlink() {
-            // Modes and times of links are not compared: a link has no mode, and its time is the time of its creation.
+            // The mode of a link means nothing, and `cp` does not copy the time of a link.
             (time, mode) = ((0, 0), 0);
             std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
         } else if metadata.is_file() {

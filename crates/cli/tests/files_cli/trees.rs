@@ -1,4 +1,4 @@
-//! Copies of directory trees with `cp -r`.
+//! Copies of directory trees with `cp -r`, and their removal with `rm -r`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,7 +36,7 @@ async fn a_tree_is_copied_in_both_directions_unchanged() {
     assert!(snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")), "the copy on the server differs");
     fixture.run_quietly(&["cp", "-r", &fixture.remote("copy"), &fixture.local("back")]).await;
     assert!(snapshot(&fixture.path("back")) == snapshot(&fixture.path("tree")), "the local copy differs");
-    // The second copy is made over the existing one.
+    // This copy is made over the existing one.
     fixture.run_quietly(&["cp", "-r", &format!("{}/.", fixture.local("tree")), &fixture.remote("copy")]).await;
     assert!(
         snapshot(&fixture.path("copy")) == snapshot(&fixture.path("tree")),
@@ -97,7 +97,7 @@ async fn special_files_are_left_out_with_a_message() {
 }
 
 #[tokio::test]
-async fn a_directory_is_copied_only_recursively_and_not_into_itself() {
+async fn a_directory_is_copied_only_with_the_flag_r_and_not_into_itself() {
     let fixture = CopyFixture::new().await;
     fs::create_dir_all(fixture.path("tree/below")).unwrap();
     let (_, stderr, code) = fixture.run(&["cp", &fixture.remote("tree"), &fixture.local("x")]).await;
@@ -106,7 +106,7 @@ async fn a_directory_is_copied_only_recursively_and_not_into_itself() {
     let (_, stderr, code) = fixture.run(&["cp", "-r", &fixture.remote("tree"), &fixture.remote("tree/below")]).await;
     let expected = format!("exec-server: cannot copy {} into itself\n", fixture.remote("tree"));
     assert_eq!((stderr, code), (expected, Some(1)));
-    // The source is local and the target is on the server, but both are the same directory.
+    // The target is on the server and yet inside of the local source. The copy leaves out only the target.
     let (_, stderr, code) =
         fixture.run(&["cp", "-r", &fixture.local("tree"), &fixture.remote("tree/below/new")]).await;
     let expected =

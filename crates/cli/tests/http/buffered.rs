@@ -1,4 +1,5 @@
-//! `http/request` with `streamResponse: false`: the server collects the whole body and returns it in its answer.
+//! `http/request` with `streamResponse: false`: the server collects the whole body and returns it in its answer. The
+//! peer is the HTTP server to which the request goes.
 
 use testkit::{HttpPeer, base64, http_ok, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,7 +54,8 @@ async fn the_published_examples_hold() {
     for params in [plain, with_headers] {
         assert_eq!(client.call("http/request", params).await, expected);
     }
-    // A request without a body has no `content-length`. The user in the URL is not sent. The spelling of the method is kept.
+    // A request without a body has no `content-length`. The user in the URL is not sent. A method in lower case
+    // stays as it is.
     let host = peer.url("").replace("http://", "");
     for method in ["POST", "PUT", "custom"] {
         let url = format!("http://user:secret@{host}/c");
@@ -72,13 +74,13 @@ async fn the_published_examples_hold() {
             request_without_body("custom"),
         ]
     );
-    let bad = json!({"method": "GET", "url": "http://127.0.0.1/", "requestId": "r4"});
+    let valid = json!({"method": "GET", "url": "http://127.0.0.1/", "requestId": "r4"});
     for (member, value, message) in [
         ("redirectPolicy", "none", "unknown variant `none`, expected `follow` or `stop`"),
         ("bodyBase64", "!", "Invalid symbol 33, offset 0."),
         ("bodyBase64", "aGk", "Invalid padding"),
     ] {
-        let mut params = bad.clone();
+        let mut params = valid.clone();
         params[member] = json!(value);
         let error = client.call_error("http/request", params).await;
         assert_eq!(error, json!({"code": -32602, "message": message}));
@@ -100,7 +102,7 @@ async fn a_fragment_is_not_sent_and_compressed_bodies_are_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn header_values_that_are_not_visible_ascii_are_dropped() {
+async fn response_headers_with_values_outside_of_visible_ascii_are_dropped() {
     let (server, peer) = (
         server().await,
         HttpPeer::closing(|_| {
@@ -184,7 +186,7 @@ async fn the_memory_for_collected_answers_is_limited() {
     for _ in 0..3 {
         let (code, message) = fetch_error(&mut client, peer.url("/large"), json!({})).await;
         assert_eq!((code, message.as_str()), (-32603, limit_message));
-        // The refused answer and the answers that were sent no longer count.
+        // Neither the refused answer nor answers that were sent count any longer.
         assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
     }
 }
@@ -230,13 +232,14 @@ async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
         .await,
     );
     let mut client = server.client().await;
+    // Both requests have the id `r`.
     client.send("http/request", crate::support::request(peer.url("/never"), json!({}))).await;
     let (_, _, body) = fetch(&mut client, peer.url("/now"), json!({})).await;
     assert_eq!(body, "now");
 }
 
 #[tokio::test]
-async fn the_number_of_requests_at_once_is_limited() {
+async fn the_number_of_requests_under_way_is_limited_for_each_connection() {
     let peer = HttpPeer::start(|_, stream| async move {
         std::future::pending::<()>().await;
         drop(stream);

@@ -1,4 +1,5 @@
-//! The method `http/cancel`, with which a client cancels an `http/request`.
+//! The method `http/cancel`, with which a client cancels an `http/request`. The peer is the HTTP server to which the
+//! request goes.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use tokio::sync::Notify;
 
 use crate::support::{BodyReceiver, open_stream, request, server};
 
-/// A peer that sends this part of a response and nothing more. Notifies when the server has closed the connection.
+/// A peer that answers with `text`, a part of a response, and sends nothing more. The [`Notify`] is notified when the
+/// exec-server has closed the connection.
 async fn peer_silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
     let closed = Arc::new(Notify::new());
     let notifier = Arc::clone(&closed);
@@ -16,7 +18,7 @@ async fn peer_silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
         let notifier = Arc::clone(&notifier);
         async move {
             let _ignored = stream.write_all(text.as_bytes()).await;
-            let _end = stream.read(&mut [0]).await;
+            let _ignored = stream.read(&mut [0]).await;
             notifier.notify_one();
         }
     })
@@ -42,7 +44,7 @@ async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_body_can_be_cancelled_and_its_id_is_free() {
+async fn a_streamed_body_can_be_cancelled_and_its_id_can_be_used_again() {
     let (server, (peer, closed)) =
         (server().await, peer_silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
@@ -68,7 +70,7 @@ async fn a_buffered_body_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_paused_body_can_be_cancelled_and_so_can_a_finished_one() {
+async fn a_paused_body_can_be_cancelled_and_later_calls_of_cancel_and_flow_succeed() {
     let (server, (peer, closed)) =
         (server().await, peer_silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;

@@ -1,4 +1,5 @@
-//! Values that a request takes from the environment of the server: header values, proxies, certificate authorities.
+//! Values that a request takes from the environment variables of the server: header values, proxies, certificate
+//! authorities. The peer is the HTTP server to which the request goes.
 
 use testkit::{HttpPeer, Value, http_ok, json, read_http_request, tls_acceptor};
 use tokio::io::AsyncWriteExt as _;
@@ -24,13 +25,13 @@ const FORBIDDEN: [&str; 14] = [
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 
-/// Params with one header, whose value is `prefix` and the value of a variable of the server.
+/// Params with one header. Its value is `prefix`, followed by the value of an environment variable of the server.
 fn header(name: &str, prefix: &str, variable: &str) -> Value {
     json!({"headers": [{"name": name, "value": prefix, "valueEnvVar": variable}]})
 }
 
 #[tokio::test]
-async fn a_header_takes_its_value_from_the_environment_behind_a_prefix() {
+async fn a_header_value_is_a_prefix_and_the_value_of_an_environment_variable() {
     let server = server_with(&[], &[("MY_TOKEN", "abc")]).await;
     let peer = HttpPeer::closing(|_| http_ok("")).await;
     let mut client = server.client().await;
@@ -41,7 +42,7 @@ async fn a_header_takes_its_value_from_the_environment_behind_a_prefix() {
 }
 
 #[tokio::test]
-async fn without_a_usable_variable_no_connection_is_made() {
+async fn a_header_with_an_unusable_variable_is_refused_and_no_connection_is_made() {
     let set: Vec<_> = FORBIDDEN.iter().map(|name| (*name, "secret")).chain([("EMPTY", "")]).collect();
     let server = server_with(&[], &set).await;
     let peer = HttpPeer::closing(|_| http_ok("")).await;
@@ -81,7 +82,7 @@ async fn requests_use_the_proxy_of_the_environment_and_hosts_are_sent_in_ascii()
 }
 
 #[tokio::test]
-async fn https_trusts_only_the_certificate_authority_of_the_environment() {
+async fn https_trusts_a_private_certificate_authority_only_if_the_environment_names_it() {
     let (authority, acceptor) = tls_acceptor("localhost", &[]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());

@@ -1,11 +1,12 @@
-//! HTTP servers that are slow, close the connection too early or do not speak HTTP.
+//! HTTP servers (peers) that are slow, cannot be reached, close the connection too early, send too many headers or do
+//! not speak HTTP.
 
 use testkit::{HttpPeer, http_ok, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{BodyReceiver, fetch, fetch_error, open_stream, server};
 
-/// A peer that sends this text and nothing more, and keeps the connection open.
+/// A peer that answers with `text` and sends nothing more, and keeps the connection open.
 async fn stalled_peer(text: &'static str) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
         let _ignored = stream.write_all(text.as_bytes()).await;
@@ -18,7 +19,7 @@ async fn stalled_peer(text: &'static str) -> HttpPeer {
 const TIMED_OUT: &str = "the time given for the request is over";
 
 #[tokio::test]
-async fn a_request_waits_until_its_timeout() {
+async fn a_request_waits_until_its_timeout_and_without_a_timeout_until_the_answer() {
     let (server, peer) = (server().await, stalled_peer("").await);
     let mut client = server.client().await;
     let error =
@@ -26,7 +27,7 @@ async fn a_request_waits_until_its_timeout() {
     let message = format!("http/request failed: {TIMED_OUT}");
     assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
     let slow = HttpPeer::start(|_, mut stream| async move {
-        // sleep: the answer comes later than the timeout above, to show that a request without a timeout waits for it
+        // sleep: the answer comes after the timeout above, to show that without a timeout the request waits for it
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         let _ignored = stream.write_all(http_ok("late").as_bytes()).await;
     })
@@ -85,7 +86,7 @@ async fn invalid_responses_are_errors_that_say_why() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_an_error() {
+async fn a_refused_connection_and_an_unknown_host_are_errors() {
     let server = server().await;
     let mut client = server.client().await;
     for (url, kind) in [("http://127.0.0.1:1/", "connect"), ("http://no.such.host.invalid/", "dns")] {

@@ -1,5 +1,5 @@
-//! The method `http/flow`, which pauses a body, and clients that do not read: the server reads a body from the peer only as
-//! fast as the client reads it.
+//! The method `http/flow`, which pauses a body, and clients that do not read. In both cases the server soon stops
+//! reading the body from the peer, which is the HTTP server to which the request goes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{BodyReceiver, open_stream, server};
 
-/// Size of the body in bytes.
-const BODY: usize = 200 << 20;
+/// Size of the body that the peer sends.
+const BODY_BYTES: usize = 200 << 20;
 
 /// A peer that sends a large body and counts the bytes that it could write.
 async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
@@ -20,10 +20,10 @@ async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     let peer = HttpPeer::start(move |_, mut stream| {
         let counted = Arc::clone(&counted);
         async move {
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
             let _ignored = stream.write_all(head.as_bytes()).await;
             let block = vec![b'x'; 64 << 10];
-            for _ in 0..BODY / block.len() {
+            for _ in 0..BODY_BYTES / block.len() {
                 if stream.write_all(&block).await.is_err() {
                     return;
                 }
@@ -35,7 +35,8 @@ async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     (peer, sent)
 }
 
-/// Waits until the peer could send nothing for 300 ms, because the server does not read. Returns how many bytes it has sent.
+/// Waits until the peer could send nothing for 300 ms, because the server does not read. Returns how many bytes the
+/// peer has sent.
 async fn wait_until_stalled(sent: &AtomicUsize) -> usize {
     let mut last = (0, Instant::now());
     eventually("the server reads no more bytes", || {
@@ -64,7 +65,7 @@ async fn a_paused_body_is_not_read_from_the_peer() {
     while let Ok(piece) = pieces.next(&mut client).await {
         received += piece.len();
     }
-    assert_eq!(received, BODY);
+    assert_eq!(received, BODY_BYTES);
 }
 
 #[tokio::test]
@@ -82,7 +83,7 @@ async fn a_client_that_does_not_read_stalls_only_its_own_body() {
     while let Ok(piece) = pieces.next(&mut unreading).await {
         received += piece.len();
     }
-    assert_eq!(received, BODY);
+    assert_eq!(received, BODY_BYTES);
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use crate::support::{BodyReceiver, fetch, open_stream, server_with};
 /// More than the server queues for a client, so the body cannot end while it is paused.
 const LARGE_BODY_BYTES: usize = 24 << 20;
 
-/// A web server on loopback, and an exec-server that trusts its certificate. `/large` is a large body; the body of
-/// any other path is the path.
+/// A web server on loopback, and an exec-server that trusts its certificate. The body of `/large` is large, and
+/// the body of any other path is the path itself.
 struct Http2Fixture {
     server: TestServer,
     port: u16,
@@ -49,7 +49,7 @@ impl Http2Fixture {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("authority.pem");
         std::fs::write(&file, authority).unwrap();
-        // The server reads the file when it makes its first request, so it must exist until then.
+        // The server reads the file when it makes its first request, so the file must exist until then.
         let server = server_with(&[], &[("SSL_CERT_FILE", file.to_str().unwrap())]).await;
         let fixture = Self { server, port, connections, serving };
         let (status, _, body) = fetch(&mut fixture.server.client().await, fixture.url("/first"), json!({})).await;

@@ -1,5 +1,5 @@
-//! The log of a server contains no URL, header or body of its HTTP requests, at any log level. All secret texts of the test
-//! contain `hush`.
+//! The log of a server contains no path, query or password of a URL, and no id, header or body of an HTTP request,
+//! even at the level `trace`. All these texts contain `hush` in this test.
 
 use std::fs::File;
 
@@ -40,9 +40,10 @@ async fn neither_paths_nor_headers_nor_bodies_are_logged() {
     client.call_error("http/request", request("hushnonsense", json!({}))).await;
     drop(client);
     let text = std::fs::read_to_string(&log).unwrap();
-    assert!(text.contains("TRACE") || text.contains("DEBUG"), "nothing was logged at all");
+    assert!(text.contains("TRACE") || text.contains("DEBUG"), "nothing was logged at the levels TRACE and DEBUG");
     let secret_lines: Vec<_> = text.lines().filter(|line| line.contains("hush")).collect();
     assert!(secret_lines.is_empty(), "{secret_lines:#?}");
+    // The bodies of request and answer in base64.
     let encoded = ["aHVzaGJvZHk=", "aHVzaGFuc3dlcg=="];
     assert!(encoded.iter().all(|secret| !text.contains(secret)));
 }

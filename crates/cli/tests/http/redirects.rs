@@ -1,4 +1,5 @@
-//! Redirects: which of them the server follows, with which method, and which headers it sends to another host.
+//! Redirects of `http/request`: which of them the exec-server follows, with which method, and which headers it sends
+//! to another origin (scheme, host and port).
 
 use testkit::{HttpPeer, base64, http_ok, json};
 
@@ -52,7 +53,7 @@ async fn each_redirect_status_keeps_or_changes_the_method_as_http_says() {
 }
 
 #[tokio::test]
-async fn secret_headers_are_not_sent_to_another_host() {
+async fn secret_headers_are_not_sent_to_another_origin() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
     let (server, peer) = (server().await, HttpPeer::closing(move |_| redirect_to(307, &target)).await);
@@ -67,7 +68,7 @@ async fn secret_headers_are_not_sent_to_another_host() {
 }
 
 #[tokio::test]
-async fn header_values_from_the_environment_are_not_sent_to_another_host() {
+async fn header_values_from_the_environment_are_not_sent_to_another_origin() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
     let (server, peer) = (
@@ -105,5 +106,6 @@ async fn redirect_loops_and_other_schemes_are_errors() {
         assert_eq!(code, -32603);
         assert!(message.starts_with("http/request failed: "), "{message}");
     }
+    // The server follows at most ten redirects, so it makes eleven requests.
     assert_eq!(peer.requests().iter().filter(|request| request.starts_with("GET /circle")).count(), 11);
 }

@@ -53,7 +53,7 @@ async fn the_answer_comes_first_then_the_pieces_then_the_end() {
 }
 
 #[tokio::test]
-async fn an_id_is_in_use_until_its_stream_has_ended() {
+async fn a_request_id_is_in_use_until_its_stream_has_ended() {
     let (server, (peer, second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     open_stream(&mut client, "r", peer.url("/"), json!({})).await;
@@ -69,7 +69,7 @@ async fn an_id_is_in_use_until_its_stream_has_ended() {
 }
 
 #[tokio::test]
-async fn an_id_is_free_after_a_request_that_failed() {
+async fn a_request_id_is_free_after_a_request_that_failed() {
     let (server, (peer, _second_piece)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     let (code, _) = fetch_error(&mut client, "http://127.0.0.1:1/", json!({"streamResponse": true})).await;
@@ -79,6 +79,7 @@ async fn an_id_is_free_after_a_request_that_failed() {
 
 #[tokio::test]
 async fn large_pieces_are_split_and_together_are_the_body() {
+    // `BodyReceiver` checks that no piece has more than 1 MiB.
     let body: Vec<u8> = (0..5_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
     let text = String::from_utf8(body.clone()).unwrap();
     let (server, peer) = (server().await, HttpPeer::closing(move |_| http_ok(&text)).await);
@@ -89,7 +90,7 @@ async fn large_pieces_are_split_and_together_are_the_body() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_ends_with_an_error() {
+async fn a_body_that_breaks_off_or_is_too_large_ends_with_an_error() {
     let (server, peer) =
         (server().await, HttpPeer::closing(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
     let mut client = server.client().await;
@@ -104,7 +105,7 @@ async fn a_body_that_breaks_off_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn streams_end_with_their_connection() {
+async fn streams_end_when_their_client_disconnects() {
     let ended = Arc::new(Notify::new());
     let notifier = Arc::clone(&ended);
     let peer = HttpPeer::start(move |_, mut stream| {
@@ -112,7 +113,8 @@ async fn streams_end_with_their_connection() {
         async move {
             send(&mut stream, CHUNKED).await;
             send(&mut stream, "3\r\none\r\n").await;
-            let _closed = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
+            // The read returns when the exec-server closes the connection.
+            let _ignored = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
             notifier.notify_one();
         }
     })
@@ -124,12 +126,12 @@ async fn streams_end_with_their_connection() {
     ended.notified().await;
 }
 
-/// A peer that sends a body of this many megabytes.
-async fn peer_with_large_body(megabytes: usize) -> HttpPeer {
+/// A peer that sends a body of this many MiB.
+async fn peer_with_large_body(mebibytes: usize) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
-        send(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
+        send(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", mebibytes << 20)).await;
         let block = vec![b'x'; 1 << 20];
-        for _ in 0..megabytes {
+        for _ in 0..mebibytes {
             if stream.write_all(&block).await.is_err() {
                 return;
             }
@@ -138,9 +140,9 @@ async fn peer_with_large_body(megabytes: usize) -> HttpPeer {
     .await
 }
 
-/// Streams a large body and checks that the memory of the server does not grow much.
-async fn stream_and_measure(server: &TestServer, megabytes: usize) {
-    let peer = peer_with_large_body(megabytes).await;
+/// Streams a body of this many MiB and checks that the memory of the server grows by less than 64 MiB.
+async fn stream_and_measure(server: &TestServer, mebibytes: usize) {
+    let peer = peer_with_large_body(mebibytes).await;
     let mut client = server.client().await;
     let before = resident_bytes(server.pid());
     open_stream(&mut client, "r", peer.url("/"), json!({})).await;
@@ -152,9 +154,9 @@ async fn stream_and_measure(server: &TestServer, megabytes: usize) {
         }
         peak = peak.max(resident_bytes(server.pid()));
     }
-    assert_eq!(received, megabytes << 20);
+    assert_eq!(received, mebibytes << 20);
     let grown = peak.saturating_sub(before);
-    assert!(grown < 64 << 20, "the server uses {grown} more bytes for a body of {megabytes} MiB");
+    assert!(grown < 64 << 20, "the server uses {grown} more bytes for a body of {mebibytes} MiB");
 }
 
 #[tokio::test]
@@ -167,7 +169,7 @@ async fn a_gigabyte_passes_in_little_memory() {
 const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
 
 #[tokio::test]
-async fn after_a_client_has_closed_its_connection_its_body_uses_no_memory() {
+async fn after_a_client_has_sent_a_close_frame_its_body_is_not_gathered_in_memory() {
     let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let notifiers = (Arc::clone(&stalled), Arc::clone(&ended));
     let peer = HttpPeer::start(move |_, mut stream| {
@@ -193,5 +195,5 @@ async fn after_a_client_has_closed_its_connection_its_body_uses_no_memory() {
     client.send_bytes(&CLOSE_FRAME).await.unwrap();
     ended.notified().await;
     let grown = peak_resident_bytes(server.pid()) - before;
-    assert!(grown < 32 << 20, "the server uses {grown} more bytes after the client has gone");
+    assert!(grown < 32 << 20, "the server uses {grown} more bytes after the close frame");
 }

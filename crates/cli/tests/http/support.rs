@@ -2,7 +2,7 @@
 
 use testkit::{Client, TestServer, Value, json, unbase64};
 
-/// Variables of the machine that would change where requests go or which certificates are trusted.
+/// Environment variables that would change where requests go or which certificates are trusted.
 const NETWORK_VARIABLES: [&str; 10] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -21,7 +21,7 @@ pub(crate) async fn server() -> TestServer {
     server_with(&[], &[]).await
 }
 
-/// A server with further arguments and environment variables. All other [`NETWORK_VARIABLES`] are removed.
+/// A server with further arguments and environment variables. It inherits none of the [`NETWORK_VARIABLES`].
 pub(crate) async fn server_with(args: &[&str], variables: &[(&str, &str)]) -> TestServer {
     TestServer::start_with(args, |command| {
         for name in NETWORK_VARIABLES {

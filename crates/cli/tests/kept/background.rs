@@ -1,5 +1,5 @@
-//! Without a configured server, the commands start a server in the background for kept sessions. That server ends by itself
-//! after its last session.
+//! Without a configured server, commands for kept sessions (those that outlive their connections) use a server in the
+//! background. `run` starts that server if it does not run. The server ends by itself after its last session.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,14 +12,14 @@ use tokio::process::Command;
 
 use crate::support::{CommandOutput, command, make_session, run};
 
-/// Waits until no server listens on the socket of the background server.
-async fn wait_until_server_is_gone(state: &Path) {
+/// Waits until no server listens on the socket of the background server. The socket file may be left.
+async fn wait_until_connect_fails(state: &Path) {
     let socket = state.join("exec-server/server.sock");
     eventually("the server is gone", || UnixStream::connect(&socket).is_err().then_some(())).await;
 }
 
 #[tokio::test]
-async fn without_a_configuration_the_server_in_the_background_is_used() {
+async fn without_a_configuration_ps_uses_the_server_in_the_background_but_starts_none() {
     let state = tempfile::tempdir().unwrap();
     std::fs::create_dir(state.path().join("exec-server")).unwrap();
     let url = format!("unix://{}", state.path().join("exec-server/server.sock").display());
@@ -28,7 +28,7 @@ async fn without_a_configuration_the_server_in_the_background_is_used() {
     let output = run(command(state.path()).args(["ps", "--json"])).await;
     assert_eq!(output, CommandOutput { code: 0, stdout: "[]\n".into(), stderr: String::new() });
     drop(server);
-    wait_until_server_is_gone(state.path()).await;
+    wait_until_connect_fails(state.path()).await;
     let output = run(command(state.path()).args(["ps"])).await;
     assert!(
         output.code == 1 && output.stderr.contains("there is no session `default` on this machine"),
@@ -57,18 +57,19 @@ async fn the_server_starts_for_the_first_session_and_ends_after_the_last() {
     for pid in [process, server] {
         eventually("no process is left", || (!is_alive(pid)).then_some(())).await;
     }
-    wait_until_server_is_gone(state.path()).await;
+    wait_until_connect_fails(state.path()).await;
     assert!(!state.path().join("exec-server/server.sock").exists(), "the socket of the server is left");
 }
 
-/// A command without a configured server. The server that it starts in the background ends 100 ms after its last session.
+/// A command without a configured server. The server that it starts in the background ends 100 ms after its last
+/// session.
 fn local_command(state: &Path, args: &[&str]) -> Command {
     let mut command = command(state);
     command.env("EXEC_SERVER_BACKGROUND_IDLE", "100ms").args(args);
     command
 }
 
-/// A shell with a script that executes the command of [`local_command`]: `$0` is its program, and `$@` its arguments.
+/// A shell that runs `script`. In the script, `"$0" "$@"` executes the command of [`local_command`].
 fn local_command_in_script(script: &str, state: &Path, args: &[&str]) -> Command {
     let template = local_command(state, args);
     let mut shell = Command::new("sh");
@@ -87,11 +88,12 @@ fn local_command_in_script(script: &str, state: &Path, args: &[&str]) -> Command
 async fn end_session(state: &Path) {
     let output = run(&mut local_command(state, &["run", "-d", "--keep", "1ms", "--", "true"])).await;
     assert_eq!(output.code, 0, "{}", output.stderr);
-    wait_until_server_has_ended(state).await;
+    wait_until_socket_is_removed(state).await;
 }
 
-/// Waits until the server has ended and removed its socket file. A connection attempt would prevent the end of an idle server.
-async fn wait_until_server_has_ended(state: &Path) {
+/// Waits until the server has ended and removed its socket file. The wait makes no connection, because a connection
+/// would prevent the end of an idle server.
+async fn wait_until_socket_is_removed(state: &Path) {
     let socket = state.join("exec-server/server.sock");
     eventually("the server has ended", || (!socket.exists()).then_some(())).await;
 }
@@ -130,5 +132,5 @@ async fn a_session_that_cannot_be_recorded_is_ended() {
     std::fs::write(state.path().join("exec-server/sessions"), "").unwrap();
     let output = run(&mut local_command(state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
     assert!(output.code == 125 && output.stderr.starts_with("exec-server: cannot "), "{output:?}");
-    wait_until_server_has_ended(state.path()).await;
+    wait_until_socket_is_removed(state.path()).await;
 }

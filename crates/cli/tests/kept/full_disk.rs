@@ -1,4 +1,5 @@
-//! Commands for kept sessions whose own stdout is on a full disk or is a closed pipe.
+//! Commands whose own stdout is on a full disk or is a closed pipe. They use a kept session, which outlives its
+//! connections.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -53,7 +54,7 @@ async fn an_id_that_cannot_be_written_is_part_of_the_error() {
 }
 
 #[tokio::test]
-async fn following_ends_when_stdout_is_closed_even_without_output() {
+async fn following_ends_when_stdout_is_closed_even_if_no_more_output_comes() {
     let kept = KeptSession::start().await;
     kept.start_process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -61,6 +62,6 @@ async fn following_ends_when_stdout_is_closed_even_without_output() {
     follower.stdout.take().unwrap().read_exact(&mut line).await.unwrap();
     let status =
         tokio::time::timeout(Duration::from_secs(20), follower.wait()).await.expect("the command does not end");
-    assert_eq!(status.unwrap().code(), Some(141));
+    assert_eq!(status.unwrap().code(), Some(141), "the exit code is that of SIGPIPE");
     assert_eq!(kept.only_process().await.state, ProcessState::Running);
 }

@@ -1,5 +1,5 @@
-//! The command `logs`, which prints the retained output of a process of a kept session. With `-f` it follows the process to its
-//! end.
+//! The command `logs`, which prints the retained output of a process of a kept session (one that outlives its
+//! connections). With `-f` it follows the process to its end.
 
 use client::{ProcessState, StartParams};
 use testkit::scripted::{ScriptedReply, read_result};
@@ -52,6 +52,7 @@ async fn events_can_be_printed_as_json() {
 
 #[tokio::test]
 async fn bytes_that_are_no_longer_retained_are_counted() {
+    // With `--detached-hold 0s`, a process whose client has left does not wait for readers.
     let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
     kept.start_process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
     wait_until_closed(&kept).await;
@@ -87,6 +88,7 @@ async fn run_logs(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
     });
     server.on("process/list", move |_| ScriptedReply::Result(json!({"processes": [summary]})));
     let listener = server.listen(folder.path());
+    // `logs` finds the session in this record, a file with the id of the session.
     let sessions = folder.path().join("exec-server/sessions").join(records_folder_name(listener.url()));
     std::fs::create_dir_all(&sessions).unwrap();
     std::fs::write(sessions.join("default"), "session-1\n").unwrap();
@@ -94,7 +96,7 @@ async fn run_logs(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_a_page_does_not_cause_an_endless_loop() {
+async fn a_server_that_repeats_the_answer_to_a_read_does_not_cause_an_endless_loop() {
     for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
         let server = ScriptedServer::new();
         server.on("process/read", |_| ScriptedReply::Result(read_result([(1, b"once\n".to_vec())], 2)));
@@ -105,7 +107,7 @@ async fn a_server_that_repeats_a_page_does_not_cause_an_endless_loop() {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_the_wait_of_reads_is_not_polled_without_a_pause() {
+async fn a_server_that_ignores_wait_ms_is_read_with_pauses() {
     let server = ScriptedServer::new();
     let mut reads = 0;
     let begun = std::time::Instant::now();

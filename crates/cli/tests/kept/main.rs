@@ -1,5 +1,5 @@
-//! The commands for kept sessions (`run -d`, `ps`, `logs`, `attach`, `kill`), as a person types them. A kept session is one
-//! that the server keeps while no client is connected.
+//! The commands for kept sessions (`run -d`, `ps`, `logs`, `attach`, `kill`), as a person types them. A kept session
+//! is one that the server keeps while no client is connected.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod background;

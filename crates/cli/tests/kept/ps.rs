@@ -1,4 +1,4 @@
-//! The command `ps`, which lists the processes of a kept session.
+//! The command `ps`, which lists the processes of a kept session (one that outlives its connections).
 
 use client::ProcessState;
 use testkit::{TestServer, eventually_async};
@@ -39,7 +39,7 @@ async fn processes_are_listed_as_json() {
 }
 
 #[tokio::test]
-async fn a_session_that_does_not_exist_is_an_error() {
+async fn a_missing_session_and_an_invalid_name_are_errors_and_start_no_server() {
     let state = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let output = run(command(state.path()).args(["ps", "--connect", server.url(), "-s", "mine"])).await;
@@ -48,16 +48,15 @@ async fn a_session_that_does_not_exist_is_an_error() {
         server.url()
     );
     assert_eq!(output, CommandOutput { code: 1, stdout: String::new(), stderr: expected });
-    for args in [&["kill", "p"][..], &["logs", "p"], &["ps", "-s", "a/b"]] {
+    let missing = "no session `default` on this machine";
+    let invalid = "`a/b` is no name for a session";
+    let cases = [(&["kill", "p"][..], missing), (&["logs", "p"], missing), (&["ps", "-s", "a/b"], invalid)];
+    for (args, expected) in cases {
         let output = run(command(state.path()).args(args)).await;
         assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{args:?} {}", output.stderr);
-        assert!(
-            output.stderr.contains("no session `default` on this machine") || args[0] == "ps",
-            "{}",
-            output.stderr
-        );
+        assert!(output.stderr.contains(expected), "{args:?} {}", output.stderr);
     }
-    assert!(!state.path().join("exec-server").exists(), "`ps` starts no server");
+    assert!(!state.path().join("exec-server").exists(), "these commands start no server");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! Records of kept sessions. A record is a file with the id of a session. Its path is made from the URL of the server
-//! and the name that the user gave the session.
+//! Records of kept sessions, which outlive their connections. A record is a file with the id of a session and with
+//! the time for which the server keeps the session. Its path is made from the URL of the server and the name that the
+//! user gave the session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,28 +28,30 @@ async fn commands_to_another_server_at_the_same_address_remove_no_record() {
     assert_eq!(run_command(&["run", "-d", "--id", "job", "--", "sleep", "1000"]).await.code, 0);
     link_address_to("second");
     for args in [&["ps"][..], &["logs", "job"], &["kill", "job"]] {
-        let lost = run_command(args).await;
+        let output = run_command(args).await;
         let expected =
             format!("exec-server: the server at {url} does not have the session `default`, or not any more: ");
-        assert!(lost.code == 1 && lost.stderr.starts_with(&expected), "{lost:?}");
+        assert!(output.code == 1 && output.stderr.starts_with(&expected), "{output:?}");
     }
     // The new session gets the name, and the record of the old session is kept under another name.
-    let begun = run_command(&["run", "-d", "--", "true"]).await;
+    let output = run_command(&["run", "-d", "--", "true"]).await;
     let expected = format!(
         "exec-server: the server at {url} does not have the session `default`, so a new one was started; if the \
          server that has the old one comes back, use --session default.former\n"
     );
-    assert_eq!((begun.code, begun.stderr), (0, expected));
+    assert_eq!((output.code, output.stderr), (0, expected));
     link_address_to("first");
-    let found = run_command(&["kill", "-s", "default.former", "job"]).await;
-    assert_eq!((found.code, found.stdout.as_str()), (0, "job: was running, ended\n"), "{}", found.stderr);
+    let output = run_command(&["kill", "-s", "default.former", "job"]).await;
+    assert_eq!((output.code, output.stdout.as_str()), (0, "job: was running, ended\n"), "{}", output.stderr);
 }
 
 #[tokio::test]
-async fn all_sessions_that_ever_had_a_name_stay_recorded() {
+async fn sessions_whose_name_is_used_again_stay_recorded() {
     let state = tempfile::tempdir().unwrap();
     let url = format!("unix://{}", state.path().join("address").display());
+    // A name has at most 64 characters, so a long name is shortened before `.former` is added.
     let name = "x".repeat(60);
+    // The contents of all records after each round.
     let mut records = Vec::new();
     for expected in [None, Some(format!("{}.former", "x".repeat(57))), Some(format!("{}.former-2", "x".repeat(55)))] {
         let server = TestServer::with_args(&["--listen", &url]).await;
@@ -79,7 +82,7 @@ async fn only_a_command_with_keep_shortens_the_lifetime_of_its_session() {
     let recorded_lifetime = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
     start(&["--keep", "1ms"]).await;
     assert_eq!(recorded_lifetime(), Some(Duration::from_millis(1)));
-    // The old session has ended. So this command makes a new session with the default lifetime.
+    // The old session has ended. So this command makes a new session with the default of `--keep`, 24 hours.
     start(&[]).await;
     assert_eq!(recorded_lifetime(), Some(Duration::from_secs(24 * 3600)));
     start(&["--keep", "100h"]).await;

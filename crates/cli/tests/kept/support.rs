@@ -1,4 +1,5 @@
-//! A server with a kept session, which the client library makes, and commands that use the session.
+//! A server with a kept session, which outlives its connections, and commands that use the session. The client
+//! library makes the session, without any process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -20,7 +21,7 @@ pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server with a session that is recorded under the name `default`.
 pub(crate) struct KeptSession {
     pub(crate) server: TestServer,
-    /// Directory of the records of sessions.
+    /// Directory for the state of the commands. Below it, each session has a record: a file with its id.
     state: TempDir,
     session: SessionId,
 }
@@ -34,8 +35,8 @@ impl KeptSession {
         Self::new(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
     }
 
-    /// A server on a Unix socket, as the server that commands start in the background. Its messages are lines of JSON, without
-    /// WebSocket.
+    /// A server on a Unix socket, like the server that commands start in the background. Its messages are lines of
+    /// JSON, without WebSocket.
     pub(crate) async fn start_on_unix_socket() -> Self {
         let state = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", state.path().join("socket").display());
@@ -57,7 +58,8 @@ impl KeptSession {
         connect(self.server.url(), options).await
     }
 
-    /// Starts a process of the session and leaves it running, as `run -d` does.
+    /// Starts a process of the session and leaves it running, as `run -d` does. `paused` means that no events are
+    /// sent to the client that starts the process.
     pub(crate) async fn start_process(&self, params: StartParams) {
         let client = self.client().await;
         client.start(StartParams { paused: true, ..params }).await.unwrap().detach();
@@ -98,7 +100,7 @@ pub(crate) struct CommandOutput {
     pub(crate) stderr: String,
 }
 
-/// The binary without configuration. `state` is the directory of its records.
+/// The binary without a configured server. `state` is the directory for its state, such as the records of sessions.
 pub(crate) fn command(state: &Path) -> Command {
     let mut command = Command::new(binary());
     command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state).env("CODEX_HOME", state).env("HOME", state);

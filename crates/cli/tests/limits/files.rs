@@ -1,4 +1,4 @@
-//! Limits on open files and on work with files.
+//! Limits for open files, for file operations, for the changes that a watch finds, and for large answers about files.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ async fn file_handles_beyond_the_limit_are_refused_until_one_is_closed() {
     for (args, limit) in [(vec![], 128), (vec!["--max-file-handles", "3"], 3)] {
         let server = TestServer::with_args(&args).await;
         let mut client = server.client().await;
-        // This error text comes from the published protocol, so it does not name our flag.
+        // This error text comes from the published protocol (that of `codex exec-server`), so it does not name our
+        // flag.
         let message = format!("at most {limit} file reads may be open per connection");
         let expected = json!({"code": INVALID_REQUEST, "message": message});
         assert_eq!(open_one_too_many(&mut client, limit).await, expected);
@@ -39,17 +40,18 @@ async fn file_handles_beyond_the_limit_are_refused_until_one_is_closed() {
     }
 }
 
-/// Size of a file whose copy takes so long that another request can be handled meanwhile.
+/// Size in bytes of a file whose copy takes so long that another request can be handled meanwhile.
 const LARGE: u64 = 128 << 20;
 
-/// Creates a directory while a large file is copied. Returns how many bytes were copied when the directory was created.
+/// Creates a directory while a large file is copied. Returns how many bytes were copied when the directory was
+/// created.
 async fn copied_before_directory_was_created(client: &mut Client, folder: &std::path::Path) -> u64 {
     let uri = format!("file://{}/directory", folder.display());
     copied_while(client, folder, async |client| client.call("fs/createDirectory", json!({"path": uri})).await).await
 }
 
-/// Copies a large file, and calls `other` as soon as the copy has begun. Returns how many bytes were copied when `other` was
-/// done.
+/// Copies a large file, and calls `other` as soon as the copy has begun. Returns how many bytes were copied when
+/// `other` was done.
 async fn copied_while<R>(
     client: &mut Client,
     folder: &std::path::Path,
@@ -68,8 +70,9 @@ async fn copied_while<R>(
 }
 
 #[tokio::test]
-async fn operations_on_files_beyond_the_limit_wait() {
-    // The files are in memory, because some file systems on disks copy a file by sharing its blocks, which takes no time.
+async fn file_operations_beyond_the_limit_wait() {
+    // The files are in memory, because some file systems on disks copy a file by sharing its blocks, which takes no
+    // time.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::write(folder.path().join("large"), vec![7; LARGE as usize]).unwrap();
     let server = TestServer::with_args(&["--max-file-operations", "1"]).await;
@@ -83,14 +86,14 @@ async fn operations_on_files_beyond_the_limit_wait() {
     }
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    eventually_async("a second operation is done meanwhile", async || {
+    eventually_async("with the default limit, the directory is created during the copy", async || {
         (copied_before_directory_was_created(&mut client, folder.path()).await < LARGE).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn operations_of_all_sessions_beyond_the_limit_wait() {
+async fn file_operations_beyond_the_limit_for_all_sessions_wait() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::write(folder.path().join("large"), vec![7; LARGE as usize]).unwrap();
     let server = TestServer::with_args(&["--max-file-operations-total", "1"]).await;
@@ -101,7 +104,7 @@ async fn operations_of_all_sessions_beyond_the_limit_wait() {
 }
 
 #[tokio::test]
-async fn more_changes_than_a_watch_may_hold_are_an_overflow() {
+async fn more_changes_than_max_watch_changes_are_reported_as_an_overflow() {
     let folder = tempfile::tempdir().unwrap();
     let (tree, outside) = (folder.path().join("tree"), folder.path().join("outside"));
     std::fs::create_dir(&tree).unwrap();
@@ -123,8 +126,8 @@ async fn more_changes_than_a_watch_may_hold_are_an_overflow() {
     }
 }
 
-/// The server is idle if its CPU time has not changed in this many consecutive checks. Checks are five milliseconds apart and
-/// the kernel counts CPU time in hundredths of a second, so a few checks prove nothing.
+/// The server is idle if its CPU time has not changed in this many consecutive checks. Checks are five milliseconds
+/// apart and the kernel counts CPU time in hundredths of a second, so a few checks prove nothing.
 const QUIET_CHECKS: usize = 50;
 
 /// Limit for a request. Even on a loaded machine a request takes less, unless it waits for another client.
@@ -139,16 +142,17 @@ async fn clients_that_do_not_read_delay_no_other_client() {
         std::fs::write(large.join(format!("{number}{}", "x".repeat(100))), "").unwrap();
     }
     let uri = format!("file://{}", folder.path().display());
-    // All requests are sent in one write, so that the server reads them before the first large answer blocks the connection.
+    // All requests are sent in one write, so that the server reads them before the first large answer blocks the
+    // connection.
     let mut requests = Vec::new();
     for id in 100..300 {
         let params = json!({"path": format!("{uri}/large")});
         let request = json!({"id": id, "method": "fs/readDirectory", "params": params}).to_string();
         Framing::WebSocketClient.frame(&mut requests, request.len(), |out| out.extend_from_slice(request.as_bytes()));
     }
-    // The three clients that do not read cause 600 operations, and the server runs at most 200 at a time. An
-    // operation that is done, but whose answer is not sent yet, must not count for this limit: otherwise the last
-    // client would have to wait.
+    // The three clients that do not read cause 200 operations each, 600 together. The server runs at most 384
+    // operations of all sessions at a time (the default of `--max-file-operations-total`). An operation that is done,
+    // but whose answer is not sent yet, must not count for this limit: otherwise the last client would have to wait.
     let server = TestServer::with_args(&["--max-file-operations", "200"]).await;
     let mut unreading = Vec::new();
     for _ in 0..3 {
@@ -156,13 +160,8 @@ async fn clients_that_do_not_read_delay_no_other_client() {
         client.send_bytes(&requests).await.unwrap();
         unreading.push(client);
     }
-    let (mut before, mut quiet_checks) = (None, 0);
-    eventually("all answers are finished and wait", || {
-        let now = testkit::cpu_time(server.pid());
-        quiet_checks = if before.replace(now) == Some(now) { quiet_checks + 1 } else { 0 };
-        (quiet_checks == QUIET_CHECKS).then_some(())
-    })
-    .await;
+    // The server is idle when it has made all answers that may wait to be sent.
+    wait_until_idle(&server).await;
     let mut other = server.client().await;
     let listing = other.call("fs/readDirectory", json!({"path": uri}));
     let listed =
@@ -178,19 +177,19 @@ fn folder_with_zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
     (folder, params)
 }
 
-/// Waits until the server is idle: its CPU time does not change in 30 consecutive checks.
+/// Waits until the server is idle; see [`QUIET_CHECKS`].
 async fn wait_until_idle(server: &TestServer) {
     let (mut before, mut quiet_checks) = (None, 0);
     eventually("the server is idle", || {
         let now = testkit::cpu_time(server.pid());
         quiet_checks = if before.replace(now) == Some(now) { quiet_checks + 1 } else { 0 };
-        (quiet_checks == 30).then_some(())
+        (quiet_checks == QUIET_CHECKS).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn large_files_are_not_read_for_a_client_that_does_not_read() {
+async fn large_answers_to_one_client_are_made_one_at_a_time() {
     const SIZE: usize = 24 << 20;
     let (_folder, params) = folder_with_zeros(SIZE);
     let server = TestServer::start().await;
@@ -206,13 +205,15 @@ async fn large_files_are_not_read_for_a_client_that_does_not_read() {
         assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), SIZE / 3 * 4);
     }
     let grown = testkit::peak_resident_bytes(server.pid()) - before;
-    // One answer at a time needs less than four times the size of the file: the contents, the answer in base64, and a copy of
-    // the answer in the buffer of the writer.
+    // One answer at a time needs less than four times the size of the file: the contents, the answer in base64, and a
+    // copy of the answer in the buffer of the writer.
     assert!(grown < 4 * SIZE, "{grown} bytes are used, so several answers were made at the same time");
 }
 
 #[tokio::test]
-async fn large_answers_of_all_connections_together_are_limited() {
+async fn small_answers_do_not_wait_while_large_answers_use_up_their_limit() {
+    // Each large answer has 16 MiB, because base64 makes the contents longer by a third. So four of them reach the
+    // limit.
     let (folder, params) = folder_with_zeros(12 << 20);
     std::fs::write(folder.path().join("small"), vec![0; 1 << 20]).unwrap();
     let small = json!({"path": format!("file://{}/small", folder.path().display())});

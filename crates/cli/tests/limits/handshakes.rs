@@ -9,7 +9,8 @@ use transport::ConnectOptions;
 
 const TOKEN: &str = "token-0123456789";
 
-/// A timeout that is shorter than the deadline of a handshake, so that no silent connection ends by itself before it.
+/// A timeout that is shorter than the deadline of a handshake, so that no silent connection ends by itself within
+/// this time.
 const WELL_BEFORE_THE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A server that accepts only clients with a token.
@@ -53,6 +54,7 @@ impl ServerWithToken {
         .await;
     }
 
+    /// A client that has sent its token and has a session.
     async fn client(&self) -> Client {
         let mut client = self.connect().await;
         client.handshake(None).await;
@@ -78,7 +80,7 @@ async fn the_oldest_silent_connections_are_closed_to_make_room() {
 }
 
 #[tokio::test]
-async fn clients_that_wait_for_a_connection_delay_neither_http_pages_nor_refusals() {
+async fn waiting_clients_delay_neither_http_pages_nor_refusals_and_are_served_later() {
     let protected = ServerWithToken::new(&["--max-connections", "1", "--max-handshakes", "8"]).await;
     let served = protected.client().await;
     let mut waiting = Vec::new();

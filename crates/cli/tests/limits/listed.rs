@@ -1,5 +1,5 @@
-//! Checks that the tests know all limits of `--help-limits`. A new limit must be added to the list in this file, together with
-//! a test that reaches the limit.
+//! Checks that the tests know all limits of `--help-limits`. A new limit must be added to the list in this file,
+//! together with a test that reaches the limit.
 
 use testkit::run_to_end;
 
@@ -42,7 +42,8 @@ async fn every_limit_is_in_the_list_of_tested_limits() {
         "pong-deadline",
         "takeover-after",
         "shutdown-grace",
-        // Only a process that survives SIGKILL reaches this limit, which needs a file system that hangs.
+        // No test reaches this limit, because that needs a process that survives SIGKILL, for example on a file
+        // system that hangs.
         "kill-patience",
         "exit-when-idle",
     ];

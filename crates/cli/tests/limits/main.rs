@@ -1,4 +1,6 @@
-//! A test for every limit of `--help-limits`: the limit is reached, and the error names it.
+//! Limits of `--help-limits`: each test reaches a limit and checks what the server does then. `listed` names all
+//! limits. Some of them are tested together with the feature that they limit, for example those of HTTP requests in
+//! `tests/http`.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod files;

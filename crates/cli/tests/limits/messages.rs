@@ -48,7 +48,7 @@ async fn an_answer_over_the_limit_becomes_an_error() {
 }
 
 #[tokio::test]
-async fn a_read_returns_as_much_as_fits_a_message() {
+async fn a_read_returns_no_more_than_fits_into_a_message() {
     let server = server().await;
     let mut client = server.client().await;
     client.run("p", &["head", "-c", "200000", "/dev/zero"]).await;
@@ -75,5 +75,5 @@ async fn output_is_divided_so_that_every_message_fits() {
     let outcome = client.run("p", &["head", "-c", "3000000", "/dev/zero"]).await;
     assert_eq!(outcome.stdout.len(), 3_000_000);
     let page = client.call("process/read", json!({"processId": "p", "maxBytes": 1})).await;
-    assert_eq!(page["chunks"].as_array().unwrap().len(), 1, "a read of the smallest page works too");
+    assert_eq!(page["chunks"].as_array().unwrap().len(), 1, "one chunk fits into the answer to a read");
 }

@@ -1,4 +1,5 @@
-//! Limits for the number of connections, sessions, processes and requests, and for the size of ids, arguments and queued input.
+//! Limits for the number of connections, sessions, processes and requests, and for the size of ids, arguments and
+//! queued input. A session without a connection is called detached.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
     let (first, mut second) = (server.client().await, server.client().await);
     let mut third = server.connect_without_handshake().await;
     let initialize = third.send("initialize", json!({"clientName": "third"})).await;
-    // Two processes run to their end meanwhile. In this time the server would have answered the third connection if it served
-    // it.
+    // Two processes run to their end meanwhile. A server that served the third connection would have answered it in
+    // this time.
     for id in ["a", "b"] {
         second.run(id, &["true"]).await;
     }
@@ -28,7 +29,7 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
 }
 
 #[tokio::test]
-async fn a_full_listener_leaves_connections_to_other_listeners() {
+async fn a_connection_that_has_ended_makes_room_at_every_listener() {
     let args = ["--max-connections", "1", "--listen", "ws://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
     let server = TestServer::with_args(&args).await;
     for url in [&server.urls()[0], &server.urls()[1], &server.urls()[0]] {
@@ -47,7 +48,7 @@ async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
     let message = "server has reached its limit of 2 sessions (--max-sessions)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
     drop(first);
-    eventually_async("the session of a client that left is evicted", async || {
+    eventually_async("the session of the client that left has ended", async || {
         third.request("initialize", json!({"clientName": "third"})).await.get("result").map(drop)
     })
     .await;
@@ -75,7 +76,7 @@ async fn client_with_kept_session(server: &TestServer) -> Client {
     client
 }
 
-/// Whether a session can still be resumed.
+/// Resumes a session and leaves it again. Returns whether the server still had the session.
 async fn is_known(server: &TestServer, session: &str) -> bool {
     let params = json!({"clientName": "testkit", "resumeSessionId": session});
     server.connect_without_handshake().await.request("initialize", params).await.get("result").is_some()
@@ -91,17 +92,17 @@ async fn wait_for_connections(server: &TestServer, count: u64) {
 }
 
 #[tokio::test]
-async fn empty_detached_sessions_are_evicted() {
+async fn detached_sessions_without_processes_are_evicted_oldest_first() {
     let server = TestServer::with_args(&["--max-sessions", "3"]).await;
     let mut busy = client_with_kept_session(&server).await;
     busy.start("p", &["sleep", "1000"]).await;
     let mut sessions = vec![busy.session.clone()];
     drop(busy);
-    for number in 1..=5 {
-        // Each connection ends before the next one begins, so that the order in which the sessions were detached is known.
+    for _ in 0..5 {
+        // Each connection ends before the next one begins, so that the order in which the sessions were detached is
+        // known.
         wait_for_connections(&server, 0).await;
         sessions.push(client_with_kept_session(&server).await.session.clone());
-        assert_eq!(sessions.len(), number + 1);
     }
     wait_for_connections(&server, 0).await;
     assert!(is_known(&server, &sessions[0]).await, "a session with a process is not evicted");
@@ -121,7 +122,7 @@ async fn detached_sessions_with_closed_processes_are_evicted_after_the_default_l
     let mut second = server.connect_without_handshake().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
-    eventually_async("the first session has had its default lifetime", async || {
+    eventually_async("the default lifetime (`--session-ttl`) of the first session is over", async || {
         second.request("initialize", json!({"clientName": "second"})).await.get("result").map(drop)
     })
     .await;
@@ -216,17 +217,18 @@ async fn writes_to_a_full_queue_wait_and_are_refused_if_too_many_wait() {
     let mut params = Client::start_params("p", &["sh", "-c", "read line; exec wc -c"]);
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
-    // This chunk is larger than any pipe. The queue accepts the chunk, because an empty queue accepts any chunk, and is full
-    // then.
+    // This chunk of 1.5 MiB does not fit into the pipe. The queue accepts the chunk, because an empty queue accepts
+    // any chunk, and is full then.
     let chunk = "AAAA".repeat(1 << 19);
-    let full = client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
-    assert_eq!(full, json!({"status": "accepted"}));
-    let kibibyte = "AAAA".repeat(341);
+    let answer = client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
+    assert_eq!(answer, json!({"status": "accepted"}));
+    // A chunk of 1023 bytes in base64. Four of them may wait, but not five.
+    let small = "AAAA".repeat(341);
     let mut waiting = Vec::new();
     for _ in 0..4 {
-        waiting.push(client.send("process/write", json!({"processId": "p", "chunk": kibibyte})).await);
+        waiting.push(client.send("process/write", json!({"processId": "p", "chunk": small})).await);
     }
-    let error = client.call_error("process/write", json!({"processId": "p", "chunk": kibibyte})).await;
+    let error = client.call_error("process/write", json!({"processId": "p", "chunk": small})).await;
     assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("at most 4 times 1024 bytes may wait (--max-queued-stdin)"), "{message}");
@@ -238,7 +240,7 @@ async fn writes_to_a_full_queue_wait_and_are_refused_if_too_many_wait() {
 }
 
 #[tokio::test]
-async fn input_that_waits_for_all_processes_together_is_limited() {
+async fn queued_input_of_all_processes_together_is_limited() {
     let server = TestServer::with_args(&["--max-queued-stdin", "8MiB", "--max-queued-stdin-total", "1MiB"]).await;
     let mut client = server.client().await;
     for process in ["a", "b"] {
@@ -253,7 +255,7 @@ async fn input_that_waits_for_all_processes_together_is_limited() {
     let error = client.call_error("process/write", write("b", &large)).await;
     assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     assert!(error["message"].as_str().unwrap().contains("(--max-queued-stdin-total)"), "{error}");
-    // A process without queued input may always queue a little.
+    // A write of at most 64 KiB to a process without queued input is always accepted.
     let mut third = Client::start_params("c", &["cat"]);
     third["pipeStdin"] = json!(true);
     client.call("process/start", third).await;

@@ -13,9 +13,9 @@ const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\
 /// Name of the metric that counts the `fs/readFile` requests that have succeeded.
 const COMPLETED_READS: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
 
-/// Pause of a slow client after each 64 KiB, which gives about 1.6 MB a second. At this speed a full buffer of the kernel takes
-/// longer to drain than the pong deadline. The server sees the buffer drain in steps, each of which takes less than half of the
-/// deadline.
+/// Pause of a slow client after each 64 KiB, which gives about 1.6 MB a second. At this speed a full buffer of the
+/// kernel takes longer to drain than the pong deadline. The server sees the buffer drain in steps, each of which
+/// takes less than half of the deadline.
 const PAUSE: Duration = Duration::from_millis(40);
 /// Flags of a server that pings often and waits for a pong for 1.3 s.
 const SHORT_DEADLINES: &[&str] = &["--ping-interval", "200ms", "--pong-deadline", "1300ms"];
@@ -35,7 +35,8 @@ impl ZeroFile {
     }
 }
 
-/// Requests the file 24 times and reads no answer. The answers together must be larger than the buffers of two sockets.
+/// Requests the file 24 times and reads no answer. The answers together must be larger than the buffers of both
+/// sockets.
 async fn request_too_much(client: &mut Client, file: &ZeroFile) {
     for _ in 0..24 {
         client.send("fs/readFile", file.params()).await;
@@ -61,7 +62,8 @@ async fn a_peer_that_stops_reading_is_disconnected_while_answers_wait() {
 #[tokio::test]
 async fn a_peer_that_stops_reading_inside_an_answer_is_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
-    // The answer is larger than the buffers of two sockets. The ping waits behind the answer, so the client never gets it.
+    // The answer is larger than the buffers of both sockets. The ping waits behind the answer, so the client never
+    // gets it.
     let file = ZeroFile::new(24 << 20);
     let mut stalled = server.client().await;
     stalled.send("fs/readFile", file.params()).await;
@@ -90,8 +92,12 @@ async fn requests_behind_unread_answers_are_carried_out_when_the_client_leaves()
     let (file, folder) = (ZeroFile::new(1 << 20), tempfile::tempdir().unwrap());
     let mut leaving = server.client().await;
     request_too_much(&mut leaving, &file).await;
-    // When six answers wait, the server reads further requests but does not handle them yet.
-    eventually_async("answers wait", async || (metric(&server, COMPLETED_READS).await >= 6).then_some(())).await;
+    // The answers do not fit into the buffers. So the server reads the requests below, but does not handle them while
+    // the client reads no answer.
+    eventually_async("the server has made six answers", async || {
+        (metric(&server, COMPLETED_READS).await >= 6).then_some(())
+    })
+    .await;
     let names: Vec<_> = (0..200).map(|number| folder.path().join(number.to_string())).collect();
     for name in &names {
         let path = format!("file://{}", name.display());

@@ -1,4 +1,5 @@
-//! A real MCP server, built with the official Python SDK (`server.py` beside this file), behind the bridge.
+//! A real MCP server, built with the official Python SDK (`server.py` beside this file), which the bridge
+//! (`exec-server mcp-stdio`) runs on an exec-server.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use testkit::{CuttingProxy, TestServer, Value, json};
 
 use crate::support::Bridge;
 
-/// The Python environment that `cargo xtask test` prepares.
+/// The Python interpreter of the environment that `cargo xtask test` installs.
 fn python() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let found = test.ancestors().map(|folder| folder.join("mcp-venv/bin/python")).find(|python| python.is_file());
@@ -19,6 +20,7 @@ async fn call(bridge: &mut Bridge, id: u64, method: &str, params: Value) -> Valu
     answer(bridge, id).await
 }
 
+/// Reads the answer to the request `id` and returns its result.
 async fn answer(bridge: &mut Bridge, id: u64) -> Value {
     let mut answer = bridge.read_json().await;
     assert_eq!(answer["id"], id, "{answer}");
@@ -66,6 +68,7 @@ async fn each_call_is_carried_out_once_even_if_the_connection_is_cut() {
         );
     }
     bridge.close_stdin();
-    let end = bridge.end().await;
+    let end = bridge.wait_for_end().await;
+    // `server.py` prints one line when it begins and one when its stdin has ended.
     assert_eq!((end.code, end.stdout.as_str(), end.stderr.as_str()), (Some(0), "", "serving\nserved\n"));
 }

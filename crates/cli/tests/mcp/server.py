@@ -1,4 +1,4 @@
-"""An MCP server with one tool, built with the official SDK."""
+"""An MCP server with one tool, built with the official SDK. A test reads what it prints on stderr."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ count = 0
 
 @server.tool()
 def add(amount: int) -> str:
-    """Add to the counter. The answer names the counter and the process id of the server."""
+    """Add to the counter. The answer has the new value of the counter and the process id of the server."""
     global count
     count += amount
     return f"{count} in {os.getpid()}"

@@ -1,4 +1,5 @@
-//! Starts the bridge, which is the process `exec-server mcp-stdio`, and talks to it over its stdin and stdout.
+//! Starts the bridge, which is the process `exec-server mcp-stdio`, and talks to it over its stdin and stdout. The
+//! bridge runs an MCP server on an exec-server.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use testkit::{Value, binary};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Limit for one operation. Even on a loaded machine an operation takes less.
+/// Time limit for a line of output, and for the end of the bridge. Even on a loaded machine both take less.
 pub(crate) const OPERATION_LIMIT: Duration = Duration::from_secs(60);
 
 /// The bridge with its pipes. Dropping it kills the bridge.
@@ -26,7 +27,7 @@ pub(crate) struct BridgeEnd {
 }
 
 impl Bridge {
-    /// A bridge that runs `command` on the server at `url`.
+    /// A bridge that runs `command`, the MCP server, on the exec-server at `url`.
     pub(crate) fn start(url: &str, command: &[&str]) -> Self {
         let mut bridge = Command::new(binary());
         bridge.args(["mcp-stdio", "--connect", url, "--"]).args(command);
@@ -67,7 +68,7 @@ impl Bridge {
     }
 
     /// Waits until the bridge has ended, and returns its exit code and the output that was not read yet.
-    pub(crate) async fn end(mut self) -> BridgeEnd {
+    pub(crate) async fn wait_for_end(mut self) -> BridgeEnd {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let waiting = async {
             self.stdout.read_to_string(&mut stdout).await.unwrap();

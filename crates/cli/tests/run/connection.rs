@@ -1,4 +1,4 @@
-//! Connections to the server that are lost while a command runs.
+//! Connections and servers that are lost while a command runs.
 
 use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, http_get, is_alive};
 use tokio::io::AsyncReadExt as _;
@@ -29,7 +29,7 @@ async fn output_is_complete_although_the_connection_is_cut() {
 }
 
 #[tokio::test]
-async fn a_longer_interruption_is_reported_and_recovered() {
+async fn run_recovers_from_a_longer_interruption_and_reports_it() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let folder = tempfile::tempdir().unwrap();
@@ -57,12 +57,13 @@ async fn a_longer_interruption_is_reported_and_recovered() {
     assert_eq!((rest.as_str(), wait_for_output(child).await.status.code()), ("done\n", Some(3)));
 }
 
+/// A kept session outlives the command `exec-server run` that opened it, so a person can return to it.
 #[tokio::test]
-async fn a_command_that_loses_a_kept_session_prints_how_to_return_to_it() {
+async fn run_and_logs_print_how_to_return_to_a_kept_session_that_they_have_lost() {
     let state = tempfile::tempdir().unwrap();
     let address = state.path().join("address");
     let url = format!("unix://{}", address.display());
-    // Starts a server, and makes the address a link to its socket.
+    // Starts a server, and makes `address` a link to the socket of the server.
     let serve = async |name: &str| {
         let socket = state.path().join(name);
         let server = TestServer::with_args(&["--listen", &format!("unix://{}", socket.display())]).await;
@@ -86,8 +87,8 @@ async fn a_command_that_loses_a_kept_session_prints_how_to_return_to_it() {
     let _second = serve("second").await;
     drop(first);
     let (runner, follower) = tokio::join!(wait_for_output(runner), wait_for_output(follower));
-    let command_to_return = |verb: &str, what: &str| {
-        format!("; if the server has kept the session, `exec-server {verb} --connect {url}{what}\n")
+    let command_to_return = |verb: &str, rest: &str| {
+        format!("; if the server has kept the session, `exec-server {verb} --connect {url}{rest}\n")
     };
     let (_, stderr, code) = text_and_code(&runner);
     assert!(stderr.ends_with(&command_to_return("attach", " --session work p` takes it up again")), "{stderr}");
@@ -98,17 +99,17 @@ async fn a_command_that_loses_a_kept_session_prints_how_to_return_to_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_ended_gives_exit_code_125() {
+async fn run_has_exit_code_125_and_leaves_no_process_if_its_server_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let pid_file = folder.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 600", pid_file.display());
     let child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
     let pid = read_pid(&pid_file).await;
-    // Without `--connect`, the command starts a server as its child.
-    let children = testkit::descendants(child.id().unwrap());
+    // Without `--connect`, `run` starts a server as its child.
+    let descendants = testkit::descendants(child.id().unwrap());
     let binary = testkit::binary().canonicalize().unwrap();
     let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary);
-    let server = *children.iter().find(is_server).unwrap();
+    let server = *descendants.iter().find(is_server).unwrap();
     testkit::send_signal(server, Signal::KILL);
     let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
     assert_eq!(code, Some(125), "{stderr}");
@@ -120,7 +121,7 @@ async fn a_server_that_has_ended_gives_exit_code_125() {
 async fn at_shutdown_of_the_server_a_slow_reader_still_gets_its_output_and_the_exit_code() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
     let child = command(&["run", "--connect", server.url(), "--", "seq", "1", "3000000"]).spawn().unwrap();
-    eventually_async("the process has written more than the test reads", async || {
+    eventually_async("the process has written 3 MiB, and the test has read nothing", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         let line = metrics.lines().find_map(|line| line.strip_prefix("exec_server_output_bytes_total "));
         (line?.parse::<u64>().unwrap() > 3 << 20).then_some(())

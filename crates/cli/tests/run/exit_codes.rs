@@ -1,4 +1,4 @@
-//! The exit codes of `run`, and errors in its arguments.
+//! The exit codes of `run`, and errors in the arguments of `run` and `shell`.
 
 use testkit::TestServer;
 
@@ -16,7 +16,7 @@ async fn the_exit_code_is_that_of_the_command() {
 }
 
 #[tokio::test]
-async fn commands_that_cannot_be_started_have_different_codes() {
+async fn the_exit_code_tells_why_a_command_cannot_be_started() {
     let stderr_and_code = async |args: &[&str]| {
         let (stdout, stderr, code) = text_and_code(&output(args).await);
         assert_eq!(stdout, "");
@@ -48,7 +48,7 @@ async fn a_timeout_has_exit_code_124() {
 }
 
 #[tokio::test]
-async fn the_exit_codes_are_the_same_with_a_server_that_listens() {
+async fn the_exit_codes_are_the_same_with_connect() {
     let server = TestServer::start().await;
     let run = async |args: &[&str]| {
         let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(args).copied().collect();
@@ -61,7 +61,7 @@ async fn the_exit_codes_are_the_same_with_a_server_that_listens() {
 }
 
 #[tokio::test]
-async fn an_empty_or_invisible_id_is_refused() {
+async fn an_id_that_is_empty_or_has_invisible_characters_is_refused() {
     for (id, message) in [
         ("", "an id of no characters names nothing; leave --id out to get a number"),
         ("a\x1b[31m", "`a\\u{1b}[31m` is no id: it has characters that cannot be seen"),
@@ -71,14 +71,15 @@ async fn an_empty_or_invisible_id_is_refused() {
     }
 }
 
+/// A kept session outlives the command that opened it.
 #[tokio::test]
 async fn flags_for_kept_sessions_are_refused_without_a_kept_session() {
-    for (args, flag, other) in [
+    for (args, flag, missing) in [
         (&["run", "--id", "job", "--", "true"][..], "--id", "--session or --detach"),
         (&["run", "--keep", "1h", "--", "true"], "--keep", "--session or --detach"),
         (&["shell", "--keep", "1h"], "--keep", "--session"),
     ] {
-        let message = format!("exec-server: {flag} is about a kept session; give {other} too\n");
+        let message = format!("exec-server: {flag} is about a kept session; give {missing} too\n");
         assert_eq!(text_and_code(&output(args).await), (String::new(), message, Some(125)));
     }
 }

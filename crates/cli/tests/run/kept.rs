@@ -9,13 +9,13 @@ use tokio::process::Command;
 
 use crate::support::{command, read_pid, text_and_code, wait_for_output};
 
-/// A server, and a folder for the records of its sessions and for files of a test.
-struct KeptServer {
+/// A server, and a folder for files of a test and for the records that commands write about their kept sessions.
+struct KeptSessionFixture {
     server: TestServer,
     folder: tempfile::TempDir,
 }
 
-impl KeptServer {
+impl KeptSessionFixture {
     async fn start(args: &[&str]) -> Self {
         Self { server: TestServer::with_args(args).await, folder: tempfile::tempdir().unwrap() }
     }
@@ -44,7 +44,7 @@ fn script(pid_file: &Path, rest: &str) -> String {
 
 #[tokio::test]
 async fn a_detached_command_can_be_attached() {
-    let kept = KeptServer::start(&[]).await;
+    let kept = KeptSessionFixture::start(&[]).await;
     let job = script(&kept.path("pid"), "echo begun; read line; echo got $line; exit 7");
     assert_eq!(kept.run("run", &["-d", "--", "sh", "-c", &job]).await, ("1\n".into(), String::new(), Some(0)));
     let pid = read_pid(&kept.path("pid")).await;
@@ -63,8 +63,8 @@ async fn a_detached_command_can_be_attached() {
 }
 
 #[tokio::test]
-async fn each_command_that_attaches_can_write() {
-    let kept = KeptServer::start(&[]).await;
+async fn each_attach_can_write_to_the_process() {
+    let kept = KeptSessionFixture::start(&[]).await;
     let job = script(&kept.path("pid"), "while read line; do echo $line; done; exit 8");
     kept.run("run", &["-d", "--", "sh", "-c", &job]).await;
     for line in ["one", "two", "three"] {
@@ -86,7 +86,7 @@ async fn each_command_that_attaches_can_write() {
 
 #[tokio::test]
 async fn a_hangup_leaves_the_process_running_and_an_interrupt_reaches_it() {
-    let kept = KeptServer::start(&[]).await;
+    let kept = KeptSessionFixture::start(&[]).await;
     let job = script(&kept.path("pid"), "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done");
     let mut child = kept.command("run", &["--session", "work", "--", "sh", "-c", &job]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -105,8 +105,10 @@ async fn a_hangup_leaves_the_process_running_and_an_interrupt_reaches_it() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_longer_retained_are_counted() {
-    let kept = KeptServer::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
+async fn attach_reports_how_many_bytes_are_no_longer_retained() {
+    // With `--detached-hold 0s`, a process without a client goes on, and does not wait until a client reads its
+    // output.
+    let kept = KeptSessionFixture::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
     let job = "head -c 100000 /dev/zero; echo end";
     kept.run("run", &["-d", "--", "sh", "-c", job]).await;
     wait_until_ended(&kept).await;
@@ -117,7 +119,7 @@ async fn bytes_that_are_no_longer_retained_are_counted() {
 }
 
 /// Waits until no process runs. `attach` without an id then reports an error.
-async fn wait_until_ended(kept: &KeptServer) {
+async fn wait_until_ended(kept: &KeptSessionFixture) {
     testkit::eventually_async("the process has ended", async || {
         let (_, stderr, _) = kept.run("attach", &[]).await;
         stderr.contains("is running; name one that has ended: 1").then_some(())
@@ -132,8 +134,8 @@ fn dropped_bytes(stderr: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_missing_process_or_session_is_an_error() {
-    let kept = KeptServer::start(&[]).await;
+async fn an_unknown_session_or_process_and_an_ambiguous_attach_are_errors() {
+    let kept = KeptSessionFixture::start(&[]).await;
     let (_, stderr, code) = kept.run("attach", &["--session", "other"]).await;
     assert!(stderr.starts_with("exec-server: there is no session `other`") && code == Some(125), "{stderr}");
     for _ in 0..2 {

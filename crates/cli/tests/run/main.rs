@@ -1,4 +1,5 @@
-//! The commands `run`, `shell` and `attach` as a person or a script uses them, with real processes and real terminals.
+//! The commands `run`, `shell` and `attach` as a person or a script uses them: the tests start the real binary, with
+//! pipes or on a terminal.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod connection;

@@ -1,6 +1,6 @@
 //! The commands `run` and `shell` with a server that has the published protocol (that of `codex exec-server`) and
-//! none of our extensions. Where an extension is missing, the commands use something similar, or fail before anything
-//! has run.
+//! none of our extensions. Where an extension is missing, the commands use something similar, or print what the
+//! server cannot do.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom};
@@ -14,12 +14,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use crate::support::{command, output, output_with_input, read_pid, text_and_code, wait_for_output};
 
 /// A server without our extensions, and a folder for the files of a test.
-struct Published {
+struct PublishedFixture {
     server: PublishedProtocolServer,
     folder: TempDir,
 }
 
-impl Published {
+impl PublishedFixture {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = TestServer::start_with(&[], |command| command.env("HOME", folder.path())).await;
@@ -34,7 +34,7 @@ impl Published {
 
 #[tokio::test]
 async fn a_command_without_input_runs_as_with_our_server() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let script = "echo out; echo err >&2; cat; exit 7";
     let expected = ("out\n".to_owned(), "err\n".to_owned(), Some(7));
     assert_eq!(text_and_code(&output(&published.args("run", &["--", "sh", "-c", script])).await), expected);
@@ -50,7 +50,7 @@ async fn a_command_without_input_runs_as_with_our_server() {
 
 #[tokio::test]
 async fn input_whose_end_cannot_be_passed_on_is_refused_before_anything_runs() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let marker = published.folder.path().join("has-run");
     let script = format!("touch {}; sort", marker.display());
     let file = published.folder.path().join("input");
@@ -71,8 +71,8 @@ async fn input_whose_end_cannot_be_passed_on_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_pipe_that_stays_open_and_empty_does_not_matter() {
-    let published = Published::start().await;
+async fn a_command_runs_while_its_stdin_is_an_open_and_empty_pipe() {
+    let published = PublishedFixture::start().await;
     let args = published.args("run", &["--", "sh", "-c", "echo works; exit 4"]);
     let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
@@ -81,7 +81,7 @@ async fn a_pipe_that_stays_open_and_empty_does_not_matter() {
 
 #[tokio::test]
 async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_message() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let pid_file = published.folder.path().join("pid");
     let script = format!("echo $$ > {}; echo ready; exec cat", pid_file.display());
     let args = published.args("run", &["--", "sh", "-c", &script]);
@@ -102,7 +102,7 @@ async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_message(
 
 #[tokio::test]
 async fn at_the_end_of_input_the_end_of_file_key_is_typed_at_a_terminal() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let args = published.args("run", &["-t", "--", "sh", "-c", "cat > /dev/null; exit 6"]);
     for input in [&b"one\n"[..], b"one"] {
         assert_eq!(output_with_input(&args, input).await.status.code(), Some(6), "{input:?}");
@@ -111,7 +111,7 @@ async fn at_the_end_of_input_the_end_of_file_key_is_typed_at_a_terminal() {
 
 #[tokio::test]
 async fn input_is_noticed_whatever_the_size_of_its_file_is() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let sparse = published.folder.path().join("sparse");
     std::fs::File::create_new(&sparse).unwrap().set_len(1 << 32).unwrap();
     for path in [sparse.as_path(), std::path::Path::new("/proc/self/status")] {
@@ -131,8 +131,8 @@ async fn input_is_noticed_whatever_the_size_of_its_file_is() {
 }
 
 #[tokio::test]
-async fn signals_that_end_run_end_the_command() {
-    let published = Published::start().await;
+async fn sigterm_sighup_and_sigint_to_run_end_the_command() {
+    let published = PublishedFixture::start().await;
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 40)] {
         let pid_file = published.folder.path().join(format!("pid-{code}"));
         let script =
@@ -150,7 +150,7 @@ async fn signals_that_end_run_end_the_command() {
 
 #[tokio::test]
 async fn a_signal_that_cannot_be_sent_is_reported_and_ends_nothing() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let go_file = published.folder.path().join("go");
     let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_file.display());
     let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
@@ -165,8 +165,8 @@ async fn a_signal_that_cannot_be_sent_is_reported_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_command_continues_when_run_is_stopped_and_continued() {
-    let published = Published::start().await;
+async fn stopping_and_continuing_run_does_not_affect_the_command() {
+    let published = PublishedFixture::start().await;
     let go_file = published.folder.path().join("go");
     let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_file.display());
     let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
@@ -174,7 +174,8 @@ async fn a_command_continues_when_run_is_stopped_and_continued() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
     send_signal(child.id().unwrap(), Signal::STOP);
     send_signal(child.id().unwrap(), Signal::CONT);
-    // Each line shows that `run` has handled a signal. After the second line it has also handled the signal that continued it.
+    // Each line shows that `run` has handled a SIGUSR1. After the second line, `run` has also handled the earlier
+    // SIGCONT.
     for _ in 0..2 {
         send_signal(child.id().unwrap(), Signal::USR1);
         let line = stderr.next_line().await.unwrap();
@@ -186,7 +187,7 @@ async fn a_command_continues_when_run_is_stopped_and_continued() {
 
 #[tokio::test]
 async fn a_timeout_is_enforced_by_the_client() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let pid_file = published.folder.path().join("pid");
     let script = format!("echo $$ > {}; echo before; exec sleep 600", pid_file.display());
     let args = published.args("run", &["--timeout", "1s", "--", "sh", "-c", &script]);
@@ -202,8 +203,8 @@ async fn a_timeout_is_enforced_by_the_client() {
 }
 
 #[tokio::test]
-async fn commands_that_cannot_be_started_have_different_codes() {
-    let published = Published::start().await;
+async fn the_exit_code_tells_why_a_command_cannot_be_started() {
+    let published = PublishedFixture::start().await;
     let run = async |args: &[&str]| {
         let (stdout, stderr, code) = text_and_code(&output(&published.args("run", args)).await);
         assert_eq!(stdout, "");
@@ -221,7 +222,7 @@ async fn commands_that_cannot_be_started_have_different_codes() {
 
 #[tokio::test]
 async fn a_shell_reads_its_profile() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     for name in [".profile", ".bash_profile", ".zprofile"] {
         std::fs::write(published.folder.path().join(name), "echo prof''iled\n").unwrap();
     }
@@ -233,7 +234,7 @@ async fn a_shell_reads_its_profile() {
 
 #[tokio::test]
 async fn a_kept_session_is_refused_before_anything_runs() {
-    let published = Published::start().await;
+    let published = PublishedFixture::start().await;
     let marker = published.folder.path().join("has-run");
     let name = format!("published-{}", std::process::id());
     let args = published.args("run", &["-d", "--session", &name, "--", "touch", marker.to_str().unwrap()]);

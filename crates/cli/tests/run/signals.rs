@@ -1,5 +1,5 @@
-//! Signals to the process `exec-server run`, here called `run`: it passes them to the command, and leaves no process behind
-//! when it ends.
+//! Signals to the process `exec-server run`, here called `run`: it passes them to the command, and leaves no process
+//! behind when it ends.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -27,7 +27,7 @@ async fn spawn_until_ready(mut command: Command) -> (Child, u32) {
 }
 
 #[tokio::test]
-async fn every_signal_reaches_the_process() {
+async fn signals_to_run_reach_the_command() {
     let names = [
         (Signal::INT, "INT"),
         (Signal::TERM, "TERM"),
@@ -50,7 +50,7 @@ async fn every_signal_reaches_the_process() {
 
 #[tokio::test]
 async fn a_signal_ends_the_wait_for_output_of_descendants() {
-    // The descendant writes until its output is no longer read.
+    // The descendant writes until a write fails, because no process reads its output any more.
     let script = "setsid sh -c 'while echo on; do sleep 0.05; done' & exit 3";
     let mut child = command(&["run", "--json", "--", "sh", "-c", script]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -81,8 +81,8 @@ async fn a_signal_that_run_ignores_from_its_start_is_not_passed_on() {
             _ => Signal::TERM,
         };
         send_signal(pid, signal);
-        // SIGUSR1 is sent after the ignored signal. If `run` passed the ignored signal on, the command gets it first and exits
-        // with 40.
+        // SIGUSR1 is sent after the ignored signal. If `run` passed the ignored signal on, the command would get it
+        // first and exit with 40.
         send_signal(pid, Signal::USR1);
         let (_, stderr, code) = text_and_code(&wait_for_output(child).await);
         assert!(code == Some(0) && !stderr.contains("got"), "{name}: {code:?} {stderr}");
@@ -144,8 +144,8 @@ async fn sigterm_ends_run_even_if_its_output_is_not_read() {
     eventually("the process is gone", || (!is_alive(command_pid)).then_some(())).await;
 }
 
-/// Waits until the file `/proc/PID/stat` of a process does not change any more, because all buffers between the process and the
-/// reader are full.
+/// Waits until the file `/proc/PID/stat` of a process does not change any more, because all buffers between the
+/// process and this test are full.
 async fn wait_until_blocked(stat: &Path) {
     let mut before = String::new();
     let mut same = 0;

@@ -1,5 +1,5 @@
-//! Servers that do not end a process when `run` asks for it, or that report impossible exits. `run` ends in all cases, and has
-//! exit code 0 only if the server has reported success.
+//! Servers that do not end a process when `run` asks for it, that report impossible exits, or that cut the
+//! connection. `run` ends in all cases, and never with exit code 0.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use crate::support::{command, output, text_and_code, wait_for_output};
 
-/// Limit for `run`. It waits 10 s for a server, so this is enough even on a loaded machine.
+/// Time limit for `run`. It waits 10 s for a server, so this is enough even on a loaded machine.
 const RUN_LIMIT: Duration = Duration::from_secs(40);
 
 /// A scripted server on a Unix socket.
@@ -22,7 +22,8 @@ struct SilentServer {
 }
 
 impl SilentServer {
-    /// A server with these capabilities. It starts every command and does not answer requests that end a command.
+    /// A server with these capabilities. It says that every command has started and has printed `ready`. It does not
+    /// answer requests that end a command or a session.
     fn start(capabilities: testkit::Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = ScriptedServer::new();
@@ -38,6 +39,7 @@ impl SilentServer {
         Self { server, listener, _folder: folder }
     }
 
+    /// The arguments `run --connect URL ARGS -- job`.
     fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         [&["run", "--connect", self.listener.url()][..], args, &["--", "job"]].concat()
     }
@@ -50,7 +52,8 @@ impl SilentServer {
     }
 }
 
-/// Answers a start with success, and then calls `then` with the connection and the process id.
+/// Answers a start with success, and then calls `then` with the connection and the process id. Each test has only one
+/// thread, so the new task runs after the answer was sent.
 fn succeed_and_then(
     request: &ClientMessage,
     then: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,

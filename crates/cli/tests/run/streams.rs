@@ -17,7 +17,7 @@ async fn stdout_and_stderr_stay_apart() {
 async fn stdin_and_its_end_are_passed_on() {
     let result = output_with_input(&["run", "--", "sh", "-c", "cat; echo done"], b"some\ninput").await;
     assert_eq!(text_and_code(&result), ("some\ninputdone\n".into(), String::new(), Some(0)));
-    // A stdin that is `/dev/null` counts as empty.
+    // This stdin is `/dev/null`.
     assert_eq!(text_and_code(&output(&["run", "--", "wc", "-c"]).await).0, "0\n");
 }
 
@@ -51,7 +51,7 @@ async fn a_closed_stdout_ends_the_command_and_run_without_a_message() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_makes_the_process_wait() {
+async fn a_large_output_does_not_fill_the_memory_of_run() {
     let mut child = command(&["run", "--", "head", "-c", "200000000", "/dev/zero"]).spawn().unwrap();
     let pid = child.id().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -102,7 +102,7 @@ async fn a_script_on_stdin_is_run_by_the_shell() {
 }
 
 #[tokio::test]
-async fn a_stdin_without_input_is_empty() {
+async fn a_command_whose_stdin_is_dev_null_gets_no_input() {
     let mut child = command(&["run", "--", "cat"]);
     let result = wait_for_output(child.stdin(Stdio::null()).spawn().unwrap()).await;
     assert_eq!(text_and_code(&result), (String::new(), String::new(), Some(0)));

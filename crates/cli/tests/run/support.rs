@@ -1,4 +1,4 @@
-//! Starts the binary so that a configuration of the developer has no effect, and waits for its output.
+//! Starts the binary `exec-server` so that a configuration of the developer has no effect, and waits for its output.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -8,7 +8,7 @@ use testkit::{binary, eventually, hide_configuration};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
-/// Limit for one command. Even on a loaded machine a command takes less.
+/// Time limit for one command. Even on a loaded machine a command takes less.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The binary with pipes as stdout and stderr and an empty stdin.
@@ -36,7 +36,7 @@ pub(crate) async fn output_with_input(args: &[&str], input: &[u8]) -> Output {
     tokio::join!(wait_for_output(child), write).0
 }
 
-/// Waits until a command has ended.
+/// Waits until a command has ended, and returns its exit code and the output that was not read yet.
 pub(crate) async fn wait_for_output(child: Child) -> Output {
     tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output()).await.expect("the command does not end").unwrap()
 }

@@ -1,4 +1,5 @@
-//! Commands on a terminal: keys, sizes, and that `exec-server` restores the mode of the terminal in all cases.
+//! Commands on a terminal: keys, sizes, and that `exec-server` restores the mode of the terminal when it ends or is
+//! stopped.
 
 use testkit::{
     CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, http_get, is_alive, process_state,
@@ -7,7 +8,7 @@ use testkit::{
 
 use crate::support::{command, read_pid, wait_for_output};
 
-/// `exec-server shell` on a terminal, whose prompt is `ready>`.
+/// `exec-server shell` on a terminal. The prompt of the shell is `ready>`.
 fn shell(args: &[&str]) -> Terminal {
     let all: Vec<&str> = ["shell"].iter().chain(args).chain(&["--env", "PS1=ready>"]).copied().collect();
     Terminal::start(&all, |command| command.env("SHELL", "/bin/sh"))
@@ -39,6 +40,7 @@ async fn a_shell_works_in_the_terminal_of_the_user() {
     assert!(terminal.is_raw());
     terminal.type_keys("tty; stty size; echo $0 $TERM\r");
     terminal.wait_for_text("/dev/pts/").await;
+    // `$0` of a login shell begins with `-`.
     terminal.wait_for_text("24 80\r\n-").await;
     terminal.wait_for_text("xterm").await;
     terminal.resize(33, 101);
@@ -55,7 +57,7 @@ async fn a_shell_works_in_the_terminal_of_the_user() {
     assert!(!terminal.is_raw());
 }
 
-/// Whether a process `sleep` runs below the program of the terminal.
+/// Whether a descendant of the program on the terminal is `sleep`.
 fn descendant_sleeps(terminal: &Terminal) -> bool {
     testkit::descendants(terminal.pid())
         .iter()
@@ -63,7 +65,7 @@ fn descendant_sleeps(terminal: &Terminal) -> bool {
 }
 
 #[tokio::test]
-async fn the_terminal_is_restored_after_every_signal() {
+async fn a_signal_that_ends_run_leaves_the_terminal_restored() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
         let folder = tempfile::tempdir().unwrap();
         let mut terminal = run_waiting_script(&[], &folder);
@@ -91,13 +93,13 @@ async fn the_keys_tilde_and_dot_end_the_command() {
 }
 
 #[tokio::test]
-async fn a_stopped_command_restores_the_terminal() {
+async fn run_restores_the_terminal_while_it_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = run_waiting_script(&[], &folder);
     terminal.wait_for_text("ready").await;
     terminal.wait_for_raw_mode(true).await;
     send_signal(terminal.pid(), Signal::TSTP);
-    eventually("the command is stopped", || (process_state(terminal.pid())? == 'T').then_some(())).await;
+    eventually("`run` is stopped", || (process_state(terminal.pid())? == 'T').then_some(())).await;
     assert!(!terminal.is_raw());
     send_signal(terminal.pid(), Signal::CONT);
     terminal.wait_for_raw_mode(true).await;
@@ -137,8 +139,8 @@ async fn only_the_last_of_the_sizes_that_could_not_be_sent_is_sent_later() {
     terminal.wait_for_text("connection lost").await;
     for columns in 101..=300 {
         terminal.resize(33, columns);
-        // The command sleeps again when it has handled the signal.
-        eventually("the command waits", || (process_state(terminal.pid())? == 'S').then_some(())).await;
+        // `exec-server shell` sleeps again when it has handled the signal of the resize.
+        eventually("`exec-server shell` waits", || (process_state(terminal.pid())? == 'S').then_some(())).await;
     }
     proxy.refuse(false);
     terminal.wait_for_text("reconnected").await;
@@ -148,13 +150,13 @@ async fn only_the_last_of_the_sizes_that_could_not_be_sent_is_sent_later() {
     let metrics = http_get(server.address(), "/metrics", &[]).await.body;
     let resizes = metrics.lines().find(|line| line.contains("\"process/resize\"")).unwrap();
     let count: u64 = resizes.rsplit(' ').next().unwrap().parse().unwrap();
-    // At most four requests: one that was sent when the connection was lost, one that waited, and two that make the
-    // program draw its screen again.
+    // At most four requests: the first resize, which waited for a connection; the last resize, which waited for the
+    // first; and two resizes that make the program draw its screen again.
     assert!((1..=4).contains(&count), "{resizes}");
 }
 
 #[tokio::test]
-async fn a_server_that_has_ended_leaves_the_terminal_restored() {
+async fn a_server_that_does_not_know_the_session_any_more_leaves_the_terminal_restored() {
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = run_waiting_script(&["--connect", server.url()], &folder);
@@ -170,8 +172,9 @@ async fn a_server_that_has_ended_leaves_the_terminal_restored() {
     assert!(!terminal.is_raw());
 }
 
+/// A kept session outlives the command that opened it.
 #[tokio::test]
-async fn a_kept_shell_can_be_left_and_attached_from_another_terminal() {
+async fn a_shell_in_a_kept_session_can_be_left_and_attached_from_another_terminal() {
     let server = TestServer::start().await;
     let state = tempfile::tempdir().unwrap();
     let mut first = Terminal::start(&["shell", "--connect", server.url(), "--session", "work"], |command| {
@@ -215,6 +218,8 @@ async fn a_full_screen_program_opens_and_quits() {
 
 #[tokio::test]
 async fn old_terminal_queries_are_not_sent_to_the_terminal_again() {
+    // `\033[6n` asks the terminal for the position of its cursor. The terminal answers as if the user had typed the
+    // answer.
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
     let connect = ["--connect", server.url()];

@@ -1,5 +1,5 @@
-//! Searches with so many matches that they wait for the client: they lose nothing, and a cancel or the end of the connection
-//! ends them.
+//! Searches with so many matches that they wait for the client: they lose nothing, and a cancel or the end of the
+//! connection ends them.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use crate::support::{SearchFixture, uri};
 const LINES: usize = 2000;
 const FILES: usize = 60;
 
-/// A tree of [`FILES`] files with [`LINES`] matches each, about 240 MB together. All files are hard links to one file, so they
-/// need little disk space.
+/// A fixture whose tree has [`FILES`] files with [`LINES`] matches each, about 240 MB together. All files are hard
+/// links to one file, so they need little disk space.
 async fn fixture_with_many_matches(args: &[&str]) -> SearchFixture {
     let line = format!("needle{}\n", "x".repeat(2000));
     let fixture = SearchFixture::with_args(args, &[("0", line.repeat(LINES).as_bytes())]).await;
@@ -47,7 +47,7 @@ async fn a_search_waits_for_a_client_that_does_not_read_and_loses_nothing() {
     wait_until_idle(pid).await;
     let grown = resident_bytes(pid).saturating_sub(before);
     assert!(grown < 64 << 20, "the server uses {grown} more bytes for a client that does not read");
-    let found = fixture.finish(id).await;
+    let found = fixture.collect(id).await;
     assert!(found.files.values().all(|lines| lines.len() == LINES));
     assert_eq!((found.files.len(), &found.result["stopped"]), (FILES, &json!(false)));
 }
@@ -77,7 +77,7 @@ async fn a_cancelled_search_reports_that_it_was_stopped_and_its_matches_so_far()
 }
 
 #[tokio::test]
-async fn an_id_is_taken_while_its_search_runs() {
+async fn a_search_id_is_taken_only_while_its_search_runs() {
     let mut fixture = fixture_with_many_matches(&[]).await;
     let params = fixture.params(json!({"pattern": "needle"}));
     let id = fixture.client.send("fs/search", params).await;
@@ -88,7 +88,7 @@ async fn an_id_is_taken_while_its_search_runs() {
     let params = fixture.params(json!({"pattern": "nothing", "path": uri(&fixture.tree.path().join("1"))}));
     other.call("fs/search", params).await;
     fixture.client.call("fs/cancelSearch", json!({"searchId": "s"})).await;
-    fixture.finish(id).await;
+    fixture.collect(id).await;
     assert_eq!(fixture.search(json!({"pattern": "needle", "maxMatches": 1})).await.result["matches"], 1);
 }
 
@@ -103,6 +103,7 @@ async fn a_closed_connection_ends_its_search_and_frees_its_threads() {
         fixture.client.send("fs/search", params).await;
         wait_until_idle(pid).await;
         let session = fixture.client.session.clone();
+        // This drops the old client, so its connection ends.
         fixture.client = fixture.server.connect_without_handshake().await;
         eventually_async("the session can be resumed", async || {
             let params = json!({"clientName": "test", "resumeSessionId": session});

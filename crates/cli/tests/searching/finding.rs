@@ -10,7 +10,7 @@ const SONG: &[u8] = b"one fish\ntwo Fish\nred fish\nblue\nfishy fish\n";
 async fn lines_have_their_number_their_offset_and_their_matches() {
     let mut fixture = SearchFixture::new(&[("a/song", SONG), ("other", b"no such thing\n")]).await;
     let found = fixture.search(json!({"pattern": "fi(s)h"})).await;
-    assert_eq!(found.names(), ["a/song"]);
+    assert_eq!(found.paths(), ["a/song"]);
     assert_eq!(
         found.files["a/song"],
         [
@@ -44,7 +44,7 @@ async fn options_for_case_words_and_fixed_strings_select_the_lines() {
 }
 
 #[tokio::test]
-async fn context_lines_surround_matches_and_do_not_count() {
+async fn context_lines_surround_matches_and_do_not_count_as_matches() {
     let mut fixture = SearchFixture::new(&[("song", SONG)]).await;
     let found = fixture.search(json!({"pattern": "red", "contextLines": 1})).await;
     assert_eq!(found.lines("song"), [(2, "two Fish"), (3, "red fish"), (4, "blue")]);
@@ -81,7 +81,7 @@ async fn globs_hidden_names_and_ignore_files_select_the_files() {
     ] {
         let mut with_pattern = changes.clone();
         with_pattern["pattern"] = "x".into();
-        assert_eq!(fixture.search(with_pattern).await.names(), names, "{changes}");
+        assert_eq!(fixture.search(with_pattern).await.paths(), names, "{changes}");
     }
 }
 
@@ -89,10 +89,10 @@ async fn globs_hidden_names_and_ignore_files_select_the_files() {
 async fn without_a_pattern_files_are_found_by_name() {
     let mut fixture = SearchFixture::new(&[("a/b.rs", b"\0"), ("c.rs", b""), ("d.txt", b"x")]).await;
     let found = fixture.search(json!({"globs": ["*.rs"]})).await;
-    assert_eq!(found.names(), ["a/b.rs", "c.rs"]);
+    assert_eq!(found.paths(), ["a/b.rs", "c.rs"]);
     assert_eq!((&found.result["filesMatched"], &found.result["matches"]), (&json!(2), &json!(0)));
     let found = fixture.search(json!({"maxDepth": 1})).await;
-    assert_eq!(found.names(), ["c.rs", "d.txt"]);
+    assert_eq!(found.paths(), ["c.rs", "d.txt"]);
     assert_eq!(fixture.search(json!({"maxMatches": 1})).await.files.len(), 1);
 }
 
@@ -118,7 +118,7 @@ async fn lines_that_are_not_utf_8_come_as_bytes_too_and_binary_files_are_skipped
     let files: [(&str, &[u8]); 2] = [("latin", b"caf\xe9 needle\n"), ("binary", b"\0needle\n")];
     let mut fixture = SearchFixture::new(&files).await;
     let found = fixture.search(json!({"pattern": "needle"})).await;
-    assert_eq!(found.names(), ["latin"]);
+    assert_eq!(found.paths(), ["latin"]);
     let line = &found.files["latin"][0];
     assert_eq!(line["text"], "caf\u{fffd} needle");
     assert_eq!(line["textBase64"], base64(b"caf\xe9 needle"));
@@ -139,15 +139,15 @@ async fn long_lines_are_cut() {
 async fn one_file_can_be_searched_and_large_files_left_out() {
     let mut fixture = SearchFixture::new(&[("song", SONG), ("big", &b"fish\n".repeat(1000))]).await;
     let file = uri(&fixture.tree.path().join("song"));
-    assert_eq!(fixture.search(json!({"path": file, "pattern": "blue"})).await.names(), ["song"]);
-    assert_eq!(fixture.search(json!({"pattern": "fish", "maxFileBytes": 100})).await.names(), ["song"]);
+    assert_eq!(fixture.search(json!({"path": file, "pattern": "blue"})).await.paths(), ["song"]);
+    assert_eq!(fixture.search(json!({"pattern": "fish", "maxFileBytes": 100})).await.paths(), ["song"]);
 }
 
 #[tokio::test]
 async fn links_are_followed_only_if_requested() {
     let mut fixture = SearchFixture::new(&[("real/file", b"x\n")]).await;
     std::os::unix::fs::symlink("real", fixture.tree.path().join("link")).unwrap();
-    assert_eq!(fixture.search(json!({"pattern": "x"})).await.names(), ["real/file"]);
+    assert_eq!(fixture.search(json!({"pattern": "x"})).await.paths(), ["real/file"]);
     let found = fixture.search(json!({"pattern": "x", "followSymlinks": true})).await;
-    assert_eq!(found.names(), ["link/file", "real/file"]);
+    assert_eq!(found.paths(), ["link/file", "real/file"]);
 }

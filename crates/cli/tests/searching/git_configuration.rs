@@ -1,5 +1,6 @@
-//! The git configuration of a user, which names files that git ignores in all repositories of the user. A search must not hang
-//! or use much memory if there is something unusual at the path of such a file.
+//! The git configuration of a user. It lists patterns of files that git, and so a search, ignores in all repositories
+//! of the user (the global excludes). A search must not hang or use much memory if a file of the configuration is
+//! unusual.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -9,7 +10,7 @@ use testkit::{TestServer, json};
 
 use crate::support::{SearchFixture, uri};
 
-/// The error of a search that does not use the git configuration.
+/// The error that a search reports for a file of the git configuration that it does not use.
 const UNUSABLE_FILE: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
 
 /// A server whose user has this home directory, and a repository with the files `file` and `excluded`.
@@ -24,13 +25,13 @@ async fn fixture(home: &TempDir) -> SearchFixture {
     SearchFixture::with_server(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
 }
 
-fn fifo(path: &Path) {
+fn create_fifo(path: &Path) {
     rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_not_a_regular_file_is_not_opened() {
-    let make_fifo: fn(&Path) = fifo;
+async fn a_git_configuration_that_is_a_fifo_a_device_or_a_huge_file_is_reported() {
+    let make_fifo: fn(&Path) = create_fifo;
     let make_endless: fn(&Path) = |path| symlink("/dev/zero", path).unwrap();
     let make_huge: fn(&Path) = |path| std::fs::File::create(path).unwrap().set_len((1 << 20) + 1).unwrap();
     for (name, make) in [
@@ -46,19 +47,19 @@ async fn a_configuration_that_is_not_a_regular_file_is_not_opened() {
         make(&path);
         let mut fixture = fixture(&home).await;
         let outcome = fixture.search(json!({"pattern": "needle"})).await;
-        assert_eq!(outcome.names(), ["excluded", "file"], "{name}");
+        assert_eq!(outcome.paths(), ["excluded", "file"], "{name}");
         let expected = json!([{"path": uri(&path), "message": UNUSABLE_FILE}]);
         assert_eq!(outcome.result["errors"], expected, "{name}");
     }
 }
 
 #[tokio::test]
-async fn regular_configurations_are_read_and_the_null_device_is_an_empty_one() {
+async fn regular_configurations_are_read_and_dev_null_counts_as_empty() {
     let home = tempfile::tempdir().unwrap();
     let mut fixture = fixture(&home).await;
     symlink("/dev/null", home.path().join(".gitconfig")).unwrap();
     std::fs::create_dir_all(home.path().join(".config/git")).unwrap();
     std::fs::write(home.path().join(".config/git/ignore"), "excluded\n").unwrap();
     let outcome = fixture.search(json!({"pattern": "needle"})).await;
-    assert_eq!((outcome.names(), &outcome.result["errors"]), (vec!["file"], &json!([])));
+    assert_eq!((outcome.paths(), &outcome.result["errors"]), (vec!["file"], &json!([])));
 }

@@ -5,7 +5,7 @@ use testkit::json;
 use crate::support::{SearchFixture, uri};
 
 #[tokio::test]
-async fn invalid_patterns_and_globs_are_refused() {
+async fn invalid_patterns_and_globs_and_too_many_context_lines_are_refused() {
     let mut fixture = SearchFixture::new(&[("file", b"x\n")]).await;
     for (changes, start) in [
         (json!({"pattern": "a("}), "fs/search: bad pattern: "),
@@ -16,12 +16,12 @@ async fn invalid_patterns_and_globs_are_refused() {
         assert_eq!(error["code"], -32602, "{error}");
         assert!(error["message"].as_str().unwrap().starts_with(start), "{error}");
     }
-    // The ids of refused searches are free.
-    assert_eq!(fixture.search(json!({"pattern": "x"})).await.names(), ["file"]);
+    // The id of the refused searches is free again.
+    assert_eq!(fixture.search(json!({"pattern": "x"})).await.paths(), ["file"]);
 }
 
 #[tokio::test]
-async fn a_pattern_that_would_take_too_much_memory_is_refused() {
+async fn patterns_and_globs_that_would_take_too_much_memory_are_refused() {
     let mut fixture = SearchFixture::new(&[("file", b"x\n")]).await;
     fixture.search(json!({"pattern": "x"})).await;
     let before = testkit::peak_resident_bytes(fixture.server.pid());
@@ -47,7 +47,7 @@ async fn a_pattern_that_would_take_too_much_memory_is_refused() {
         assert_eq!(error, json!({"code": -32602, "message": format!("fs/search: {message}")}));
     }
     let grown = testkit::peak_resident_bytes(fixture.server.pid()) - before;
-    assert!(grown < 32 << 20, "the server uses {grown} more bytes for patterns that were refused");
+    assert!(grown < 32 << 20, "the server uses {grown} more bytes for patterns and globs that were refused");
     // This pattern has the largest allowed length. It is refused because the compiled pattern would be too large.
     let error = fixture.refusal(json!({"pattern": r"\w".repeat(4096)})).await;
     assert!(error["message"].as_str().unwrap().starts_with("fs/search: bad pattern: "), "{error}");
@@ -56,12 +56,12 @@ async fn a_pattern_that_would_take_too_much_memory_is_refused() {
         .await;
     assert!(found.files.is_empty());
     let grown = testkit::peak_resident_bytes(fixture.server.pid()) - before;
-    assert!(grown < 256 << 20, "the server uses {grown} more bytes for the largest patterns");
-    assert_eq!(fixture.search(json!({"pattern": "x"})).await.names(), ["file"]);
+    assert!(grown < 256 << 20, "the server uses {grown} more bytes for the largest patterns and globs");
+    assert_eq!(fixture.search(json!({"pattern": "x"})).await.paths(), ["file"]);
 }
 
 #[tokio::test]
-async fn a_missing_root_is_an_error() {
+async fn a_missing_or_relative_path_is_an_error() {
     let mut fixture = SearchFixture::new(&[]).await;
     let missing = fixture.tree.path().join("missing");
     let error = fixture.refusal(json!({"pattern": "x", "path": uri(&missing)})).await;
@@ -71,7 +71,7 @@ async fn a_missing_root_is_an_error() {
 }
 
 #[tokio::test]
-async fn ids_have_at_most_32_bytes() {
+async fn search_ids_have_at_most_32_bytes() {
     let mut fixture = SearchFixture::new(&[]).await;
     let error = fixture.refusal(json!({"searchId": "x".repeat(33)})).await;
     assert_eq!(error, json!({"code": -32600, "message": "search ID must not exceed 32 bytes"}));

@@ -27,8 +27,8 @@ impl SearchOutput {
         lines.iter().map(|line| (line["number"].as_u64().unwrap(), line["text"].as_str().unwrap())).collect()
     }
 
-    /// Paths of all files with matches, sorted and relative to the tree.
-    pub(crate) fn names(&self) -> Vec<&str> {
+    /// Paths of all files that were found, sorted and relative to the tree.
+    pub(crate) fn paths(&self) -> Vec<&str> {
         self.files.keys().map(String::as_str).collect()
     }
 }
@@ -67,11 +67,11 @@ impl SearchFixture {
     pub(crate) async fn search(&mut self, changes: Value) -> SearchOutput {
         let params = self.params(changes);
         let id = self.client.send("fs/search", params).await;
-        self.finish(id).await
+        self.collect(id).await
     }
 
     /// Waits for the answer to the request `id`, and collects the matches, all of which come before the answer.
-    pub(crate) async fn finish(&mut self, id: i64) -> SearchOutput {
+    pub(crate) async fn collect(&mut self, id: i64) -> SearchOutput {
         let (mut files, mut seq) = (BTreeMap::<String, Vec<Value>>::new(), 0);
         loop {
             let message = self.client.next().await;

@@ -1,5 +1,5 @@
-//! The command `exec-server mcp-stdio` with the flags for ssh: it runs a program on another machine and passes stdin and stdout
-//! on.
+//! The command `exec-server mcp-stdio` with the flags for ssh: it runs a program on another machine and passes stdin,
+//! stdout, stderr and the exit code on.
 
 use std::process::{Output, Stdio};
 
@@ -8,6 +8,7 @@ use tokio::process::Command;
 
 use crate::sshd::{HOST, Sshd};
 
+/// Runs `mcp-stdio` with these further arguments. `--program` is the server that ssh starts on the other machine.
 async fn run(sshd: &Sshd, args: &[&str]) -> Output {
     let mut command = Command::new(binary());
     command.args(["mcp-stdio", "--ssh", HOST, "--ssh-config"]).arg(sshd.config());
@@ -16,7 +17,7 @@ async fn run(sshd: &Sshd, args: &[&str]) -> Output {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_directory_below_the_remote_root() {
+async fn the_local_cwd_is_mapped_below_the_remote_root_and_output_and_exit_code_come_back() {
     let sshd = Sshd::start().await;
     let (local_root, remote_root) = (tempfile::tempdir().unwrap(), sshd.temporary_directory());
     std::fs::create_dir(remote_root.join("below")).unwrap();
@@ -30,7 +31,7 @@ async fn a_command_runs_in_the_directory_below_the_remote_root() {
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_answer_gives_exit_code_125() {
+async fn a_host_that_refuses_connections_gives_exit_code_125_and_one_line_on_stderr() {
     let sshd = Sshd::start().await;
     sshd.point_ssh_at_unused_port();
     let output = run(&sshd, &["--", "true"]).await;

@@ -1,4 +1,4 @@
-//! Tests the client library with a server that it starts over ssh.
+//! Tests the client library with a server that the library starts over ssh.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use testkit::{binary, eventually, is_alive};
 
 use crate::sshd::{HOST, Sshd};
 
-/// Limit for the time until an error of ssh is reported. Short, because a person waits for the error.
+/// Limit for the time in which sshd starts and two errors of ssh are reported. Short, because a person waits for such
+/// errors.
 const ERROR_LIMIT: Duration = Duration::from_secs(8);
 
 async fn connect_with(sshd: &Sshd, paths: PathMap) -> Result<ExecServerClient, ExecServerError> {
@@ -50,6 +51,7 @@ async fn paths_are_mapped_in_requests_and_in_answers() {
     let below = std::fs::canonicalize(remote_root.join("below")).unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", below.display()));
     let info = client.environment_info().await.unwrap();
+    // On the other machine the temporary directory is the remote root.
     assert_eq!(info.temp_dir, Some(uri(local_root)));
     // Paths outside of the roots are not changed.
     let process = client.start(StartParams::new("q", ["pwd", "-P"], uri("/".as_ref()))).await.unwrap();
@@ -58,10 +60,11 @@ async fn paths_are_mapped_in_requests_and_in_answers() {
 }
 
 #[tokio::test]
-async fn a_closed_client_leaves_nothing_on_the_other_machine() {
+async fn a_closed_or_dropped_client_leaves_no_process_on_the_other_machine() {
     let sshd = Sshd::start().await;
-    for is_closed in [true, false] {
+    for calls_close in [true, false] {
         let client = connect_with(&sshd, PathMap::default()).await.unwrap();
+        // Prints the pids of the remote server, of the process and of its child.
         let script = "setsid sleep 1000 & echo $PPID $$ $!; exec sleep 1000";
         let params = StartParams::new("p", ["sh", "-c", script], "file:///".parse().unwrap());
         let process = client.start(params).await.unwrap();
@@ -70,9 +73,10 @@ async fn a_closed_client_leaves_nothing_on_the_other_machine() {
         let line = String::from_utf8(output.chunk.to_vec()).unwrap();
         let pids: Vec<u32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
         assert!(pids.len() == 3 && pids.iter().all(|pid| is_alive(*pid)), "{line}");
+        // A detached process outlives its handle, but not a server that was started over ssh.
         process.detach();
         drop((process, events));
-        if is_closed {
+        if calls_close {
             client.close().await;
         } else {
             drop(client);
@@ -97,7 +101,7 @@ async fn errors_of_ssh_are_reported_within_seconds() {
 }
 
 #[tokio::test]
-async fn a_missing_server_program_is_named() {
+async fn the_error_names_a_server_program_that_does_not_exist() {
     let sshd = Sshd::start().await;
     let config = vec!["-F".into(), sshd.config().into()];
     let connector = SshConnector::with_ssh(HOST, "/no/such/exec-server", PathMap::default(), config);

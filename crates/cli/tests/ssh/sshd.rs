@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// The name of the sshd as a host in the configuration file of ssh.
+/// The host name that the configuration file of ssh has for the sshd.
 pub(crate) const HOST: &str = "elsewhere";
 
 /// Number of free ports that are tried. Another program may take a port before sshd listens on it.
@@ -40,7 +40,7 @@ impl Sshd {
         panic!("sshd does not start on any port");
     }
 
-    /// A file for `ssh -F`.
+    /// The configuration file of the ssh client, for `ssh -F`.
     pub(crate) fn config(&self) -> PathBuf {
         self.folder.path().join("config")
     }
@@ -78,6 +78,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Writes `sshd_config`, and for the ssh client `known_hosts` and `config`. `host_key` is the name of a key file in
+/// the folder.
 fn write_config(folder: &Path, port: u16, host_key: &str) {
     let path = |name: &str| folder.join(name).display().to_string();
     let server = format!(
@@ -113,7 +115,7 @@ SetEnv TMPDIR={}
     std::fs::write(folder.join("config"), client).unwrap();
 }
 
-/// The absolute path of sshd. It refuses to start under a relative path, and is not on the `PATH` of every user.
+/// The absolute path of sshd. sshd refuses to start under a relative path, and is not on the `PATH` of every user.
 fn sshd_program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
@@ -122,9 +124,9 @@ fn sshd_program() -> PathBuf {
 
 /// Starts sshd. `None` if another program has taken the port.
 async fn spawn(folder: &Path) -> Option<Child> {
-    // If root runs the tests, sshd needs this directory for privilege separation. Other users cannot create the directory and
-    // do not need it.
-    let _not_root = std::fs::create_dir_all("/run/sshd");
+    // If root runs the tests, sshd needs this directory for privilege separation. Other users cannot create the
+    // directory and do not need it.
+    let _ignored = std::fs::create_dir_all("/run/sshd");
     let mut command = Command::new(sshd_program());
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The flag `--listen`: which addresses the server accepts, and which URLs it prints.
+//! The flag `--listen` and its environment variable: which addresses the server accepts, and which URLs it prints.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 #[tokio::test]
-async fn by_default_one_line_names_a_free_loopback_port() {
+async fn by_default_the_server_prints_one_line_with_the_url_of_a_free_loopback_port() {
     let mut command = Command::new(binary());
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut stdout = server.stdout.take().unwrap();
@@ -40,8 +40,8 @@ async fn several_addresses_share_the_sessions_of_one_server() {
     let mut on_unix = Client::connect(unix).await;
     on_unix.handshake(None).await;
     assert_eq!(on_unix.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
-    // A session that was opened over one TCP address is resumed over the other. Neither address asks for a token, so clients of
-    // both have the same principal, which is the owner of the session.
+    // A session that was opened over one TCP address is resumed over the other. Neither address asks for a token, so
+    // clients of both have the same principal, which is the owner of the session.
     let mut session: Option<String> = None;
     for (n, url) in [v4, v6, v4].into_iter().enumerate() {
         let mut client = eventually_async("the session is free", async || {
@@ -60,7 +60,7 @@ async fn several_addresses_share_the_sessions_of_one_server() {
 }
 
 #[tokio::test]
-async fn variables_have_the_same_effect_as_flags() {
+async fn environment_variables_have_the_same_effect_as_flags() {
     let server = TestServer::start_with(&[], |command| {
         command.env("EXEC_SERVER_LISTEN", "ws://[::1]:0,ws://127.0.0.1:0").env("EXEC_SERVER_MAX_SESSIONS", "1")
     })

@@ -1,15 +1,15 @@
-//! When the server closes a connection, its last message says why. This message reaches the client even if much
-//! output is in flight.
+//! When the server closes a connection, its last message to the client says why. This message reaches the client even
+//! if much output is in flight.
 
 use std::time::Duration;
 
 use testkit::{Client, Signal, SlowReader, TestServer, Value, eventually_async, json};
 
-/// Pause of a client after each 64 KiB. The client is so slow that megabytes are in flight, and that its pongs come after the
-/// server has sent the close message.
+/// Pause of a client after each read of at most 64 KiB. The client is so slow that megabytes are in flight, and that
+/// its pongs come after the server has sent the close message.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Ids of processes that write without end.
+/// Ids of processes that write without end (loud processes).
 const LOUD: [&str; 4] = ["loud-0", "loud-1", "loud-2", "loud-3"];
 
 /// A slow client with one quiet process and the processes of [`LOUD`]. Each loud process has already written
@@ -74,19 +74,20 @@ const LONG_PAUSE: Duration = Duration::from_millis(50);
 
 #[tokio::test]
 async fn a_slow_reader_gets_the_close_reason_after_all_events() {
+    /// Ids of processes that write as many bytes as the server retains.
     const FULL: [&str; 4] = ["full-0", "full-1", "full-2", "full-3"];
-    const RETAINED: usize = 2 << 20;
+    const RETAINED_BYTES: usize = 2 << 20;
     let limits = ["--shutdown-grace", "100ms", "--retain-bytes", "2MiB"];
     let mut server = TestServer::with_args(&limits).await;
     let mut client = SlowReader::client(&server, LONG_PAUSE).await;
-    // The processes are paused, so all their output is sent at the shutdown: 11 MB in base64, for which this client needs
-    // more than 8 s.
+    // The events of the processes are paused, so all output is sent at the shutdown: 11 MB in base64, for which this
+    // client needs more than 8 s.
     for process in FULL {
-        let mut params = Client::start_params(process, &["head", "-c", &RETAINED.to_string(), "/dev/zero"]);
+        let mut params = Client::start_params(process, &["head", "-c", &RETAINED_BYTES.to_string(), "/dev/zero"]);
         params["paused"] = true.into();
         client.call("process/start", params).await;
     }
-    let is_full = |process: &Value| process["outputBytes"] == RETAINED;
+    let is_full = |process: &Value| process["outputBytes"] == RETAINED_BYTES;
     eventually_async("the retained output of all processes is full", async || {
         client.processes().await.as_array().unwrap().iter().all(is_full).then_some(())
     })
@@ -105,10 +106,10 @@ async fn a_stalled_client_that_is_taken_over_gets_the_close_reason() {
     let mut second = server.connect_without_handshake().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": stalled.session, "takeover": true});
     second.call("initialize", params).await;
-    // sleep: the first client reads nothing for this long, like a stopped process or one on a busy machine
+    // sleep: `stalled` reads nothing for this long, like a client that is stopped or whose machine is busy
     tokio::time::sleep(Duration::from_secs(4)).await;
-    // A message that the client sends now must not make the kernel reset the connection before the client has read the close
-    // message.
+    // A message that the client sends now must not make the kernel reset the connection before the client has read
+    // the close message.
     stalled.send("environment/status", json!({})).await;
     stalled.drain().await;
     let reason = stalled.close_reason.expect("the connection ended without a close message");

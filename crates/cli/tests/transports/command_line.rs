@@ -1,4 +1,5 @@
-//! Flags that make the server print something and end, and flags that the server accepts for compatibility.
+//! Flags that make the server print something and end, unknown flags, and flags that the server accepts for
+//! compatibility.
 
 use testkit::{TestServer, run_to_end};
 
@@ -26,7 +27,7 @@ async fn an_unknown_flag_is_refused() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_is_accepted_and_zero_is_not() {
+async fn the_flag_concurrent_requests_is_accepted_and_its_value_0_is_refused() {
     let output = run_to_end(&["--concurrent-requests", "0"]).await;
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8(output.stderr).unwrap();

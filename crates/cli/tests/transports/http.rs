@@ -1,4 +1,5 @@
-//! HTTP requests to the port of the WebSocket: pages such as `/healthz`, and the upgrade.
+//! HTTP requests to the port of the WebSocket: pages such as `/healthz`, and the upgrade to a WebSocket. The headers
+//! of an answer are compared in lower case.
 
 use testkit::{Client, TestServer, UPGRADE_HEADERS, eventually_async, http_exchange, http_get, http_request, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,7 +27,7 @@ async fn one_connection_serves_many_requests_and_then_the_upgrade() {
 }
 
 #[tokio::test]
-async fn metrics_count_requests_and_processes() {
+async fn metrics_count_connections_requests_processes_sessions_and_output() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.run("good", &["echo", "hello"]).await;
@@ -75,7 +76,8 @@ async fn requests_of_web_pages_are_refused_on_every_path() {
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
 }
 
-/// The header of requests from a web page that attacks by DNS rebinding: the host name of the page resolves to this machine.
+/// The header of requests from a web page that attacks by DNS rebinding: the host name of the page resolves to this
+/// machine.
 const FOREIGN_HOST: (&str, &str) = ("Host", "rebound.example:7000");
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The transports of the server (WebSocket, TLS, Unix socket and stdio): addresses, authentication, and the end of connections
-//! and server.
+//! The transports of the server (WebSocket, TLS, Unix socket and stdio): addresses, authentication, and the end of
+//! connections and of the server.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod addresses;

@@ -1,5 +1,5 @@
-//! A session belongs to the principal that made it: the name of a token, or the uid of a client of the Unix socket. A client
-//! that knows the id of a session but is another principal cannot use the session.
+//! A session belongs to the principal that made it: the name of a token, or the uid of a client of the Unix socket. A
+//! client that knows the id of a session but is another principal cannot use the session.
 
 use std::fs;
 

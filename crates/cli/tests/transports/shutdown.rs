@@ -1,5 +1,5 @@
-//! The shutdown of a server after SIGTERM or Ctrl-C: processes can clean up, clients get a close reason, and no process is
-//! left.
+//! The shutdown of a server after SIGTERM or Ctrl-C: processes can clean up, clients get a close reason, and no
+//! process is left.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn script_with_cleanup(file: &std::path::Path) -> String {
 }
 
 /// Sends a signal to a server with two clients, and checks all steps of the shutdown.
-async fn assert_ends_in_order(signal: Signal) {
+async fn assert_orderly_shutdown(signal: Signal) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("cleaned");
     let mut server = TestServer::start().await;
@@ -39,13 +39,13 @@ async fn assert_ends_in_order(signal: Signal) {
 }
 
 #[tokio::test]
-async fn sigterm_ends_the_server_in_order() {
-    assert_ends_in_order(Signal::TERM).await;
+async fn sigterm_causes_an_orderly_shutdown() {
+    assert_orderly_shutdown(Signal::TERM).await;
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_the_server_in_order() {
-    assert_ends_in_order(Signal::INT).await;
+async fn ctrl_c_causes_an_orderly_shutdown() {
+    assert_orderly_shutdown(Signal::INT).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_second_signal_ends_the_grace_period() {
     client.event("p").await;
     let children = descendants(server.pid());
     server.signal(Signal::TERM);
-    // This output shows that the process has got SIGTERM. It does not exit.
+    // The process prints `no`, so it has got SIGTERM. It does not exit.
     client.event("p").await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
@@ -74,7 +74,7 @@ async fn a_second_signal_ends_the_grace_period() {
 }
 
 #[tokio::test]
-async fn no_new_client_is_served_during_the_shutdown() {
+async fn during_the_shutdown_only_connected_clients_are_served_and_no_process_is_started() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
     let mut client = server.client().await;
     let directory = tempfile::tempdir().unwrap();
@@ -86,6 +86,7 @@ async fn no_new_client_is_served_during_the_shutdown() {
     client.start("p", &["sh", "-c", &script]).await;
     client.event("p").await;
     server.signal(Signal::TERM);
+    // The process has got SIGTERM, prints `asked`, and waits for the file `go`.
     client.event("p").await;
     assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "the server no longer listens");
     // Clients that are connected are still served.
@@ -123,7 +124,7 @@ async fn incomplete_http_requests_do_not_delay_the_shutdown() {
 }
 
 #[tokio::test]
-async fn a_detached_session_is_ended_too() {
+async fn the_processes_of_a_session_whose_client_is_gone_end_too() {
     let mut server = TestServer::start().await;
     let mut client: Client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
@@ -158,7 +159,7 @@ async fn paused_events_are_sent_before_the_close() {
     assert_eq!((outcome.exit_code, outcome.seqs[0]), (128 + 15, 1));
     assert!(
         outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64),
-        "not each number once: {:?}",
+        "not each sequence number once: {:?}",
         outcome.seqs
     );
     assert_eq!(client.drain().await, Vec::<testkit::Value>::new());
@@ -167,7 +168,7 @@ async fn paused_events_are_sent_before_the_close() {
 }
 
 #[tokio::test]
-async fn a_paused_process_can_clean_up_when_the_server_ends() {
+async fn a_process_whose_events_are_paused_can_clean_up_at_the_shutdown() {
     let mut server = TestServer::with_args(&["--retain-bytes", "64KiB", "--shutdown-grace", "60s"]).await;
     let mut client = server.client().await;
     let script = "trap 'echo bye; exit 7' TERM; seq 1 300000; while :; do sleep 0.01; done";
@@ -188,8 +189,9 @@ async fn a_paused_process_can_clean_up_when_the_server_ends() {
 }
 
 #[tokio::test]
-async fn a_pause_after_the_processes_have_ended_delays_no_events() {
-    // The retained output is larger than the buffers of two sockets, so some of it is not sent yet when the pause comes.
+async fn a_pause_that_a_client_requests_during_the_shutdown_delays_no_events() {
+    // The retained output is larger than the socket buffers of server and client together, so some of it is not sent
+    // yet when the request for the pause comes.
     let mut server = TestServer::with_args(&["--retain-bytes", "16MiB", "--shutdown-grace", "100ms"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["cat", "/dev/zero"]);
@@ -207,7 +209,7 @@ async fn a_pause_after_the_processes_have_ended_delays_no_events() {
     assert_eq!(outcome.exit_code, 128 + 15);
     assert!(
         outcome.seqs.iter().copied().eq(2..2 + outcome.seqs.len() as u64),
-        "not each number once: {:?}",
+        "not each sequence number once: {:?}",
         outcome.seqs
     );
     assert!(outcome.stdout.len() > 15 << 20, "{} bytes", outcome.stdout.len());

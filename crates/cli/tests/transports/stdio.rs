@@ -1,4 +1,4 @@
-//! A server with `--listen stdio`: its stdin and stdout are the connection to its only client.
+//! A server with `--listen stdio`: its stdin and stdout are the connection to one client.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -103,7 +103,7 @@ async fn slow_requests_from_before_the_end_of_stdin_are_answered() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_the_server_in_order() {
+async fn a_signal_causes_an_orderly_shutdown() {
     let (mut server, mut client) = start(&["--shutdown-grace", "10s"]);
     client.handshake(None).await;
     client.start("p", &["sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"]).await;

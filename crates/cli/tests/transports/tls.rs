@@ -83,7 +83,7 @@ async fn plain_http_on_the_tls_port_is_not_served() {
 }
 
 #[tokio::test]
-async fn certificate_files_that_cannot_be_used_are_named() {
+async fn errors_say_which_certificate_or_key_is_missing_or_cannot_be_used() {
     let directory = tempfile::tempdir().unwrap();
     let files = make_files(directory.path());
     let empty = directory.path().join("empty");

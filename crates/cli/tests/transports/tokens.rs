@@ -84,7 +84,7 @@ async fn health_needs_no_token_and_metrics_need_one() {
 }
 
 #[tokio::test]
-async fn a_hangup_reloads_the_tokens_and_open_connections_stay() {
+async fn sighup_reloads_the_tokens_and_open_connections_stay() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--token-file", &file]).await;
@@ -103,7 +103,7 @@ async fn a_hangup_reloads_the_tokens_and_open_connections_stay() {
     assert_eq!(upgrade_status(&address, Some(FIRST)).await, 401);
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 
-    // An invalid file changes nothing, and does not end the server.
+    // An invalid or missing file changes nothing, and does not end the server.
     token_file(directory.path(), "short");
     server.signal(Signal::HUP);
     std::fs::remove_file(&file).unwrap();
@@ -113,7 +113,7 @@ async fn a_hangup_reloads_the_tokens_and_open_connections_stay() {
 }
 
 #[tokio::test]
-async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signal() {
+async fn sighup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_later_signal() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let log = directory.path().join("log");
@@ -136,7 +136,7 @@ async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signa
 const FLOOD: usize = 100;
 
 #[tokio::test]
-async fn a_failed_authentication_is_logged_and_counted() {
+async fn failed_authentications_are_counted_and_logged_without_the_token_and_do_not_fill_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let log = directory.path().join("log");
@@ -178,7 +178,7 @@ async fn a_failed_authentication_is_logged_and_counted() {
 }
 
 #[tokio::test]
-async fn a_hangup_without_tokens_does_nothing() {
+async fn sighup_without_a_token_file_does_nothing() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     server.signal(Signal::HUP);
@@ -194,13 +194,14 @@ async fn without_authentication_every_client_is_served_if_a_flag_allows_it() {
 }
 
 #[tokio::test]
-async fn a_token_file_without_usable_tokens_is_refused() {
+async fn an_invalid_or_missing_token_file_is_refused_and_the_error_discloses_no_token() {
     let directory = tempfile::tempdir().unwrap();
     for (text, expected) in [
         ("", "holds no token; write one per line"),
         ("# only words\n", "holds no token"),
         ("short\n", "line 1 of the token file"),
-        ("short\n", "is shorter than 16 characters"),
+        ("short\n", "has a token of fewer than 16 characters"),
+        // Names that begin with `line-` are reserved for tokens without a name.
         ("first: first-token-0123456789\nline-1: second-token-0123456789\n", "line 2 of the token file"),
         ("two words: first-token-0123456789\n", "has no valid name before its colon"),
         (

@@ -1,4 +1,4 @@
-//! The changes that a watch reports.
+//! The changes that a watch (`fs/watch`) reports.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ async fn without_recursion_only_the_directory_itself_is_watched() {
 }
 
 #[tokio::test]
-async fn a_watched_file_may_be_removed_and_created_again() {
+async fn a_watched_file_may_be_removed_and_created_again_and_other_files_are_not_reported() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let file = tree.path().join("file");
@@ -105,7 +105,7 @@ async fn two_watches_of_one_tree_do_not_disturb_each_other() {
 }
 
 #[tokio::test]
-async fn names_that_are_not_utf_8_are_reported_unchanged() {
+async fn a_file_name_that_is_not_utf_8_is_reported_as_a_path_that_other_requests_accept() {
     use std::os::unix::ffi::OsStrExt as _;
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;

@@ -1,4 +1,4 @@
-//! Limits for watches, and how watches end.
+//! Limits for watches (`fs/watch`), and how watches end.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn refusal(message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn ids_have_at_most_32_bytes_and_are_unique() {
+async fn watch_ids_have_at_most_32_bytes_and_are_unique_within_a_session() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let longest = "é".repeat(16);
@@ -27,7 +27,7 @@ async fn ids_have_at_most_32_bytes_and_are_unique() {
 }
 
 #[tokio::test]
-async fn a_missing_path_cannot_be_watched_and_leaves_its_id_free() {
+async fn a_watch_of_a_missing_path_is_refused_and_its_id_stays_free_and_an_unknown_watch_cannot_be_resumed() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let missing = tree.path().join("missing/file");
@@ -56,7 +56,7 @@ async fn the_number_of_watches_of_a_session_is_limited() {
 }
 
 #[tokio::test]
-async fn sessions_with_many_watches_leave_watches_to_other_sessions() {
+async fn the_watches_of_all_sessions_share_one_inotify_instance() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -82,7 +82,7 @@ async fn sessions_with_many_watches_leave_watches_to_other_sessions() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_root_is_removed_and_then_counts_no_longer() {
+async fn a_watch_ends_when_its_root_is_removed_and_no_longer_counts_towards_the_limit() {
     let (server, tree) = (TestServer::with_args(&["--max-watches", "1"]).await, tree());
     let mut client = server.client().await;
     let root = tree.path().join("root");
@@ -150,17 +150,18 @@ async fn watches_leave_neither_descriptors_nor_threads_behind() {
     }
 }
 
-/// Whether the server has one inotify instance and 20 threads for watches. A thread gets its name when it begins to run.
+/// `Some` if the server has one inotify instance and 20 threads for watches. It may take a moment until there are 20,
+/// because a thread gets its name when it begins to run.
 fn has_20_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 1 && watch_threads(server.pid()) == 20).then_some(())
 }
 
-/// Whether the server has neither an inotify instance nor a thread for watches.
+/// `Some` if the server has neither an inotify instance nor a thread for watches.
 fn has_no_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 0 && watch_threads(server.pid()) == 0).then_some(())
 }
 
-/// Number of threads of the server that handle changes.
+/// Number of threads of the server that detect changes, one for each watch.
 fn watch_threads(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "watch\n")).count()

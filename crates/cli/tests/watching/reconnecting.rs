@@ -1,4 +1,4 @@
-//! Watches that outlive their connection.
+//! Watches (`fs/watch`) that outlive their connection.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::{Client, CuttingProxy, TestServer, json};
 use crate::support::{WatchMessages, resume_watch, tree, wait_until_disconnected, watch};
 
 #[tokio::test]
-async fn changes_without_a_connection_are_reported_to_the_next_connection() {
+async fn changes_that_happen_while_no_client_is_connected_are_reported_over_the_next_connection() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let [first, second, third] = ["1", "2", "3"].map(|name| tree.path().join(name));
@@ -26,7 +26,7 @@ async fn changes_without_a_connection_are_reported_to_the_next_connection() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_resume_its_watch_gets_the_changes_all_the_same() {
+async fn a_client_that_resumes_its_session_but_not_its_watch_gets_the_changes_all_the_same() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut received = watch(&mut client, "w", tree.path()).await;
@@ -42,7 +42,7 @@ async fn a_client_that_does_not_resume_its_watch_gets_the_changes_all_the_same()
 }
 
 #[tokio::test]
-async fn messages_are_sent_again_from_the_number_that_the_client_names() {
+async fn messages_after_the_number_that_the_client_names_are_sent_again() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut received = watch(&mut client, "w", tree.path()).await;
@@ -66,14 +66,15 @@ async fn messages_are_sent_again_from_the_number_that_the_client_names() {
 }
 
 #[tokio::test]
-async fn more_changes_than_are_kept_become_an_overflow_and_later_changes_follow() {
+async fn more_changes_than_the_server_keeps_become_an_overflow_and_later_changes_follow() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut received = watch(&mut client, "w", tree.path()).await;
     let session = client.session.clone();
     drop(client);
     wait_until_disconnected(&server).await;
-    // There are more changes than the kernel queues, so there is an overflow however fast the server reads.
+    // A server that reads these changes fast enough keeps only 10,000 of them. If it reads too slowly, the queue of
+    // the kernel overflows. So there is an overflow in both cases.
     for number in 0..30_000 {
         fs::File::create(tree.path().join(number.to_string())).unwrap();
     }
@@ -85,6 +86,7 @@ async fn more_changes_than_are_kept_become_an_overflow_and_later_changes_follow(
     loop {
         let params = received.next(&mut client).await;
         let changes = params["changes"].as_array().unwrap();
+        // A second overflow may be reported instead of the change.
         if params["overflow"] == true
             || changes.iter().any(|change| change["path"].as_str().unwrap().ends_with(&after))
         {

@@ -15,23 +15,24 @@ pub(crate) fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// Begins a watch.
+/// Begins a watch of a file, or of a directory with everything below it.
 pub(crate) async fn watch(client: &mut Client, id: &str, path: &Path) -> WatchMessages {
     let params = json!({"watchId": id, "path": uri(path)});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
     WatchMessages { id: id.to_owned(), seq: 0 }
 }
 
-/// Sends `fs/watch` for a watch that exists already, with the number of the last message that the client has received.
+/// Sends `fs/watch` for a watch that exists already, with the number of the last message that the client has
+/// received.
 pub(crate) async fn resume_watch(client: &mut Client, received: &WatchMessages, path: &Path) {
     let params = json!({"watchId": received.id, "path": uri(path), "afterSeq": received.seq});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
 }
 
-/// Receives the messages of one watch.
+/// Receives the messages (`fs/changed`) of one watch and checks that their numbers have no gaps.
 pub(crate) struct WatchMessages {
     pub(crate) id: String,
-    /// Number of the last message that was received.
+    /// Number of the last message that was received. 0 before the first message.
     pub(crate) seq: u64,
 }
 
@@ -45,7 +46,8 @@ impl WatchMessages {
         params
     }
 
-    /// Receives messages until one has a change of this kind and path. Returns all their changes.
+    /// Receives messages until one has a change of this kind and path. Returns the changes of all these messages.
+    /// Panics at an overflow or at the end of the watch.
     pub(crate) async fn changes_until(&mut self, client: &mut Client, kind: &str, path: &Path) -> Vec<Value> {
         let (mut changes, path) = (Vec::new(), uri(path));
         loop {
@@ -59,7 +61,7 @@ impl WatchMessages {
     }
 }
 
-/// A change of a file as it is in a message.
+/// A change of a file, as a message reports it.
 pub(crate) fn change(kind: &str, path: &Path) -> Value {
     json!({"path": uri(path), "kind": kind, "isDirectory": false})
 }

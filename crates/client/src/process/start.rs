@@ -16,7 +16,7 @@ use crate::rpc::{CallError, CallSlot, PendingCall};
 pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
     let core = &handle.core;
     let params = core.map_paths_of_start(params)?;
-    core.room_for_job().await?;
+    core.wait_for_room_for_job().await?;
     loop {
         let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
         let record = ProcessRecord::new(params.process_id.clone());
@@ -39,7 +39,7 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
                     Err(CallError::Failed(error)) => return Err(error),
                     Err(CallError::Lost) => {
                         core.inbound.add_job(BackgroundJob::Terminate(record.id.clone()));
-                        return Err(core.lost(&rpc));
+                        return Err(core.lost_call_error(&rpc));
                     }
                     Err(CallError::NotSent) => {}
                 },
@@ -49,7 +49,7 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
         }
         // The request was not sent. It is sent over the next connection.
         drop(unfinished);
-        core.until_replaced(generation).await;
+        core.wait_while_current(generation).await;
     }
 }
 

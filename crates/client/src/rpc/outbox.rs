@@ -1,4 +1,5 @@
-//! The frames that wait to be written, one after the other in one buffer. The writing task takes the whole buffer at once.
+//! The frames of one connection that wait to be written, one after the other in one buffer. The writing task takes
+//! the whole buffer at once.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -8,18 +9,20 @@ use transport::Framing;
 /// Callers wait while at least this many bytes are queued. A single message may be larger.
 const FULL_BYTES: usize = 1024 * 1024;
 
-/// Answers to the server and pongs are queued without waiting. The connection ends if more bytes than this are queued.
+/// Answers to requests of the server, and pongs, are queued without waiting. The connection ends if more bytes than
+/// this are queued after one of them.
 const OVERFULL_BYTES: usize = 128 * 1024 * 1024;
 
 pub(super) struct Outbox {
     framing: Framing,
     queue: Mutex<Queue>,
-    /// A frame was queued.
+    /// Wakes the writing task: a frame was queued, or the connection is closing.
     filled: Notify,
-    /// The writing task has taken the queue, or the connection has ended.
+    /// Wakes callers that wait for room: the writing task has taken the queue, or the connection has ended.
     drained: Notify,
-    /// When a full transport last accepted bytes again. Before that happens, the time at which the connection was made.
-    last_drained: Mutex<Instant>,
+    /// When a transport that was full last accepted bytes again. Until that happens, the time at which the outbox was
+    /// made.
+    last_write_resumed: Mutex<Instant>,
 }
 
 #[derive(Default)]
@@ -27,15 +30,16 @@ struct Queue {
     bytes: Vec<u8>,
     /// Number of bytes that the writing task has taken so far. This is the position of the first byte of `bytes`.
     taken: u64,
+    /// The connection has ended.
     has_ended: bool,
-    /// A close frame was queued. No frame is queued after it.
+    /// [`push_close`](Outbox::push_close) was called, so no further frame is queued.
     is_closing: bool,
 }
 
 /// Whether another batch of frames may follow this one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchKind {
-    MoreFollow,
+    NotLast,
     Last,
 }
 
@@ -46,11 +50,11 @@ impl Outbox {
             queue: Mutex::default(),
             filled: Notify::new(),
             drained: Notify::new(),
-            last_drained: Mutex::new(Instant::now()),
+            last_write_resumed: Mutex::new(Instant::now()),
         }
     }
 
-    /// Waits until fewer than `FULL_BYTES` bytes are queued.
+    /// Waits until fewer than `FULL_BYTES` bytes are queued, or the connection has ended.
     pub(super) async fn wait_for_room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -64,7 +68,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a message and returns its position, for [`was_taken`](Self::was_taken).
+    /// Queues a message and returns its position, for [`was_taken`](Self::was_taken). A message is dropped if the
+    /// connection has ended or is closing. `was_taken` then stays false for the position.
     pub(super) fn push(&self, message: &[u8]) -> u64 {
         self.append(|framing, bytes| framing.frame(bytes, message.len(), |out| out.extend_from_slice(message)))
     }
@@ -86,6 +91,7 @@ impl Outbox {
         });
     }
 
+    /// Queues a close frame, if the framing has one. No further frame is queued, and the next batch is the last.
     pub(super) fn push_close(&self) {
         self.append(|framing, bytes| framing.close(bytes, NORMAL_CLOSURE, ""));
         self.queue.lock().is_closing = true;
@@ -103,22 +109,25 @@ impl Outbox {
         position
     }
 
-    /// Whether the writing task has taken the byte at this position. After [`end`](Self::end), the answer no longer changes.
+    /// Whether the writing task has taken the byte at this position. After [`end`](Self::end), the answer no longer
+    /// changes.
     pub(super) fn was_taken(&self, position: u64) -> bool {
         position < self.queue.lock().taken
     }
 
-    /// Waits until frames are queued and swaps them into `batch`, which must be empty.
+    /// Waits until frames are queued or the connection is closing, and swaps the queued frames into `batch`, which
+    /// must be empty. Does not return after [`end`](Self::end).
     pub(super) async fn take(&self, batch: &mut Vec<u8>) -> BatchKind {
         loop {
             {
                 let mut queue = self.queue.lock();
-                // After the end, callers treat all messages that were not taken as not sent, so nothing is taken any more.
+                // After the end, callers treat all messages that were not taken as not sent. So nothing is taken any
+                // more.
                 if !queue.has_ended && (!queue.bytes.is_empty() || queue.is_closing) {
                     std::mem::swap(&mut queue.bytes, batch);
                     queue.taken += batch.len() as u64;
                     self.drained.notify_waiters();
-                    return if queue.is_closing { BatchKind::Last } else { BatchKind::MoreFollow };
+                    return if queue.is_closing { BatchKind::Last } else { BatchKind::NotLast };
                 }
             }
             self.filled.notified().await;
@@ -126,15 +135,15 @@ impl Outbox {
     }
 
     /// The transport was full and has accepted bytes again.
-    pub(super) fn note_drained(&self) {
-        *self.last_drained.lock() = Instant::now();
+    pub(super) fn note_write_resumed(&self) {
+        *self.last_write_resumed.lock() = Instant::now();
     }
 
-    pub(super) fn last_drained(&self) -> Instant {
-        *self.last_drained.lock()
+    pub(super) fn last_write_resumed(&self) -> Instant {
+        *self.last_write_resumed.lock()
     }
 
-    /// Frees the capacity that a burst of messages has needed.
+    /// Reduces the buffer to `capacity` bytes, if a burst of messages has made it larger.
     pub(super) fn shrink_to(&self, capacity: usize) {
         self.queue.lock().bytes.shrink_to(capacity);
     }
@@ -151,4 +160,5 @@ impl Outbox {
     }
 }
 
+/// The WebSocket close code of a connection that has done its work.
 const NORMAL_CLOSURE: u16 = 1000;

@@ -1,5 +1,6 @@
-//! The task that reads a connection. It gives answers to their callers, answers pings, and passes all other messages to the `PeerHandler`.
-//! The task waits for nothing but the server.
+//! The task that reads a connection. It gives answers to their callers, answers pings, and passes all other messages
+//! to the `PeerHandler`. It pings a silent server, and ends the connection if the server stays silent. It never waits
+//! for the code that consumes the messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +16,18 @@ use super::{Disconnect, PeerHandler, Rpc};
 /// After this many bytes, the reading task lets other tasks of its thread run.
 const BYTES_BETWEEN_YIELDS: u64 = 512 * 1024;
 
-/// The close code of a WebSocket whose session another client has taken over.
+/// The close code of a WebSocket whose session another client has taken over. A session is what a server keeps for
+/// one client, for example its processes.
 const TAKEN_OVER_CODE: u16 = 4010;
 
-/// How long a companion (the child process that serves the connection) may take to exit after its stream has ended.
+/// How long a companion, for example the child process that serves the connection, may take to exit after the
+/// connection has ended.
 const EXIT_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn PeerHandler>, silence_timeout: Duration) {
     let disconnect = tokio::select! {
         disconnect = read(&rpc, &mut reader, &*handler, silence_timeout) => disconnect,
+        // Another task has already ended the connection.
         () = rpc.stop.cancelled() => return,
     };
     rpc.finish(match disconnect {
@@ -45,7 +49,8 @@ async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence
     tokio::pin!(silence_check);
     let mut next_yield = BYTES_BETWEEN_YIELDS;
     loop {
-        // A fast server always has more to read. The tasks that consume its messages, or ask it to pause, must run too.
+        // A fast server always has more to read. The tasks that consume its messages, or ask it to pause, must run
+        // too.
         if reader.received_bytes() >= next_yield {
             next_yield = reader.received_bytes() + BYTES_BETWEEN_YIELDS;
             tokio::task::yield_now().await;
@@ -61,7 +66,7 @@ async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence
             },
             () = &mut silence_check, if rpc.outbox.supports_ping() => {
                 life_signs.handle_sign(reader.last_received().into_std());
-                life_signs.handle_sign(rpc.outbox.last_drained().into_std());
+                life_signs.handle_sign(rpc.outbox.last_write_resumed().into_std());
                 match life_signs.handle_timeout(Instant::now().into_std()) {
                     Silence::Short => {}
                     Silence::Ping => rpc.outbox.push_ping(),
@@ -94,6 +99,7 @@ fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), 
         }
         ReadEvent::Pong(_) => Ok(()),
         ReadEvent::TooLarge { prefix } => {
+            // Only the beginning of the message was kept. If an id comes first, the message is the answer to a call.
             let Some(RequestId::Integer(id)) = sniff_id(&prefix) else {
                 return Err(Disconnect(Some("exec-server sent a message that is too large".to_owned())));
             };
@@ -111,6 +117,8 @@ fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), 
 }
 
 fn handle_message(rpc: &Rpc, handler: &dyn PeerHandler, message: &Bytes) -> Result<(), Disconnect> {
+    // Output of processes and blocks of files are recognised without a JSON parser, because they are long and
+    // frequent.
     if let Some(output) = protocol::recognise_output(message) {
         return handler.handle_output(&output).map_err(notification_failed);
     }

@@ -1,4 +1,5 @@
-//! The interface by which a harness decides whether a command may run again without its sandbox.
+//! The interface by which a harness, a program that runs commands for an AI agent, decides whether a command may run
+//! again without its sandbox.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ pub enum Approval {
     Refused,
 }
 
-/// A command that asks to run again without its sandbox.
+/// A command to which the sandbox has denied something, and which could run again without the sandbox.
 #[derive(Clone, Copy, Debug)]
 pub struct ApprovalRequest<'a> {
     /// The program and the arguments that would run.
@@ -30,8 +31,8 @@ pub struct ApprovalRequest<'a> {
 /// A future that an [`ApprovalDecider`] returns.
 pub type Deciding<'a> = Pin<Box<dyn Future<Output = Approval> + Send + 'a>>;
 
-/// Decides whether a command may run again without its sandbox, after the sandbox has denied it something. There is no time limit, so a
-/// person can decide.
+/// Decides whether a command may run again without its sandbox, after the sandbox has denied it something. There is
+/// no time limit, so a person can decide.
 ///
 /// ```
 /// use client::{Approval, ApprovalDecider, ApprovalRequest, Deciding};

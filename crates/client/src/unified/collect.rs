@@ -12,16 +12,17 @@ use crate::process::ProcessEvents;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandCompletion {
-    /// The session of the command. The next `write_stdin` to this session returns the output that no call has
-    /// returned.
+    /// The session: the id by which later calls find the command. The next `write_stdin` to this session returns the
+    /// output that no call has returned.
     pub session: ExecSessionId,
-    /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
+    /// The exit code, or 128+N if signal N ended the command. `None` if the exit was not reported: `failure` says
+    /// why, or a write has found the stdin of the command closed.
     pub exit_code: Option<i32>,
     /// The end of all output of the command. If output is left out, the first line says how much.
     pub output_tail: String,
     /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
-    /// The reason why the command could not be followed to its end. `None` if it could.
+    /// The reason why the client could no longer follow the command. `None` if there was no failure.
     pub failure: Option<String>,
 }
 
@@ -35,8 +36,9 @@ impl Completions {
         Self { receiver }
     }
 
-    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec), the value that runs the commands, was
-    /// dropped. The last 256 reports are kept for a subscriber that does not take them. Cancel safe.
+    /// Waits for the next report. Returns `None` when all clones of the [`UnifiedExec`](super::UnifiedExec), the
+    /// value that runs the commands, were dropped. The last 256 reports are kept for a subscriber that does not take
+    /// them. Cancel safe.
     pub async fn recv(&mut self) -> Option<CommandCompletion> {
         loop {
             match self.receiver.recv().await {
@@ -53,10 +55,11 @@ impl Completions {
 /// How many reports are kept for a subscriber that does not take them.
 pub(super) const KEPT_COMPLETIONS: usize = 256;
 
+/// Passes the events of a command to its record until the command ends or can no longer be followed.
 pub(super) async fn run(mut events: ProcessEvents, record: Arc<CommandRecord>) {
     while let Some(event) = events.next().await {
         record.note(event);
     }
-    // The events have stopped without a close or a failure, so the end of the process is not known.
-    record.finish(CommandEnd::Failed("the command can no longer be followed".to_owned()));
+    // Has no effect if the last event was a close or a failure. Otherwise the end of the process is not known.
+    record.end_unless_ended(CommandEnd::Failed("the command can no longer be followed".to_owned()));
 }

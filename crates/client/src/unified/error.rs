@@ -1,4 +1,4 @@
-//! The error of all calls of unified exec.
+//! The error of all calls of unified exec, which runs commands. A session is a command that a call has started.
 
 use super::request::ExecSessionId;
 use crate::error::ExecServerError;
@@ -10,7 +10,7 @@ pub enum UnifiedExecError {
     /// There was no session with this id, or it ended so long ago that its id was forgotten.
     #[error("unknown session {0}")]
     UnknownSession(ExecSessionId),
-    /// The command has ended, and all its output was returned.
+    /// The command has ended, and a call has returned its end. Or it was removed to make room for a new command.
     #[error("session {session} has ended{}; start the command again", exit_words(*exit_code))]
     SessionEnded {
         /// The session of the command.

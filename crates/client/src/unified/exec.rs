@@ -22,10 +22,11 @@ use crate::error::ExecServerError;
 const EXIT_AFTER_CLOSED_STDIN: Duration = Duration::from_millis(250);
 /// How long to wait for the last events of a command that was killed.
 const CLOSE_AFTER_KILL: Duration = Duration::from_secs(5);
-/// The most bytes of input in one write. In base64, input is a third longer.
+/// The most bytes of input in one write. The request carries them as base64, which is a third longer.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// Runs commands for a harness. Clones share the commands. When the last clone is dropped, the commands that still run are killed.
+/// Runs commands for a harness, a program that runs commands for an AI agent. Clones share the commands. When the
+/// last clone is dropped, the commands that still run are killed.
 ///
 /// ```no_run
 /// # async fn example(client: client::ExecServerClient) -> Result<(), client::UnifiedExecError> {
@@ -52,7 +53,8 @@ struct UnifiedExecInner {
     options: UnifiedExecOptions,
     open: OpenCommands,
     completions: broadcast::Sender<CommandCompletion>,
-    /// Program and arguments in front of a shell command line.
+    /// Program and arguments in front of a shell command line. Set by the options, or when the first shell command
+    /// runs.
     shell: OnceCell<Vec<String>>,
 }
 
@@ -68,27 +70,30 @@ impl UnifiedExec {
     /// Runs a command. Returns when the command has ended and its streams are closed, or after the
     /// [yield time](ExecCommandRequest::yield_time) with the output so far.
     ///
-    /// If the sandbox denied something to the command within that time, the call asks the [decider](UnifiedExecOptions::approval). If the
-    /// decider approves, the command runs once more without the sandbox. Dropping the future kills the command.
+    /// If the command has exited within that time and the sandbox denied something to it, the call asks the
+    /// [decider](UnifiedExecOptions::approval). If the decider approves, the command runs once more without the
+    /// sandbox. Dropping the future kills the command.
     pub async fn exec_command(&self, request: ExecCommandRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
         let argv = self.argv(&request.command).await?;
         let command = self.run(&request, &argv, Confinement::AsAsked).await?;
-        if self.may_lift_sandbox(&request, &argv, &command, started).await == Approval::Refused {
+        if self.ask_decider(&request, &argv, &command, started).await == Approval::Refused {
             return Ok(self.hand_over(command, request.max_output_bytes, started));
         }
+        // Kills descendants of the first run, if any still run.
         drop(command);
         let command = self.run(&request, &argv, Confinement::Lifted).await?;
         let response = self.hand_over(command, request.max_output_bytes, started);
         Ok(ExecCommandResponse { ran_without_sandbox: true, ..response })
     }
 
-    /// Writes to a command that still runs, or writes nothing. Returns the output since the last call: when the command has ended, when its
-    /// output has been quiet for [`settle`](WriteStdinRequest::settle), or after the yield time. Output that comes while several calls wait
-    /// is returned by one of them.
+    /// Writes to a command that still runs. With an empty text, nothing is written. Returns the output since the last
+    /// call. The call returns when the command has ended, when it has written output and then nothing for
+    /// [`settle`](WriteStdinRequest::settle), or after the yield time. Output that comes while several calls wait is
+    /// returned by one of them.
     ///
-    /// After a command has ended, the next call returns its exit code and the rest of its output, and ignores the text to write. Later
-    /// calls fail.
+    /// After a command has ended, the next call returns its exit code and the rest of its output, and ignores the
+    /// text to write. Later calls fail.
     pub async fn write_stdin(&self, request: WriteStdinRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
         let command = self.inner.open.find(request.session)?;
@@ -98,10 +103,10 @@ impl UnifiedExec {
         match (stdin, request.settle) {
             (StdinOutcome::Closed, _) => {
                 command.record.wait_for_end_within(left.min(EXIT_AFTER_CLOSED_STDIN)).await;
-                command.record.finish(CommandEnd::StdinClosed);
+                command.record.end_unless_ended(CommandEnd::StdinClosed);
             }
             (_, Some(quiet)) => {
-                let _out_of_time = timeout(left, command.record.wait_until_quiet(before, quiet)).await;
+                let _quiet_or_timed_out = timeout(left, command.record.wait_until_quiet(before, quiet)).await;
             }
             (_, None) => command.record.wait_for_end_within(left).await,
         }
@@ -127,14 +132,14 @@ impl UnifiedExec {
         if !command.record.is_over() {
             command.process.terminate().await?;
             command.record.wait_for_end_within(CLOSE_AFTER_KILL).await;
-            command.record.finish(CommandEnd::Failed(
+            command.record.end_unless_ended(CommandEnd::Failed(
                 "the command was killed, but its end was not reported in time".to_owned(),
             ));
         }
         Ok(self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started))
     }
 
-    /// Sends the signal SIGINT to a command, with or without a terminal.
+    /// Sends the signal SIGINT to a command, with or without a terminal. Does nothing if the command has ended.
     ///
     /// ```no_run
     /// # async fn example(exec: client::UnifiedExec, session: client::ExecSessionId) -> Result<(), client::UnifiedExecError> {
@@ -151,7 +156,8 @@ impl UnifiedExec {
         Ok(())
     }
 
-    /// The commands that run, and the ended commands whose end no call has returned yet. The oldest comes first.
+    /// The sessions of the commands that later calls can find: the commands that run, and the ended commands whose
+    /// end no call has returned yet. The oldest comes first.
     ///
     /// ```no_run
     /// # fn example(exec: client::UnifiedExec) {
@@ -162,7 +168,7 @@ impl UnifiedExec {
         self.inner.open.ids()
     }
 
-    /// Reports every command that ends after the call that started it has returned, from now on.
+    /// From now on, reports every command that ends after the call that started it has returned.
     ///
     /// ```no_run
     /// # async fn example(exec: client::UnifiedExec) {
@@ -219,9 +225,9 @@ impl UnifiedExec {
         Ok(command)
     }
 
-    /// Asks the decider, if there is one, whether the command may run again without its sandbox. Refused if the
-    /// sandbox has denied nothing.
-    async fn may_lift_sandbox(
+    /// Asks the decider whether the command may run again without its sandbox. Refused if there is no decider, or if
+    /// no sandbox has denied anything to the command.
+    async fn ask_decider(
         &self,
         request: &ExecCommandRequest,
         argv: &[String],
@@ -239,6 +245,8 @@ impl UnifiedExec {
         decider.decide(ApprovalRequest { argv, cwd: &request.cwd, denied: &denied }).await
     }
 
+    /// Writes the text of the request. Waits until the server has accepted the text or the command has ended, at most
+    /// for the yield time.
     async fn write(
         &self,
         command: &OpenCommand,
@@ -254,7 +262,7 @@ impl UnifiedExec {
             return Err(UnifiedExecError::NoStdin(command.id));
         }
         tokio::select! {
-            // An answer that has come is used even if the timeout is over.
+            // An answer that has come is used even if the yield time is over.
             biased;
             written = write_all(command, request.chars.as_bytes()) => Ok(written?),
             () = command.record.wait_for_end() => Ok(StdinOutcome::Closed),
@@ -262,14 +270,16 @@ impl UnifiedExec {
         }
     }
 
-    /// Adds the command to the open commands, where later calls find it by its id, and returns the response. The command is added before
-    /// its end can be reported.
+    /// Adds the command to the open commands, where later calls find it by its id, and returns the response. The
+    /// command is added first, because its end is reported to subscribers from the moment at which the response is
+    /// made.
     fn hand_over(&self, command: Arc<OpenCommand>, max_output_bytes: usize, started: Instant) -> ExecCommandResponse {
         self.inner.open.keep(Arc::clone(&command));
         self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started)
     }
 
-    /// Returns the new output, and removes the command from the open commands if it has ended.
+    /// Returns the new output. Removes the command from the open commands if it has ended. A command that counts as
+    /// ended but still runs is killed then.
     fn respond(
         &self,
         command: &OpenCommand,
@@ -286,8 +296,8 @@ impl UnifiedExec {
 }
 
 fn process_id(id: ExecSessionId, is_confined: bool) -> ProcessId {
-    // A server may remember the id of a sandboxed process for a while, even from another client. So the id of a sandboxed process is unique
-    // everywhere.
+    // A server may remember the id of a sandboxed process for a while, even if another client has chosen the id. So
+    // the id of a sandboxed process is unique among all clients.
     let text = if is_confined { format!("{id}-{}", uuid::Uuid::new_v4()) } else { id.to_string() };
     ProcessId::from(text)
 }

@@ -1,5 +1,5 @@
-//! Keeps the beginning and the end of an output of any length, within a limit. The result depends only on the bytes, not on the pieces in
-//! which they came.
+//! Keeps the beginning and the end of an output of any length, within a limit. The result depends only on the bytes,
+//! not on the pieces in which they came.
 
 use std::collections::VecDeque;
 
@@ -17,22 +17,26 @@ use std::collections::VecDeque;
 pub struct HeadTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
+    /// The most bytes of `head`.
     head_budget: usize,
+    /// The most bytes of `tail`.
     tail_budget: usize,
+    /// Bytes of the whole stream.
     total: u64,
 }
 
-/// Output as text, shortened in the middle.
+/// Output as text, shortened in the middle if it is too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abridged {
-    /// The whole output, or head and tail with a line between them that says how much is left out. Bytes that are not UTF-8 are replaced.
+    /// The whole output, or head and tail with a line between them that says how much is left out. Bytes that are not
+    /// UTF-8 are replaced.
     pub text: String,
     /// Bytes of the output that are not in `text`.
     pub omitted_bytes: u64,
 }
 
 impl HeadTail {
-    /// Keeps `budget` bytes: half of them for the head, half for the tail.
+    /// Keeps at most `budget` bytes: half of them for the head, half for the tail.
     pub fn new(budget: usize) -> Self {
         Self::with_budgets(budget / 2, budget - budget / 2)
     }
@@ -54,7 +58,7 @@ impl HeadTail {
         let room = self.head_budget - self.head.len();
         let (to_head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(to_head);
-        // Bytes that the rest would push out of the tail at once are not copied.
+        // If the rest is longer than the tail may be, only the end of the rest is copied.
         let rest = &rest[rest.len().saturating_sub(self.tail_budget)..];
         let superfluous = (self.tail.len() + rest.len()).saturating_sub(self.tail_budget);
         self.tail.drain(..superfluous);
@@ -76,8 +80,8 @@ impl HeadTail {
         self.total - self.kept_bytes() as u64
     }
 
-    /// The stream as text: at most `max_bytes` bytes of the stream. The line that says how much is left out does not count. A character
-    /// that would be cut is left out.
+    /// The stream as text: at most `max_bytes` bytes of the stream. The line that says how much is left out does not
+    /// count. A character that would be cut is left out.
     pub fn abridge(&self, max_bytes: usize) -> Abridged {
         let (mut head, mut tail) = (self.head.clone(), Vec::from(self.tail.clone()));
         if self.omitted_bytes() == 0 {
@@ -93,13 +97,13 @@ impl HeadTail {
         let tail = &tail[superfluous..];
         let tail = &tail[incomplete_at_start(tail)..];
         let omitted_bytes = self.total - (head.len() + tail.len()) as u64;
-        let [above, below] = [&head[..], tail].map(|end| if end.is_empty() { "" } else { "\n" });
-        let marker = format!("{above}[... {omitted_bytes} bytes omitted ...]{below}");
+        let [break_before, break_after] = [&head[..], tail].map(|part| if part.is_empty() { "" } else { "\n" });
+        let marker = format!("{break_before}[... {omitted_bytes} bytes omitted ...]{break_after}");
         Abridged { text: lossy(&head) + &marker + &lossy(tail), omitted_bytes }
     }
 
-    /// Takes the stream so far out of `self`. The next bytes begin a new head. With [`StreamRest::MoreFollows`], an incomplete character at
-    /// the end stays in `self` until its other bytes have come.
+    /// Takes the stream so far out of `self`. The next bytes begin a new head. With [`StreamRest::MoreFollows`], an
+    /// incomplete character at the end stays in `self`, where its other bytes will complete it.
     pub(crate) fn take(&mut self, rest: StreamRest) -> Self {
         let mut taken = std::mem::replace(self, Self::with_budgets(self.head_budget, self.tail_budget));
         if rest == StreamRest::MoreFollows {
@@ -108,8 +112,9 @@ impl HeadTail {
         taken
     }
 
+    /// Removes the bytes of an incomplete character at the end, and returns them.
     fn remove_incomplete_end(&mut self) -> Vec<u8> {
-        // If bytes between head and tail were dropped, a character cannot begin in the head and go on in the tail.
+        // If bytes between head and tail were dropped, a character cannot begin in the head and continue in the tail.
         let head = if self.omitted_bytes() == 0 { &self.head[..] } else { &[] };
         let last = head.iter().chain(&self.tail).rev().take(LONGEST_CHARACTER).copied();
         let mut last: Vec<u8> = last.collect();
@@ -163,6 +168,7 @@ fn incomplete_at_start(bytes: &[u8]) -> usize {
     bytes.iter().take(LONGEST_CHARACTER - 1).take_while(|byte| is_continuation(**byte)).count()
 }
 
+/// Whether a character of several bytes begins with this byte.
 fn is_lead(byte: u8) -> bool {
     byte >= 0b1100_0000
 }
@@ -178,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_within_the_budget_is_complete() {
+    fn output_within_the_budget_is_complete_and_invalid_bytes_are_replaced() {
         let mut output = HeadTail::new(10);
         output.push("grün".as_bytes());
         assert_eq!(output.abridge(10), Abridged { text: "grün".into(), omitted_bytes: 0 });
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_character_waits_for_its_other_bytes() {
+    fn an_incomplete_character_waits_for_its_other_bytes_unless_the_stream_is_complete() {
         let mut output = HeadTail::new(64);
         output.push(b"x\xe2\x82");
         assert_eq!(output.take(StreamRest::MoreFollows).abridge(64).text, "x");

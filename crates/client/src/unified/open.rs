@@ -1,4 +1,5 @@
-//! The commands that later calls can find by their ids, within a limit.
+//! The open commands, which later calls can find by their ids. A command is open while it runs, and after its end
+//! until a call has returned the end. The number of open commands is limited.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,9 +21,11 @@ pub(super) struct OpenCommand {
     pub(super) id: ExecSessionId,
     pub(super) process: ExecProcess,
     pub(super) record: Arc<CommandRecord>,
+    /// Whether calls can write to the command.
     pub(super) takes_input: bool,
     pub(super) _permit: OwnedSemaphorePermit,
-    /// The task keeps the client open, so it must not outlive this value.
+    /// The task that passes the events of the command to `record`. It keeps the client open, so it must not outlive
+    /// this value.
     pub(super) _collecting: AbortOnDropHandle<()>,
 }
 
@@ -35,7 +38,7 @@ pub(super) struct OpenCommands {
 #[derive(Default)]
 struct OpenCommandTable {
     commands: HashMap<ExecSessionId, KeptCommand>,
-    /// Counts the calls, to find the command that was not used for the longest time.
+    /// Counts the calls that use any command, to find the command that was not used for the longest time.
     uses: u64,
     /// Ended sessions and their exit codes, oldest first.
     ended: VecDeque<(ExecSessionId, Option<i32>)>,
@@ -43,6 +46,7 @@ struct OpenCommandTable {
 
 struct KeptCommand {
     command: Arc<OpenCommand>,
+    /// The value of `uses` at the last call that used this command.
     last_use: u64,
 }
 
@@ -52,7 +56,8 @@ impl OpenCommands {
         Self { limit, permits: Arc::new(Semaphore::new(limit)), table: Mutex::default() }
     }
 
-    /// A permit for another command. If all permits are in use, a command that has ended is removed.
+    /// A permit for another command. If all permits are in use, removes commands that have ended until a permit is
+    /// free. Fails if no command that has ended is left.
     pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, UnifiedExecError> {
         loop {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
@@ -61,10 +66,12 @@ impl OpenCommands {
             let Some(ended) = self.table.lock().remove_ended() else {
                 return Err(UnifiedExecError::TooManySessions(self.limit));
             };
+            // Frees the permit of the command, unless another call still uses the command.
             drop(ended);
         }
     }
 
+    /// Adds a command, so that later calls find it.
     pub(super) fn keep(&self, command: Arc<OpenCommand>) {
         let mut table = self.table.lock();
         let last_use = table.next_use();
@@ -85,7 +92,7 @@ impl OpenCommands {
         })
     }
 
-    /// Removes a command whose end a call has returned.
+    /// Removes a command whose end a call has returned, and remembers its exit code.
     pub(super) fn forget(&self, id: ExecSessionId, exit_code: Option<i32>) {
         let mut table = self.table.lock();
         let command = table.remove(id, exit_code);
@@ -108,8 +115,8 @@ impl OpenCommandTable {
 
     fn remove_ended(&mut self) -> Option<Arc<OpenCommand>> {
         let ended = self.commands.values().filter(|kept| kept.command.record.is_over());
-        let oldest = ended.min_by_key(|kept| kept.last_use)?;
-        let (id, exit) = (oldest.command.id, oldest.command.record.peek(0).exit);
+        let longest_unused = ended.min_by_key(|kept| kept.last_use)?;
+        let (id, exit) = (longest_unused.command.id, longest_unused.command.record.peek(0).exit);
         self.remove(id, exit.map(|exit| exit.code))
     }
 

@@ -1,4 +1,4 @@
-//! The options of unified exec, which apply to all commands.
+//! The options of unified exec, which runs commands for an AI agent. They apply to all commands.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use super::approval::ApprovalDecider;
 /// ```
 #[derive(Clone)]
 pub struct UnifiedExecOptions {
-    /// The most open commands. A command is open while it runs, and after its end until a call has returned the end. At the limit, a new
-    /// command replaces the ended command that was not used for the longest time. If all open commands run, the new command is refused,
-    /// because killing a running command would be a surprise.
+    /// The most open commands. A command is open while it runs, and after its end until a call has returned the end.
+    /// At the limit, a new command replaces the ended command that was not used for the longest time. If all open
+    /// commands run, the new command is refused, because killing a running command would be a surprise.
     pub max_sessions: usize,
-    /// Bytes of output of one command that are kept between two calls: half from the beginning, half from the end.
+    /// The most bytes of output of one command that are kept between two calls: half from the beginning, half from
+    /// the end.
     pub retain_bytes: usize,
-    /// Bytes from the end of the output that a [`CommandCompletion`](super::CommandCompletion) has.
+    /// The most bytes from the end of the output that a [`CommandCompletion`](super::CommandCompletion) contains.
     pub completion_tail_bytes: usize,
-    /// Program and arguments that a [shell command](super::CommandSpec::Shell) is appended to. `None` means the shell of the environment
-    /// with `-c`.
+    /// Program and arguments that a [shell command](super::CommandSpec::Shell) is appended to. `None` means the shell
+    /// that the server names, with `-c`.
     pub shell: Option<Vec<String>>,
     /// Decides whether a command may run again without its sandbox. `None` means that no command may.
     pub approval: Option<Arc<dyn ApprovalDecider>>,

@@ -1,5 +1,5 @@
-//! The output of a command that no call has returned yet, and how the command ended. The task that follows the events of the command fills
-//! the record, and calls read it.
+//! The record of a command: the output that no call has returned yet, and how the command ended. The task that
+//! follows the events of the command fills the record, and calls read it.
 
 use parking_lot::Mutex;
 use recovery::Exit;
@@ -31,24 +31,29 @@ struct CommandState {
     unread: HeadTail,
     /// The end of all output, for the report about a command that ends in the background.
     tail: HeadTail,
+    /// The exit of the process. Output of its descendants may still follow.
     exit: Option<Exit>,
+    /// Set when no further event is expected.
     end: Option<CommandEnd>,
-    /// The call that started the command has returned, so its end has to be reported.
+    /// The call that started the command has returned, so the end of the command has to be reported.
     is_in_background: bool,
 }
 
 /// The reason why no further event of a command is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
+    /// The process has exited, and its output streams are closed.
     Closed,
+    /// The client could no longer follow the command, for this reason.
     Failed(String),
-    /// A write has shown that the stdin of the command is closed, and its exit did not come in time.
+    /// A write has shown that the stdin of the command is closed, and the command did not end soon after.
     StdinClosed,
 }
 
 /// Output and state of a command when a call asked for them.
 pub(super) struct CommandSnapshot {
     pub(super) abridged: Abridged,
+    /// Bytes of the output before it was abridged.
     pub(super) original_bytes: u64,
     pub(super) exit: Option<Exit>,
     pub(super) end: Option<CommandEnd>,
@@ -70,6 +75,7 @@ impl CommandRecord {
         Self { id, state: Mutex::new(state), progress: watch::Sender::default(), completions }
     }
 
+    /// Takes the next event of the command.
     pub(super) fn note(&self, event: ExecProcessEvent) {
         match event {
             ExecProcessEvent::Output(output) => {
@@ -82,13 +88,14 @@ impl CommandRecord {
             ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
                 self.state.lock().exit = Some(Exit { code, sandbox_denied, timed_out });
             }
-            ExecProcessEvent::Closed { .. } => self.finish(CommandEnd::Closed),
-            ExecProcessEvent::Failed(text) => self.finish(CommandEnd::Failed(text)),
+            ExecProcessEvent::Closed { .. } => self.end_unless_ended(CommandEnd::Closed),
+            ExecProcessEvent::Failed(text) => self.end_unless_ended(CommandEnd::Failed(text)),
         }
     }
 
-    /// Marks the command as ended. Only the first reason counts.
-    pub(super) fn finish(&self, end: CommandEnd) {
+    /// Marks the command as ended, and reports the end of a command in the background. Does nothing if the command
+    /// has already ended.
+    pub(super) fn end_unless_ended(&self, end: CommandEnd) {
         let mut state = self.state.lock();
         if state.end.is_some() {
             return;
@@ -97,7 +104,7 @@ impl CommandRecord {
         let completion = state.is_in_background.then(|| state.completion(self.id));
         drop(state);
         if let Some(completion) = completion {
-            let _nobody_listens = self.completions.send(completion);
+            let _sent_if_anybody_listens = self.completions.send(completion);
         }
         self.progress.send_modify(|progress| progress.is_over = true);
     }
@@ -112,7 +119,8 @@ impl CommandRecord {
         state.snapshot(&state.unread, max_bytes)
     }
 
-    /// Takes the output that no call has returned yet. A command that has not ended is in the background from now on.
+    /// Takes the output that no call has returned yet out of the record. A command that has not ended is in the
+    /// background from now on.
     pub(super) fn take(&self, max_bytes: usize) -> CommandSnapshot {
         let mut state = self.state.lock();
         let rest = if state.end.is_some() { StreamRest::Complete } else { StreamRest::MoreFollows };
@@ -123,14 +131,14 @@ impl CommandRecord {
 
     /// Waits for the end of the command, for at most this long.
     pub(super) async fn wait_for_end_within(&self, time: Duration) {
-        let _out_of_time = timeout(time, self.wait_for_end()).await;
+        let _ended_or_timed_out = timeout(time, self.wait_for_end()).await;
     }
 
     /// Waits for the end of the command.
     pub(super) async fn wait_for_end(&self) {
         // `self` holds the sender, so waiting cannot fail.
         let mut progress = self.progress.subscribe();
-        let _over = progress.wait_for(|progress| progress.is_over).await;
+        let _progress_at_end = progress.wait_for(|progress| progress.is_over).await;
     }
 
     /// Waits until the command has ended, or until it has written output after `mark` and then nothing for `quiet`.

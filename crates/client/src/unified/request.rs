@@ -1,4 +1,4 @@
-//! The requests of a harness, a program that runs commands for an AI agent.
+//! The requests of a harness, a program that runs commands for an AI agent, to unified exec.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,12 +17,12 @@ impl fmt::Display for ExecSessionId {
     }
 }
 
-/// The program to run.
+/// The program to run, or a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandSpec {
     /// A program and its arguments. Must not be empty.
     Argv(Vec<String>),
-    /// A command line for the shell that [`UnifiedExecOptions::shell`](super::UnifiedExecOptions::shell) names.
+    /// A command line. [`UnifiedExecOptions::shell`](super::UnifiedExecOptions::shell) says which shell runs it.
     Shell(String),
 }
 
@@ -52,7 +52,8 @@ pub struct ExecCommandRequest {
     pub size: Option<WindowSize>,
     /// Whether a command without a terminal gets a pipe as stdin. If false, its stdin is empty.
     pub stdin: bool,
-    /// The sandbox around the command. If it denies something, the [decider](super::UnifiedExecOptions::approval) is asked.
+    /// The sandbox around the command, as the JSON text of a [`SandboxContext`](protocol::SandboxContext). If it
+    /// denies something within the yield time, the [decider](super::UnifiedExecOptions::approval) is asked.
     pub sandbox: Option<Box<RawValue>>,
     /// The server kills the command after this time. Needs the extension `processTimeout`.
     pub timeout: Option<Duration>,
@@ -63,12 +64,14 @@ pub struct ExecCommandRequest {
 }
 
 impl ExecCommandRequest {
-    /// Runs a program with its arguments, on pipes, without stdin, with all variables of the server.
+    /// A request to run a program with its arguments, on pipes, without stdin, with all environment variables of the
+    /// server.
     pub fn argv(argv: impl IntoIterator<Item = impl Into<String>>, cwd: PathUri) -> Self {
         Self::new(CommandSpec::Argv(argv.into_iter().map(Into::into).collect()), cwd)
     }
 
-    /// Runs a command line in the shell, on pipes, without stdin, with all variables of the server.
+    /// A request to run a command line in the shell, on pipes, without stdin, with all environment variables of the
+    /// server.
     pub fn shell(line: impl Into<String>, cwd: PathUri) -> Self {
         Self::new(CommandSpec::Shell(line.into()), cwd)
     }
@@ -143,21 +146,22 @@ pub struct WriteStdinRequest {
     pub yield_time: Duration,
     /// If set, the call returns earlier, when the command has written something and then nothing for this long.
     ///
-    /// `None` by default: a command may pause in the middle of its answer, and an early return makes an AI harness ask its model once more,
-    /// which costs far more than the rest of the yield time. A program that answers prompts sets this.
+    /// `None` by default: a command may pause in the middle of its output. An early return makes an AI harness ask
+    /// its model once more, which costs far more than the rest of the yield time. A program that waits for the
+    /// prompts of an interactive command sets this.
     pub settle: Option<Duration>,
     /// Bytes of output that the call returns at most.
     pub max_output_bytes: usize,
 }
 
 impl WriteStdinRequest {
-    /// Writes a text, and returns the output of the next quarter of a second.
+    /// A request to write a text, and to get the output of the next quarter of a second.
     pub fn new(session: ExecSessionId, chars: impl Into<String>) -> Self {
         let (yield_time, max_output_bytes) = (WRITE_YIELD_TIME, MAX_OUTPUT_BYTES);
         Self { session, chars: chars.into(), yield_time, settle: None, max_output_bytes }
     }
 
-    /// Writes nothing, and waits up to ten seconds for the end of the command.
+    /// A request that writes nothing, and waits up to ten seconds for the end of the command.
     pub fn poll(session: ExecSessionId) -> Self {
         Self { yield_time: YIELD_TIME, ..Self::new(session, "") }
     }

@@ -8,20 +8,22 @@ use super::request::ExecSessionId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecCommandResponse {
-    /// The output since the last call, of stdout and stderr in the order in which it came. If the output is longer than the request allows,
-    /// this is its beginning and its end, with a line between them that says how many bytes are left out. Bytes that are not UTF-8 are
+    /// The output since the last call, of stdout and stderr in the order in which it came. If the output is longer
+    /// than the request or [`retain_bytes`](super::UnifiedExecOptions::retain_bytes) allows, this is its beginning
+    /// and its end, with a line between them that says how many bytes are left out. Bytes that are not UTF-8 are
     /// replaced.
     pub output: String,
     /// Bytes of output since the last call, before anything was left out.
     pub original_bytes: u64,
     /// Bytes of output since the last call that are not in `output`.
     pub omitted_bytes: u64,
-    /// The exit code, or 128+N if signal N ended the command. `None` while the command runs.
+    /// The exit code, or 128+N if signal N ended the command. `None` while the command runs, and if its exit was not
+    /// reported.
     pub exit_code: Option<i32>,
-    /// The session by which later calls find the command. `None` when no output follows. If there is a session and an exit code, a
-    /// descendant of the command still has the output streams open.
+    /// The session by which later calls find the command. `None` when no output follows. If there is a session and an
+    /// exit code, the output streams are still open, usually in a descendant of the command.
     pub session: Option<ExecSessionId>,
-    /// Duration of this call, including the time that the [decider](super::ApprovalDecider) took.
+    /// Duration of this call, including a second run and the time that the [decider](super::ApprovalDecider) took.
     pub wall_time: Duration,
     /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
@@ -31,7 +33,7 @@ pub struct ExecCommandResponse {
     pub timed_out: bool,
     /// What happened to the text of the request.
     pub stdin: StdinOutcome,
-    /// The reason why the client cannot follow the command any longer. `None` if it can, or if the command has ended.
+    /// The reason why the client can no longer follow the command. `None` if there was no failure.
     pub failure: Option<String>,
 }
 

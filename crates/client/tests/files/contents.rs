@@ -11,10 +11,10 @@ use crate::support::{TestedFiles, error_of, error_parts, on_local_and_remote};
 
 on_local_and_remote! {
     bytes_are_read_unchanged
-    text_is_read_as_a_string
+    utf8_is_read_as_a_string_and_other_bytes_are_an_error
     a_file_is_created_and_overwritten_in_place
-    a_missing_parent_is_not_created
-    a_fifo_is_not_read_as_a_file
+    writing_a_file_does_not_create_its_parent
+    a_fifo_is_not_read_or_written_as_a_file
 }
 
 async fn bytes_are_read_unchanged(tested: &TestedFiles) {
@@ -27,7 +27,7 @@ async fn bytes_are_read_unchanged(tested: &TestedFiles) {
     );
 }
 
-async fn text_is_read_as_a_string(tested: &TestedFiles) {
+async fn utf8_is_read_as_a_string_and_other_bytes_are_an_error(tested: &TestedFiles) {
     fs::write(tested.path("a"), "hellö\n").unwrap();
     fs::write(tested.path("b"), [b'a', 255]).unwrap();
     let options = FileOptions::default();
@@ -50,7 +50,7 @@ async fn a_file_is_created_and_overwritten_in_place(tested: &TestedFiles) {
     }
 }
 
-async fn a_missing_parent_is_not_created(tested: &TestedFiles) {
+async fn writing_a_file_does_not_create_its_parent(tested: &TestedFiles) {
     let written =
         tested.files.write_file(&tested.uri("none/a"), Bytes::from_static(b"x"), &FileOptions::default()).await;
     let (kind, errno, message) = error_parts(written);
@@ -59,7 +59,7 @@ async fn a_missing_parent_is_not_created(tested: &TestedFiles) {
     assert!(!tested.path("none").exists());
 }
 
-async fn a_fifo_is_not_read_as_a_file(tested: &TestedFiles) {
+async fn a_fifo_is_not_read_or_written_as_a_file(tested: &TestedFiles) {
     let fifo = tested.path("fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
@@ -69,6 +69,6 @@ async fn a_fifo_is_not_read_as_a_file(tested: &TestedFiles) {
     let opened = tested.files.read_file_stream(&tested.uri("fifo"), None).await;
     assert_eq!(error_parts(opened), (ErrorKind::InvalidInput, None, expected));
     let written = tested.files.write_file(&tested.uri("fifo"), Bytes::new(), &FileOptions::no_follow()).await;
-    assert_eq!(error_of(written).errno, Some(6));
+    assert_eq!(error_of(written).errno, Some(6), "ENXIO, because the fifo has no reader");
     assert!(fifo.exists());
 }

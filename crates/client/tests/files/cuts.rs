@@ -1,4 +1,4 @@
-//! Connections that break in the middle of a file.
+//! Connections that break, and a server that restarts, while a file is read or written.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -42,7 +42,7 @@ async fn write(files: &RemoteFileSystem, path: &Path, data: &[u8]) {
 }
 
 #[tokio::test]
-async fn files_survive_random_cuts() {
+async fn reading_and_writing_survive_random_cuts() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let files = connect_with_short_backoff(&proxy.url()).await;
@@ -51,6 +51,7 @@ async fn files_survive_random_cuts() {
     let data = noise(FILE_BYTES);
     fs::write(&source, &data).unwrap();
     for seed in 0..4 {
+        // Each of the next 20 connections will be cut within 30 MB. The client makes the first of them after `cut`.
         proxy.cut_at_random(20, 30_000_000, seed);
         proxy.cut();
         assert!(read(&files, &source).await == data, "reading, seed {seed}");
@@ -60,9 +61,9 @@ async fn files_survive_random_cuts() {
     assert!(proxy.cuts_made() > 10, "{} cuts", proxy.cuts_made());
 }
 
-/// The files are small, so that the cuts hit opening, blocks, commit and closing.
+/// The files are small, so that the cuts hit not only the blocks, but also opening, commit and closing.
 #[tokio::test]
-async fn files_survive_a_cut_after_each_of_many_bytes() {
+async fn reading_and_writing_survive_a_cut_at_each_of_many_positions() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let files = connect_with_short_backoff(&proxy.url()).await;
@@ -77,11 +78,11 @@ async fn files_survive_a_cut_after_each_of_many_bytes() {
         assert_eq!(fs::read(&target).unwrap(), text.as_bytes());
     }
     assert!(proxy.cuts_made() > 30, "{} cuts", proxy.cuts_made());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
 #[tokio::test]
-async fn a_restarted_server_ends_the_stream_with_an_error() {
+async fn a_restarted_server_ends_open_streams_with_an_error() {
     let server = TestServer::start().await;
     let address = server.address().to_owned();
     let files = connect_with_short_backoff(server.url()).await;

@@ -1,4 +1,4 @@
-//! Metadata, directories, copies and removals.
+//! Metadata, directories, copies, removals and renames.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,17 +10,17 @@ use crate::support::{TestedFiles, error_of, error_parts, on_local_and_remote};
 
 on_local_and_remote! {
     metadata_describes_files_and_directories
-    metadata_can_be_changed_to_the_nanosecond
-    directories_are_created_with_their_parents
-    many_calls_may_create_the_same_directory
-    a_directory_is_listed
-    a_file_is_copied
-    a_tree_is_copied
+    mode_and_modification_time_with_nanoseconds_can_be_set
+    only_a_recursive_creation_makes_parents_and_accepts_an_existing_directory
+    many_calls_may_create_the_same_directory_at_once
+    a_directory_is_listed_and_a_file_is_not
+    a_file_is_copied_with_its_mode
+    a_tree_is_copied_without_fifos_and_a_fifo_alone_is_refused
     a_directory_is_copied_only_recursively
     a_directory_is_not_copied_into_itself
-    a_tree_is_removed_only_recursively
-    an_entry_is_removed_without_following_links
-    an_entry_can_be_renamed
+    a_tree_is_removed_only_recursively_and_a_missing_tree_only_with_force
+    a_removal_that_follows_no_links_removes_one_entry_and_cannot_be_recursive
+    a_rename_replaces_its_target_only_if_allowed
 }
 
 const RECURSIVE: CopyOptions = CopyOptions { recursive: true, sandbox: None };
@@ -39,7 +39,7 @@ async fn metadata_describes_files_and_directories(tested: &TestedFiles) {
     }
 }
 
-async fn metadata_can_be_changed_to_the_nanosecond(tested: &TestedFiles) {
+async fn mode_and_modification_time_with_nanoseconds_can_be_set(tested: &TestedFiles) {
     fs::write(tested.path("a"), "").unwrap();
     let mtime = FileTime { secs: -7, nanos: 123_456_789 };
     let new = NewMetadata { mode: Some(0o640), mtime: Some(mtime), ..NewMetadata::default() };
@@ -48,7 +48,7 @@ async fn metadata_can_be_changed_to_the_nanosecond(tested: &TestedFiles) {
     assert_eq!((real.mode() & 0o7777, real.mtime(), real.mtime_nsec()), (0o640, -7, 123_456_789));
 }
 
-async fn directories_are_created_with_their_parents(tested: &TestedFiles) {
+async fn only_a_recursive_creation_makes_parents_and_accepts_an_existing_directory(tested: &TestedFiles) {
     for follow_symlinks in [true, false] {
         let name = format!("{follow_symlinks}/b/c");
         let options = CreateDirectoryOptions { follow_symlinks, ..CreateDirectoryOptions::default() };
@@ -61,17 +61,17 @@ async fn directories_are_created_with_their_parents(tested: &TestedFiles) {
         let orphan = tested.files.create_directory(&tested.uri("none/d"), &not_recursive).await;
         assert_eq!(error_of(orphan).kind, ErrorKind::NotFound);
     }
-    let root = CreateDirectoryOptions { recursive: false, follow_symlinks: false, sandbox: None };
-    let made = tested.files.create_directory(&"file:///".parse().unwrap(), &root).await;
-    assert_eq!(error_parts(made), (ErrorKind::AlreadyExists, None, "directory already exists".into()));
+    let no_follow = CreateDirectoryOptions { recursive: false, follow_symlinks: false, sandbox: None };
+    let root = tested.files.create_directory(&"file:///".parse().unwrap(), &no_follow).await;
+    assert_eq!(error_parts(root), (ErrorKind::AlreadyExists, None, "directory already exists".into()));
 }
 
-async fn many_calls_may_create_the_same_directory(tested: &TestedFiles) {
+async fn many_calls_may_create_the_same_directory_at_once(tested: &TestedFiles) {
     let options = CreateDirectoryOptions { follow_symlinks: false, ..CreateDirectoryOptions::default() };
     let uri = tested.uri("a/b/c/d");
     let mut making: Vec<_> = (0..16).map(|_| tested.files.create_directory(&uri, &options)).collect();
     let all = std::future::poll_fn(|cx| {
-        making.retain_mut(|one| match one.as_mut().poll(cx) {
+        making.retain_mut(|call| match call.as_mut().poll(cx) {
             std::task::Poll::Ready(result) => {
                 result.unwrap();
                 false
@@ -84,7 +84,7 @@ async fn many_calls_may_create_the_same_directory(tested: &TestedFiles) {
     assert!(tested.path("a/b/c/d").is_dir());
 }
 
-async fn a_directory_is_listed(tested: &TestedFiles) {
+async fn a_directory_is_listed_and_a_file_is_not(tested: &TestedFiles) {
     fs::write(tested.path("file"), "").unwrap();
     fs::create_dir(tested.path("directory")).unwrap();
     let mut entries = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_directory_is_listed(tested: &TestedFiles) {
     assert_eq!(error_parts(file), (ErrorKind::NotADirectory, Some(20), "Not a directory (os error 20)".into()));
 }
 
-async fn a_file_is_copied(tested: &TestedFiles) {
+async fn a_file_is_copied_with_its_mode(tested: &TestedFiles) {
     fs::write(tested.path("a"), "text").unwrap();
     fs::set_permissions(tested.path("a"), fs::Permissions::from_mode(0o751)).unwrap();
     tested.files.copy(&tested.uri("a"), &tested.uri("b"), &CopyOptions::default()).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_file_is_copied(tested: &TestedFiles) {
     assert_eq!(fs::metadata(tested.path("b")).unwrap().mode() & 0o7777, 0o751);
 }
 
-async fn a_tree_is_copied(tested: &TestedFiles) {
+async fn a_tree_is_copied_without_fifos_and_a_fifo_alone_is_refused(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("a/b")).unwrap();
     fs::write(tested.path("a/b/c"), "text").unwrap();
     assert!(std::process::Command::new("mkfifo").arg(tested.path("a/fifo")).status().unwrap().success());
@@ -130,7 +130,7 @@ async fn a_directory_is_not_copied_into_itself(tested: &TestedFiles) {
     assert_eq!(error_parts(copied), (ErrorKind::InvalidInput, None, text.into()));
 }
 
-async fn a_tree_is_removed_only_recursively(tested: &TestedFiles) {
+async fn a_tree_is_removed_only_recursively_and_a_missing_tree_only_with_force(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("a/b")).unwrap();
     fs::write(tested.path("a/b/c"), "").unwrap();
     let removed = tested.files.remove(&tested.uri("a"), &RemoveOptions::default()).await;
@@ -148,7 +148,7 @@ async fn a_tree_is_removed_only_recursively(tested: &TestedFiles) {
     );
 }
 
-async fn an_entry_is_removed_without_following_links(tested: &TestedFiles) {
+async fn a_removal_that_follows_no_links_removes_one_entry_and_cannot_be_recursive(tested: &TestedFiles) {
     fs::create_dir(tested.path("a")).unwrap();
     fs::write(tested.path("b"), "").unwrap();
     let options = RemoveOptions { follow_symlinks: false, ..RemoveOptions::default() };
@@ -160,12 +160,12 @@ async fn an_entry_is_removed_without_following_links(tested: &TestedFiles) {
     assert_eq!(error_parts(removed), (ErrorKind::Other, None, "recursive no-follow removal is unsupported".into()));
 }
 
-async fn an_entry_can_be_renamed(tested: &TestedFiles) {
+async fn a_rename_replaces_its_target_only_if_allowed(tested: &TestedFiles) {
     fs::write(tested.path("a"), "a").unwrap();
     fs::write(tested.path("b"), "b").unwrap();
     let no_replace = RenameOptions { replace: false, ..RenameOptions::default() };
-    let taken = tested.files.rename(&tested.uri("a"), &tested.uri("b"), &no_replace).await;
-    assert_eq!(error_of(taken).kind, ErrorKind::AlreadyExists);
+    let refused = tested.files.rename(&tested.uri("a"), &tested.uri("b"), &no_replace).await;
+    assert_eq!(error_of(refused).kind, ErrorKind::AlreadyExists);
     tested.files.rename(&tested.uri("a"), &tested.uri("b"), &RenameOptions::default()).await.unwrap();
     assert_eq!(fs::read(tested.path("b")).unwrap(), b"a");
     assert!(!tested.path("a").exists());

@@ -1,4 +1,5 @@
-//! The same failure gives the same error for local files and for the files of a server.
+//! The same failure gives the same error for local files and for the files of a server. A lost server gives an error
+//! too.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +14,8 @@ use testkit::TestServer;
 
 use crate::support::files_at;
 
-/// The errors of many calls that fail in the folder which the test has prepared.
+/// The errors of many calls in the folder that the test has prepared. A call that succeeds adds no error. No call
+/// changes the folder, so that it can be used again.
 async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) -> Vec<FileSystemError> {
     let (plain, strict) = (FileOptions::default(), FileOptions::no_follow());
     let data = || Bytes::from_static(b"x");
@@ -52,7 +54,8 @@ async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) 
     let sandbox = r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},
         "network":"restricted"},"windowsSandboxLevel":"disabled"}"#;
     let sandboxed = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
-    // The error is not compared: whether a server can enforce a sandbox depends on the machine, and the local file system never can.
+    // The error is not compared: whether a server can enforce a sandbox depends on the machine, and the local file
+    // system never can.
     assert!(files.read_file(&at("file"), &sandboxed).await.is_err());
     all
 }
@@ -76,7 +79,7 @@ async fn local_and_remote_errors_are_equal() {
 }
 
 #[tokio::test]
-async fn a_lost_server_is_a_broken_pipe() {
+async fn after_the_loss_of_the_server_a_call_fails_with_a_broken_pipe() {
     let server = TestServer::start().await;
     let mut options = client::RemoteExecServerConnectArgs::new(server.url(), "test");
     options.options.recovery_budget = std::time::Duration::from_millis(200);

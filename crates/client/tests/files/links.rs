@@ -1,4 +1,4 @@
-//! Symbolic links in paths, listings, removals and copies.
+//! Symbolic links: in paths, listings, removals and copies, and their own targets.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,15 +11,16 @@ use client::{CopyOptions, FileOptions, RemoveOptions};
 use crate::support::{TestedFiles, error_of, on_local_and_remote};
 
 on_local_and_remote! {
-    a_path_is_resolved_through_its_links
-    metadata_and_listings_follow_links
-    broken_links_are_listed_if_requested
+    an_existing_path_is_resolved_through_its_links
+    metadata_and_listings_follow_links_and_do_not_find_broken_links
+    links_are_marked_and_broken_links_are_listed_only_if_requested
     removing_a_link_keeps_its_target
     links_are_copied_as_links
-    link_targets_are_bytes
+    a_link_target_can_be_any_bytes
+    a_link_replaces_no_entry_and_a_file_is_not_read_as_a_link
 }
 
-async fn a_path_is_resolved_through_its_links(tested: &TestedFiles) {
+async fn an_existing_path_is_resolved_through_its_links(tested: &TestedFiles) {
     fs::create_dir(tested.path("real")).unwrap();
     fs::write(tested.path("real/file"), "").unwrap();
     symlink("real", tested.path("link")).unwrap();
@@ -28,7 +29,7 @@ async fn a_path_is_resolved_through_its_links(tested: &TestedFiles) {
     assert_eq!(error_of(tested.files.canonicalize(&tested.uri("none"), None).await).kind, ErrorKind::NotFound);
 }
 
-async fn metadata_and_listings_follow_links(tested: &TestedFiles) {
+async fn metadata_and_listings_follow_links_and_do_not_find_broken_links(tested: &TestedFiles) {
     fs::write(tested.path("file"), "123").unwrap();
     fs::create_dir(tested.path("directory")).unwrap();
     symlink("file", tested.path("to-file")).unwrap();
@@ -49,13 +50,13 @@ async fn metadata_and_listings_follow_links(tested: &TestedFiles) {
     assert_eq!(seen, expected);
 }
 
-async fn broken_links_are_listed_if_requested(tested: &TestedFiles) {
+async fn links_are_marked_and_broken_links_are_listed_only_if_requested(tested: &TestedFiles) {
     fs::write(tested.path("file"), "").unwrap();
     symlink("file", tested.path("to-file")).unwrap();
     symlink("nowhere", tested.path("dangling")).unwrap();
-    let strange = tested.path("").join(OsString::from_vec(b"\xff".to_vec()));
+    let not_utf8 = tested.path("").join(OsString::from_vec(b"\xff".to_vec()));
     symlink("circle", tested.path("circle")).unwrap();
-    symlink("nowhere", &strange).unwrap();
+    symlink("nowhere", &not_utf8).unwrap();
     let mut entries = tested.files.read_directory_with_links(&tested.uri(""), None).await.unwrap();
     entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
     let seen: Vec<_> =
@@ -69,7 +70,7 @@ async fn broken_links_are_listed_if_requested(tested: &TestedFiles) {
     ];
     assert_eq!(seen, expected);
     assert!(entries.iter().all(|entry| !entry.is_directory));
-    assert_eq!(entries[4].path.as_ref().unwrap().to_native().unwrap(), strange);
+    assert_eq!(entries[4].path.as_ref().unwrap().to_native().unwrap(), not_utf8);
     let plain = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
     assert!(plain.len() == 2 && plain.iter().all(|entry| entry.is_symlink.is_none()), "{plain:?}");
 }
@@ -96,15 +97,21 @@ async fn links_are_copied_as_links(tested: &TestedFiles) {
     }
 }
 
-async fn link_targets_are_bytes(tested: &TestedFiles) {
-    let strange = OsString::from_vec(vec![b'x', 255, b'/', 128]);
-    for (name, target) in [("plain", OsString::from("some/wh\u{e9}re")), ("strange", strange)] {
+async fn a_link_target_can_be_any_bytes(tested: &TestedFiles) {
+    let not_utf8 = OsString::from_vec(vec![b'x', 255, b'/', 128]);
+    for (name, target) in [("utf8", OsString::from("some/wh\u{e9}re")), ("not-utf8", not_utf8)] {
         tested.files.symlink(&tested.uri(name), target.clone(), None).await.unwrap();
         assert_eq!(fs::read_link(tested.path(name)).unwrap(), target);
         assert_eq!(tested.files.read_link(&tested.uri(name), None).await.unwrap(), target);
     }
-    let taken = tested.files.symlink(&tested.uri("plain"), "x".into(), None).await;
-    assert_eq!(error_of(taken).kind, ErrorKind::AlreadyExists);
+}
+
+async fn a_link_replaces_no_entry_and_a_file_is_not_read_as_a_link(tested: &TestedFiles) {
+    symlink("nowhere", tested.path("link")).unwrap();
     fs::write(tested.path("file"), "").unwrap();
-    assert_eq!(error_of(tested.files.read_link(&tested.uri("file"), None).await).errno, Some(22));
+    for name in ["link", "file"] {
+        let refused = tested.files.symlink(&tested.uri(name), "x".into(), None).await;
+        assert_eq!(error_of(refused).kind, ErrorKind::AlreadyExists, "{name}");
+    }
+    assert_eq!(error_of(tested.files.read_link(&tested.uri("file"), None).await).errno, Some(22), "EINVAL");
 }

@@ -1,6 +1,6 @@
-//! Operations on files, for the two file systems of the client library: that of this machine, and that of an environment, which is reached
-//! over an exec-server. Each scenario in `on_local_and_remote!` becomes two tests, one for each file system. All other tests are about an
-//! environment.
+//! Operations on files, for the two file systems of the client library: that of this machine, and that of an
+//! environment, a machine that is reached over an exec-server. Each scenario in `on_local_and_remote!` becomes two
+//! tests, one for each file system.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod contents;

@@ -1,4 +1,5 @@
-//! Several calls for the metadata of the same file at the same time send one request. A scripted server counts the requests.
+//! Several calls for the metadata of the same file at the same time share one request, unless they have a sandbox or
+//! do not follow links. A scripted server, whose answers the test defines, counts the requests.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,7 +12,7 @@ use client::{
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
-/// Connects to a scripted server.
+/// Makes all connections of a client to the same scripted server.
 struct OneServerDialler(ScriptedServer);
 
 impl ServerConnector for OneServerDialler {
@@ -41,7 +42,13 @@ fn uri(name: &str) -> PathUri {
     format!("file:///{name}").parse().unwrap()
 }
 
-/// Polls all calls, so that they send their requests.
+/// Options with a sandbox that has a working directory, and no path that is relative to it.
+fn sandboxed() -> FileOptions {
+    let sandbox = r#"{"permissions":{"type":"disabled"},"cwd":"file:///w","windowsSandboxLevel":"disabled"}"#;
+    FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() }
+}
+
+/// Polls all calls once, so that they send their requests. No call is answered yet.
 async fn begin(calls: &mut [FileFuture<'_, FileMetadata>]) {
     poll_fn(|cx| {
         calls.iter_mut().for_each(|call| assert!(call.as_mut().poll(cx).is_pending()));
@@ -50,8 +57,8 @@ async fn begin(calls: &mut [FileFuture<'_, FileMetadata>]) {
     .await;
 }
 
-/// A server that answers requests for metadata only when the test says so, and its files.
-async fn server_that_does_not_answer() -> (ScriptedServer, RemoteFileSystem) {
+/// A server that answers requests for metadata only when the test says so, and the file system of that server.
+async fn server_with_held_back_metadata() -> (ScriptedServer, RemoteFileSystem) {
     let server = ScriptedServer::new();
     server.on("fs/getMetadata", |_| ScriptedReply::Silence);
     let files = connect(&server).await.file_system();
@@ -59,8 +66,8 @@ async fn server_that_does_not_answer() -> (ScriptedServer, RemoteFileSystem) {
 }
 
 #[tokio::test]
-async fn metadata_requests_at_the_same_time_are_sent_once() {
-    let (server, files) = server_that_does_not_answer().await;
+async fn metadata_calls_at_the_same_time_share_one_request_and_later_calls_do_not() {
+    let (server, files) = server_with_held_back_metadata().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut calls: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut calls).await;
@@ -77,7 +84,7 @@ async fn metadata_requests_at_the_same_time_are_sent_once() {
 
 #[tokio::test]
 async fn an_error_is_shared_and_then_forgotten() {
-    let (server, files) = server_that_does_not_answer().await;
+    let (server, files) = server_with_held_back_metadata().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut calls: Vec<_> = (0..2).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut calls).await;
@@ -92,11 +99,12 @@ async fn an_error_is_shared_and_then_forgotten() {
 
 #[tokio::test]
 async fn a_change_between_two_calls_causes_a_new_request() {
-    let (server, files) = server_that_does_not_answer().await;
+    let (server, files) = server_with_held_back_metadata().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut calls = vec![files.metadata(&a, &options)];
     begin(&mut calls).await;
     let first = server.wait_for("fs/getMetadata", 1).await;
+    // A change of any file counts, not only of the file whose metadata was requested.
     files.write_file(&uri("b"), Bytes::new(), &options).await.unwrap();
     calls.push(files.metadata(&a, &options));
     begin(&mut calls).await;
@@ -108,19 +116,16 @@ async fn a_change_between_two_calls_causes_a_new_request() {
 }
 
 #[tokio::test]
-async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
-    let (server, files) = server_that_does_not_answer().await;
+async fn calls_for_another_path_or_with_a_sandbox_or_without_following_links_share_no_request() {
+    let (server, files) = server_with_held_back_metadata().await;
     let (a, b) = (uri("a"), uri("b"));
-    let plain = FileOptions::default();
-    let sandbox = r#"{"permissions":{"type":"disabled"},"cwd":"file:///w","windowsSandboxLevel":"disabled"}"#;
-    let sandboxed = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
-    let strict = FileOptions::no_follow();
+    let (default, no_follow, sandboxed) = (FileOptions::default(), FileOptions::no_follow(), sandboxed());
     let mut calls = Vec::new();
-    for options in [&plain, &strict, &sandboxed] {
+    for options in [&default, &no_follow, &sandboxed] {
         calls.extend([files.metadata(&a, options), files.metadata(&a, options), files.metadata(&b, options)]);
     }
     begin(&mut calls).await;
-    // One request for each plain path, and one for each of the other calls.
+    // The calls with default options send one request for each path. Each of the other calls sends its own request.
     server.wait_for("fs/getMetadata", 2 + 3 + 3).await;
     let asked = server.received();
     let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
@@ -129,14 +134,22 @@ async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
     for call in calls {
         assert_eq!(call.await.unwrap().size, 3);
     }
-    // The sandbox has no relative path, so the working directory is not sent.
-    assert!(asked.iter().all(|asked| asked.params["sandbox"].get("cwd").is_none()));
-    assert!(asked.iter().any(|asked| asked.params["sandbox"]["permissions"]["type"] == "disabled"));
+}
+
+#[tokio::test]
+async fn a_metadata_request_has_the_sandbox_without_a_cwd_that_no_path_needs() {
+    let server = ScriptedServer::new();
+    server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(3)));
+    let files = connect(&server).await.file_system();
+    files.metadata(&uri("a"), &sandboxed()).await.unwrap();
+    let asked = server.wait_for("fs/getMetadata", 1).await;
+    assert_eq!(asked.params["sandbox"]["permissions"]["type"], "disabled");
+    assert!(asked.params["sandbox"].get("cwd").is_none());
 }
 
 #[tokio::test]
 async fn if_the_caller_that_sent_the_request_is_dropped_another_caller_sends_one() {
-    let (server, files) = server_that_does_not_answer().await;
+    let (server, files) = server_with_held_back_metadata().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut calls: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut calls).await;

@@ -19,16 +19,18 @@ async fn links_are_refused_at_the_end_and_in_the_middle_of_a_path(tested: &Teste
     symlink("real", tested.path("link")).unwrap();
     symlink("real/file", tested.path("leaf")).unwrap();
     let options = FileOptions::no_follow();
-    for (name, read_errno, metadata_errno) in [("leaf", 40, None), ("link/file", 20, Some(20))] {
+    // Errors 40 and 20 are ELOOP and ENOTDIR. For metadata and removals, a link at the end gives an error without a
+    // number.
+    for (name, contents_errno, entry_errno) in [("leaf", 40, None), ("link/file", 20, Some(20))] {
         let uri = tested.uri(name);
-        assert_eq!(error_of(tested.files.read_file(&uri, &options).await).errno, Some(read_errno), "{name}");
+        assert_eq!(error_of(tested.files.read_file(&uri, &options).await).errno, Some(contents_errno), "{name}");
         let written = tested.files.write_file(&uri, Bytes::from_static(b"x"), &options).await;
-        assert_eq!(error_of(written).errno, Some(read_errno), "{name}");
+        assert_eq!(error_of(written).errno, Some(contents_errno), "{name}");
         let metadata_error = error_of(tested.files.metadata(&uri, &options).await);
-        assert_eq!(metadata_error.errno, metadata_errno, "{name}");
+        assert_eq!(metadata_error.errno, entry_errno, "{name}");
         let remove = RemoveOptions { follow_symlinks: false, ..RemoveOptions::default() };
-        assert_eq!(error_of(tested.files.remove(&uri, &remove).await).errno, metadata_errno, "{name}");
-        if metadata_errno.is_none() {
+        assert_eq!(error_of(tested.files.remove(&uri, &remove).await).errno, entry_errno, "{name}");
+        if entry_errno.is_none() {
             assert_eq!(metadata_error.message, "path contains a symbolic link");
         }
     }
@@ -40,7 +42,8 @@ async fn links_are_refused_at_the_end_and_in_the_middle_of_a_path(tested: &Teste
     assert!(!tested.path("real/new").exists());
 }
 
-/// The path is resolved without listing its directories. Root can list every directory, so the test shows this only for other users.
+/// A path is resolved without listing its directories. Root can list every directory, so the test shows this only if
+/// another user runs it.
 async fn directories_that_cannot_be_listed_can_be_traversed(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("shut/in")).unwrap();
     fs::write(tested.path("shut/in/file"), "text").unwrap();

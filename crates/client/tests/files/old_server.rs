@@ -1,4 +1,4 @@
-//! Files of old servers without extensions, and of servers that break the protocol.
+//! Files of servers without extensions, and of servers that fail or break the protocol.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn serve(server: &ScriptedServer, data: Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_file_is_read_until_a_block_is_not_full() {
+async fn without_extensions_a_file_is_read_until_a_block_is_not_full() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     for size in [0, 5, 2 * MIB, 12 * MIB + 1] {
@@ -47,7 +47,7 @@ async fn a_file_is_read_until_a_block_is_not_full() {
         assert!(all == data && extents.size() == size);
     }
     server.wait_for("fs/close", 8).await;
-    assert_eq!(server.count("fs/extents"), 0);
+    assert_eq!(server.count("fs/extents"), 0, "the extension is not used");
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn at_most_eight_blocks_are_requested_at_once() {
     let files = connect(&server).await.file_system();
     let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
     let full = json!({"chunk": base64(noise(MIB as usize)), "eof": false});
-    let mut asked = 0;
+    let mut most_requests = 0;
     for number in 0..30_usize {
         // Two requests are in flight at the beginning, and one more with each block that comes, up to eight.
         let expected = number + (number + 2).min(8);
@@ -74,7 +74,7 @@ async fn at_most_eight_blocks_are_requested_at_once() {
             (reader, piece)
         });
         server.wait_for("fs/readBlock", expected).await;
-        asked = asked.max(server.count("fs/readBlock"));
+        most_requests = most_requests.max(server.count("fs/readBlock"));
         assert_eq!(server.count("fs/readBlock"), expected);
         let first = waiting.lock().unwrap().remove(0);
         assert_eq!(first.params["offset"].as_u64(), Some(number as u64 * MIB));
@@ -85,7 +85,7 @@ async fn at_most_eight_blocks_are_requested_at_once() {
     }
     drop(reader);
     server.wait_for("fs/close", 1).await;
-    assert!(asked <= 29 + 8);
+    assert!(most_requests <= 29 + 8);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn after_a_short_block_reading_continues_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_handle_that_the_server_has_closed_is_an_error() {
+async fn reading_with_a_handle_that_the_server_has_closed_is_an_error() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
@@ -152,7 +152,7 @@ async fn an_open_whose_answer_was_lost_is_repeated_with_another_handle() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_no_broken_links_does_not_say_which_entries_are_links() {
+async fn a_server_without_extensions_may_be_asked_for_links_but_does_not_mark_them() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/readDirectory", |_| {
@@ -169,7 +169,7 @@ async fn a_server_that_lists_no_broken_links_does_not_say_which_entries_are_link
 }
 
 #[tokio::test]
-async fn a_small_file_is_written_whole_and_a_large_one_is_refused() {
+async fn without_extensions_a_small_file_is_written_in_one_request_and_a_large_file_is_refused() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     let mtime = Some(FileTime { secs: 1, nanos: 0 });
@@ -181,7 +181,7 @@ async fn a_small_file_is_written_whole_and_a_large_one_is_refused() {
     writer.commit().await.unwrap();
     let asked = server.wait_for("fs/writeFile", 1).await;
     assert!(unbase64(&asked.params["dataBase64"]) == [&[0; 3], &data[..]].concat());
-    assert_eq!((server.count("fs/create"), server.count("fs/setMetadata")), (0, 0));
+    assert_eq!((server.count("fs/create"), server.count("fs/setMetadata")), (0, 0), "no extension is used");
 
     let mut writer = files.write_file_stream(&uri(), &options).await.unwrap();
     let block = Bytes::from(noise(MIB as usize));
@@ -191,7 +191,7 @@ async fn a_small_file_is_written_whole_and_a_large_one_is_refused() {
         }
     };
     assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.message.contains("33554432"), "{error}");
+    assert!(error.message.contains("33554432"), "the limit is 32 MiB: {error}");
     assert_eq!(writer.commit().await.unwrap_err(), error);
     assert_eq!(server.count("fs/writeFile"), 1);
 }

@@ -9,7 +9,7 @@ use testkit::{ScriptedServer, Value, json};
 use crate::metadata_sharing::connect;
 use crate::support::error_parts;
 
-/// A sandbox with one entry, with paths of another operating system.
+/// A sandbox with one entry and with Windows paths, which this machine cannot resolve.
 fn sandbox(entry: &Value) -> SandboxContext {
     let permissions = json!({"type": "managed", "file_system": {"type": "restricted", "entries": [entry]}, "network": "restricted"});
     let sandbox = json!({"permissions": permissions, "cwd": "file:///C:/work%20here",
@@ -21,6 +21,7 @@ fn sandbox_with_absolute_path() -> SandboxContext {
     sandbox(&json!({"path": {"type": "path", "path": "file:///C:/data"}, "access": "read"}))
 }
 
+/// The entry stands for the workspace roots. Such an entry counts as relative.
 fn sandbox_with_relative_path() -> SandboxContext {
     sandbox(&json!({"path": {"type": "special", "value": {"kind": "project_roots"}}, "access": "write"}))
 }
@@ -51,7 +52,7 @@ async fn a_cwd_is_not_sent_if_no_path_is_relative() {
 }
 
 #[tokio::test]
-async fn a_cwd_is_sent_if_a_path_is_relative() {
+async fn the_cwd_and_the_workspace_roots_are_sent_if_a_path_is_relative() {
     let params = sent_params(sandbox_with_relative_path()).await;
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
     assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));

@@ -1,4 +1,4 @@
-//! Reading a file as a stream of pieces.
+//! Reading a file as a stream of pieces. One more test makes many requests for metadata at once.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -12,10 +12,10 @@ const MIB: usize = 1 << 20;
 
 on_local_and_remote! {
     pieces_are_limited_in_size_and_together_are_the_file
-    a_file_of_whole_blocks_ends
+    a_file_of_full_pieces_has_no_empty_piece_at_its_end
     files_without_a_size_such_as_those_in_proc_are_read
-    a_stream_reads_the_file_that_was_opened
-    a_file_that_becomes_shorter_ends_early
+    a_stream_reads_the_file_that_was_opened_although_its_path_was_replaced
+    a_file_that_becomes_shorter_is_read_to_its_new_end
     holes_are_not_read
 }
 
@@ -31,7 +31,7 @@ async fn pieces_are_limited_in_size_and_together_are_the_file(tested: &TestedFil
     }
 }
 
-async fn a_file_of_whole_blocks_ends(tested: &TestedFiles) {
+async fn a_file_of_full_pieces_has_no_empty_piece_at_its_end(tested: &TestedFiles) {
     fs::write(tested.path("a"), noise(2 * MIB)).unwrap();
     let reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
     assert_eq!(collect(reader).await.1, [MIB, MIB]);
@@ -47,7 +47,7 @@ async fn files_without_a_size_such_as_those_in_proc_are_read(tested: &TestedFile
     assert!(reader.next().await.is_none() && reader.size() == expected.len() as u64);
 }
 
-async fn a_stream_reads_the_file_that_was_opened(tested: &TestedFiles) {
+async fn a_stream_reads_the_file_that_was_opened_although_its_path_was_replaced(tested: &TestedFiles) {
     let data = noise(20 * MIB);
     fs::write(tested.path("a"), &data).unwrap();
     fs::write(tested.path("b"), "other").unwrap();
@@ -58,7 +58,7 @@ async fn a_stream_reads_the_file_that_was_opened(tested: &TestedFiles) {
     assert!([&first[..], &rest[..]].concat() == data);
 }
 
-async fn a_file_that_becomes_shorter_ends_early(tested: &TestedFiles) {
+async fn a_file_that_becomes_shorter_is_read_to_its_new_end(tested: &TestedFiles) {
     fs::write(tested.path("a"), noise(40 * MIB)).unwrap();
     let mut reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
     let mut extents = tested.files.read_extents(&tested.uri("a"), None).await.unwrap();
@@ -97,7 +97,7 @@ async fn holes_are_not_read(tested: &TestedFiles) {
 }
 
 #[tokio::test]
-async fn streams_that_ended_or_were_dropped_are_closed() {
+async fn the_server_closes_the_files_of_ended_and_dropped_streams() {
     let server = TestServer::with_args(&["--max-file-handles", "4"]).await;
     let files = files_at(server.url()).await;
     let folder = tempfile::tempdir().unwrap();
@@ -118,21 +118,21 @@ async fn streams_that_ended_or_were_dropped_are_closed() {
 }
 
 #[tokio::test]
-async fn streams_that_have_ended_free_their_handles() {
+async fn one_stream_after_the_other_can_read_more_files_than_may_be_open() {
     let server = TestServer::start().await;
     let files = files_at(server.url()).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     fs::write(&path, "text").unwrap();
     let uri = PathUri::from_native(&path).unwrap();
-    // A session may have 128 files open.
+    // The server lets a client have 128 files open at the same time.
     for _ in 0..129 {
         assert_eq!(collect(files.read_file_stream(&uri, None).await.unwrap()).await.0, b"text");
     }
 }
 
 #[tokio::test]
-async fn a_thousand_metadata_requests_at_once() {
+async fn a_thousand_metadata_requests_at_once_are_answered() {
     let server = TestServer::start().await;
     let client = connect_to(server.url()).await;
     let files = client.file_system();

@@ -1,4 +1,5 @@
-//! Shared by the tests: a file system under test with a folder, and functions that read files and errors.
+//! Shared by the file tests: file systems under test, connections to a server, and functions that make contents, read
+//! streams and examine errors.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use client::{
 };
 use testkit::TestServer;
 
-/// A file system under test, with a folder of its own.
+/// A file system under test, with a temporary folder for the files of one test.
 pub(crate) struct TestedFiles {
     pub(crate) files: Box<dyn ExecutorFileSystem>,
     folder: tempfile::TempDir,
@@ -47,7 +48,7 @@ pub(crate) async fn files_at(url: &str) -> RemoteFileSystem {
     connect_to(url).await.file_system()
 }
 
-/// Makes two tests of each scenario: one with the files of this machine, and one with the files of an environment.
+/// Makes two tests of each scenario: one with local access to the files, and one with access through a server.
 macro_rules! on_local_and_remote {
     ($($scenario:ident)*) => {
         mod local {
@@ -70,7 +71,7 @@ macro_rules! on_local_and_remote {
 }
 pub(crate) use on_local_and_remote;
 
-/// Bytes in which no block is equal to another.
+/// Bytes whose blocks all differ, so that a test notices a block at a wrong offset.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
     (0..count as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
 }

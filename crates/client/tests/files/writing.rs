@@ -1,4 +1,4 @@
-//! Writing a file as a stream of pieces.
+//! Writing a file as a stream of pieces, called an upload. The file appears or is replaced at the commit.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,11 +13,12 @@ use crate::support::{TestedFiles, connect_to, error_of, noise, on_local_and_remo
 const MIB: usize = 1 << 20;
 
 on_local_and_remote! {
-    pieces_of_any_size_together_are_the_file
+    pieces_of_any_size_and_number_make_the_file
     a_cancelled_write_loses_no_bytes
-    an_upload_is_not_visible_before_its_commit
+    a_file_is_replaced_at_the_commit_and_keeps_its_mode
     mode_and_time_are_set_as_requested
     skipped_bytes_are_a_hole
+    bytes_after_the_requested_size_are_cut_off
     an_existing_file_is_not_replaced_if_the_options_forbid_it
     an_aborted_upload_leaves_nothing_behind
 }
@@ -26,7 +27,7 @@ async fn begin(tested: &TestedFiles, name: &str, options: &WriteStreamOptions) -
     tested.files.write_file_stream(&tested.uri(name), options).await.unwrap()
 }
 
-async fn pieces_of_any_size_together_are_the_file(tested: &TestedFiles) {
+async fn pieces_of_any_size_and_number_make_the_file(tested: &TestedFiles) {
     let data = noise(9 * MIB + 77);
     for size in [3 * MIB, MIB, 300 << 10, 10_007] {
         let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
@@ -44,19 +45,19 @@ async fn a_cancelled_write_loses_no_bytes(tested: &TestedFiles) {
     let data = noise(24 << 20);
     let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     for (number, piece) in data.chunks(64 << 10).enumerate() {
-        let written = writer.write(Bytes::copy_from_slice(piece));
-        // Every fourth piece fills a block, which often has to wait before it is sent.
+        let write = writer.write(Bytes::copy_from_slice(piece));
+        // Every fourth piece fills a block, which often has to wait before it is sent. Then the write is cancelled.
         if number % 4 == 3 {
-            tokio::select! { biased; written = written => written.unwrap(), () = std::future::ready(()) => {} }
+            tokio::select! { biased; written = write => written.unwrap(), () = std::future::ready(()) => {} }
         } else {
-            written.await.unwrap();
+            write.await.unwrap();
         }
     }
     writer.commit().await.unwrap();
     assert!(fs::read(tested.path("a")).unwrap() == data);
 }
 
-async fn an_upload_is_not_visible_before_its_commit(tested: &TestedFiles) {
+async fn a_file_is_replaced_at_the_commit_and_keeps_its_mode(tested: &TestedFiles) {
     fs::write(tested.path("a"), "old").unwrap();
     fs::set_permissions(tested.path("a"), fs::Permissions::from_mode(0o604)).unwrap();
     let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
@@ -65,7 +66,7 @@ async fn an_upload_is_not_visible_before_its_commit(tested: &TestedFiles) {
     writer.commit().await.unwrap();
     assert_eq!(fs::read(tested.path("a")).unwrap().len(), 5 * MIB);
     assert_eq!(fs::metadata(tested.path("a")).unwrap().mode() & 0o7777, 0o604);
-    assert_eq!(fs::read_dir(tested.path("")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(tested.path("")).unwrap().count(), 1, "no temporary file is left");
 }
 
 async fn mode_and_time_are_set_as_requested(tested: &TestedFiles) {
@@ -93,12 +94,14 @@ async fn skipped_bytes_are_a_hole(tested: &TestedFiles) {
     let mut three = [0; 3];
     fs::File::open(tested.path("a")).unwrap().read_exact_at(&mut three, far).unwrap();
     assert_eq!(&three, b"far");
+}
 
+async fn bytes_after_the_requested_size_are_cut_off(tested: &TestedFiles) {
     let options = WriteStreamOptions { size: Some(4), ..WriteStreamOptions::default() };
-    let mut writer = begin(tested, "cut", &options).await;
+    let mut writer = begin(tested, "a", &options).await;
     writer.write(Bytes::from_static(b"123456")).await.unwrap();
     writer.commit().await.unwrap();
-    assert_eq!(fs::read(tested.path("cut")).unwrap(), b"1234");
+    assert_eq!(fs::read(tested.path("a")).unwrap(), b"1234");
 }
 
 async fn an_existing_file_is_not_replaced_if_the_options_forbid_it(tested: &TestedFiles) {
@@ -126,7 +129,7 @@ async fn an_upload_that_is_dropped_is_closed() {
     let before = testkit::open_fds(server.pid());
     let mut writer = files.write_file_stream(&uri, &options).await.unwrap();
     writer.write(noise(2 * MIB).into()).await.unwrap();
-    assert!(files.write_file_stream(&uri, &options).await.is_err());
+    assert!(files.write_file_stream(&uri, &options).await.is_err(), "the only file handle is in use");
     drop(writer);
     eventually("the server has closed the upload", || (testkit::open_fds(server.pid()) <= before).then_some(()))
         .await;

@@ -60,7 +60,7 @@ async fn every_subscriber_gets_every_event() {
 }
 
 #[tokio::test]
-async fn an_id_is_used_once_at_a_time() {
+async fn a_start_with_an_id_in_use_is_refused() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let _first = client.start(sh("p", "sleep 1000")).await.unwrap();
@@ -69,7 +69,7 @@ async fn an_id_is_used_once_at_a_time() {
 }
 
 #[tokio::test]
-async fn dropping_a_handle_ends_the_process_unless_it_was_detached() {
+async fn dropping_a_handle_ends_the_process_unless_the_handle_was_detached() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let dropped = client.start(sh("dropped", "sleep 1000")).await.unwrap();
@@ -86,11 +86,10 @@ async fn dropping_a_handle_ends_the_process_unless_it_was_detached() {
     drop((dropped, detached));
     eventually("the dropped process ends", || (!is_alive(dropped_pid)).then_some(())).await;
     assert!(is_alive(detached_pid));
-    drop(client);
 }
 
 #[tokio::test]
-async fn errors_of_the_server_are_returned() {
+async fn a_failed_start_returns_the_error_of_the_server_and_frees_the_id() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let mut params = sh("p", "true");
@@ -109,7 +108,8 @@ async fn a_process_waits_for_a_slow_reader() {
     let mut stdout = process.stdout();
     let mut byte = [0];
     stdout.read_exact(&mut byte).await.unwrap();
-    // While its output is not read, the process waits. Other requests are still answered.
+    // While its output is not read, the process waits: the number of written bytes no longer grows. The server still
+    // answers other requests.
     let written = || async { client.processes().await.unwrap()[0].output_bytes };
     let mut before = 0;
     testkit::eventually_async("the process waits", async || {
@@ -124,7 +124,7 @@ async fn a_process_waits_for_a_slow_reader() {
 }
 
 #[tokio::test]
-async fn a_closed_client_leaves_no_session() {
+async fn a_closed_or_dropped_client_leaves_no_session() {
     let server = TestServer::start().await;
     let has_no_session = async || {
         let metrics = testkit::http_get(server.address(), "/metrics", &[]).await.body;
@@ -149,7 +149,7 @@ async fn a_closed_client_leaves_no_session() {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_slower_than_its_process_loses_nothing() {
+async fn a_slow_reader_of_a_child_server_loses_nothing() {
     let connector = client::ChildConnector {
         program: testkit::binary().into(),
         args: ["--listen", "stdio"].map(Into::into).into(),

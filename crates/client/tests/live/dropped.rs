@@ -1,4 +1,5 @@
-//! Futures, handles and clients that are dropped at every await. No process may be left behind.
+//! Futures, handles and clients that are dropped early, often at every await, and starts whose answer is lost. Only
+//! detached processes may be left behind.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +11,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{connect, connect_to, sh, sh_with_stdin};
 
-/// Polls a future a number of times, then drops it. The output is `None` if the future was dropped.
+/// Polls a future at most `polls_left` times. The output is `None` if the future is not finished then; the `.await`
+/// drops this value, and with it the unfinished future.
 struct DropAfterPolls<F> {
     future: Pin<Box<F>>,
     polls_left: usize,
@@ -32,7 +34,7 @@ impl<F: Future> Future for DropAfterPolls<F> {
             return Poll::Ready(Some(output));
         }
         if self.polls_left == 0 {
-            // The future would continue when its waker is called. It is dropped now instead.
+            // Ends now instead of waiting for another wake-up.
             return Poll::Ready(None);
         }
         Poll::Pending
@@ -47,14 +49,21 @@ async fn wait_until_no_process_runs(client: &ExecServerClient) {
     .await;
 }
 
-/// Runs the scenario again and again, with one more poll each time, until it finishes. Each run gets a new process id.
+/// Waits until the server has no process of a client. One descendant may stay: the guard, a child of the server that
+/// kills all processes if the server dies.
+async fn wait_until_only_the_guard_is_left(server: &TestServer) {
+    eventually("no process is left", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+}
+
+/// Runs the scenario again and again, with one more poll each time, until it finishes. Each run gets a new process
+/// id.
 async fn at_every_await<T>(client: &ExecServerClient, scenario: impl AsyncFn(ExecServerClient, String) -> T) {
     for polls in 0.. {
         let id = format!("p{polls}");
         let done = drop_after_polls(scenario(client.clone(), id.clone()), polls).await;
         wait_until_no_process_runs(client).await;
         if done.is_some() {
-            assert!(polls > 1, "the call never waited");
+            assert!(polls > 1, "the scenario never waited");
             return;
         }
     }
@@ -69,11 +78,11 @@ async fn a_start_can_be_dropped_at_every_await() {
     })
     .await;
     client.close().await;
-    eventually("the server has no process", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+    wait_until_only_the_guard_is_left(&server).await;
 }
 
 #[tokio::test]
-async fn all_calls_of_a_process_can_be_dropped_at_every_await() {
+async fn calls_of_a_process_can_be_dropped_at_every_await() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     at_every_await(&client, async |client, id| {
@@ -91,22 +100,22 @@ async fn all_calls_of_a_process_can_be_dropped_at_every_await() {
 }
 
 #[tokio::test]
-async fn a_client_can_be_dropped_while_it_connects_and_later() {
+async fn a_client_can_be_dropped_at_every_await_from_its_connect_to_its_close() {
     let server = TestServer::start().await;
     for polls in 0.. {
-        let session = async {
+        let scenario = async {
             let client = connect(&server).await;
             let process = client.start(sh("p", "sleep 1000")).await.unwrap();
             process.terminate().await.unwrap();
             process.wait().await.unwrap();
             client.close().await;
         };
-        if drop_after_polls(session, polls).await.is_some() {
-            assert!(polls > 4, "the call hardly ever waited");
+        if drop_after_polls(scenario, polls).await.is_some() {
+            assert!(polls > 4, "the scenario hardly ever waited");
             break;
         }
     }
-    eventually("no process is left", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+    wait_until_only_the_guard_is_left(&server).await;
 }
 
 #[tokio::test]
@@ -115,7 +124,7 @@ async fn a_start_whose_answer_is_lost_leaves_no_process() {
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
     let mut lost = 0;
-    // The cut moves through the request and its answer.
+    // From turn to turn, the cut moves through the request and its answer.
     for byte in (1..400).step_by(7) {
         proxy.cut_at(proxy.bytes_passed() + byte);
         match client.start(sh(&format!("p{byte}"), "sleep 1000")).await {
@@ -123,6 +132,7 @@ async fn a_start_whose_answer_is_lost_leaves_no_process() {
             Err(ExecServerError::Disconnected(_)) => lost += 1,
             Err(other) => panic!("{other}"),
         }
+        // No cut until the next turn.
         proxy.cut_at(0);
     }
     wait_until_no_process_runs(&client).await;

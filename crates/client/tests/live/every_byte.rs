@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The result of a session with a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CutOutcome {
-    /// The session was complete.
-    Whole,
+    /// The session ran to its end.
+    Complete,
     /// The cut hit a start, which then failed.
     StartLost,
     /// The cut came before the session was open.
@@ -25,23 +25,24 @@ enum CutOutcome {
 
 #[tokio::test]
 async fn no_cut_loses_repeats_or_reorders_events() {
-    // A session takes a moment to end, and the test makes hundreds of them each second.
+    // The test opens a session for each byte, and ended sessions count against this limit for a while.
     let server = TestServer::with_args(&["--max-sessions", "10000"]).await;
     let (outcome, length) = session_with_cut(&server, 0).await;
-    assert_eq!(outcome, CutOutcome::Whole);
+    assert_eq!(outcome, CutOutcome::Complete);
     assert!(length > 1000, "{length}");
     let next = AtomicU64::new(1);
     let work = || worker(&server, &next, length);
     let outcomes = tokio::join!(work(), work(), work(), work());
     let outcomes = [outcomes.0, outcomes.1, outcomes.2, outcomes.3].concat();
     let count = |outcome| outcomes.iter().filter(|seen| **seen == outcome).count();
-    // Most bytes belong neither to a start nor to the first handshake.
-    let (whole, lost, unconnected) =
-        (count(CutOutcome::Whole), count(CutOutcome::StartLost), count(CutOutcome::NotConnected));
-    assert!(whole > outcomes.len() / 3, "whole {whole}, start lost {lost}, not connected {unconnected}");
+    // More than a third of the bytes belong neither to a start nor to the first handshake.
+    let (complete, lost, unconnected) =
+        (count(CutOutcome::Complete), count(CutOutcome::StartLost), count(CutOutcome::NotConnected));
+    assert!(complete > outcomes.len() / 3, "complete {complete}, start lost {lost}, not connected {unconnected}");
     assert!(lost > 0 && unconnected > 0);
 }
 
+/// Runs sessions until each byte up to `length` had its cut. `next` is the byte of the next cut, for all workers.
 async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<CutOutcome> {
     let mut outcomes = Vec::new();
     loop {
@@ -54,8 +55,8 @@ async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<CutOu
     }
 }
 
-/// Runs the session through a proxy that cuts the connection after this byte, or never if it is 0. Returns how the session went and how
-/// many bytes passed.
+/// Runs the session through a proxy that cuts the connection after this byte, or never if it is 0. Returns how the
+/// session went and how many bytes passed.
 async fn session_with_cut(server: &TestServer, byte: u64) -> (CutOutcome, u64) {
     let proxy = CuttingProxy::start(server.address()).await;
     proxy.cut_at(byte);
@@ -64,20 +65,22 @@ async fn session_with_cut(server: &TestServer, byte: u64) -> (CutOutcome, u64) {
     (outcome, proxy.bytes_passed())
 }
 
+/// Connects, runs [`conversation`], and checks that each input was carried out once and that no process is left.
 async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {
     let Ok(client) = try_connect_to(&proxy.url()).await else { return CutOutcome::NotConnected };
     let journal = directory.join("journal");
     let outcome = match conversation(&client, &journal).await {
-        Ok(()) => CutOutcome::Whole,
+        Ok(()) => CutOutcome::Complete,
         Err(()) => CutOutcome::StartLost,
     };
     let lines = std::fs::read_to_string(&journal).unwrap_or_default();
     match outcome {
-        CutOutcome::Whole => assert_eq!(lines, "started\none\ntwo\n", "every request was carried out once"),
-        // The test has dropped the handle of this process, which killed the process.
+        CutOutcome::Complete => assert_eq!(lines, "started\none\ntwo\n", "every request was carried out once"),
+        // The process that writes the journal was killed early: its own start was lost, or its handle was dropped
+        // when the other start was lost.
         _ => assert!("started\none\ntwo\n".starts_with(&lines), "{lines:?}"),
     }
-    // The process of a start whose answer was lost is killed.
+    // The client kills the process of a start whose answer was lost.
     eventually_async("no process runs", async || {
         let listed = client.processes().await.unwrap();
         listed.iter().all(|process| process.exit_code.is_some()).then_some(())
@@ -87,13 +90,14 @@ async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {
     outcome
 }
 
-/// Starts two processes, writes to the first and ends both. Returns an error if a start was lost.
+/// Starts two processes, writes to the first, ends both, and checks the events of the first. The first process writes
+/// its start and each line of its input to the file `journal`. Returns an error if a start was lost.
 async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), ()> {
     let script = format!(
         "echo started >> {0}; while read line; do echo $line >> {0}; echo got $line; done; echo end; exit 3",
         journal.display()
     );
-    let process = match client.start(sh_with_stdin("worker", &script)).await {
+    let process = match client.start(sh_with_stdin("journal", &script)).await {
         Err(ExecServerError::Disconnected(_)) => return Err(()),
         other => other.unwrap(),
     };
@@ -108,7 +112,8 @@ async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), (
         Err(ExecServerError::Disconnected(_)) => return Err(()),
         other => other.unwrap(),
     };
-    // The client does not repeat a terminate that was lost. The caller repeats it, because only the caller knows whether that is right.
+    // The client does not repeat a terminate that was lost. The caller repeats it, because only the caller knows
+    // whether that is right.
     loop {
         match sleeper.terminate().await {
             Err(ExecServerError::Disconnected(_)) => {}

@@ -1,4 +1,5 @@
-//! Watches, searches and HTTP bodies with a real server, over connections that are cut.
+//! Data that a real server pushes: the changes of a watch, the matches of a search, and HTTP bodies. One test cuts
+//! the connections of a watch.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{connect, connect_to};
 
-/// A new directory, by a path without symbolic links.
-fn tree() -> tempfile::TempDir {
+/// A new directory, whose path contains no symbolic links. The server reports changes below this path.
+fn new_directory() -> tempfile::TempDir {
     tempfile::tempdir_in(fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap()
 }
 
@@ -18,7 +19,7 @@ fn uri(path: &std::path::Path) -> PathUri {
     PathUri::from_native(path).unwrap()
 }
 
-/// Waits until this file is reported as created. Returns all files that were reported as created up to then.
+/// Waits until the watch reports this file as created. Returns all files that it reported as created up to then.
 async fn wait_until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<PathUri> {
     let mut created = Vec::new();
     loop {
@@ -33,22 +34,24 @@ async fn wait_until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<Pa
 }
 
 #[tokio::test]
-async fn cuts_lose_no_change_and_repeat_none() {
-    let (server, tree) = (TestServer::start().await, tree());
+async fn cuts_neither_lose_nor_repeat_a_change_of_a_watch() {
+    let (server, directory) = (TestServer::start().await, new_directory());
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
-    let mut watch = client.watch(&uri(tree.path()), true).await.unwrap();
-    proxy.cut_at_random(30, 3000, 7);
+    let mut watch = client.watch(&uri(directory.path()), true).await.unwrap();
+    let (cuts, max_bytes, seed) = (30, 3000, 7);
+    proxy.cut_at_random(cuts, max_bytes, seed);
+    // The random cuts hit only new connections, so the present connection is cut here.
     proxy.cut();
     let mut created = Vec::new();
     for number in 0..150 {
-        let file = tree.path().join(number.to_string());
+        let file = directory.path().join(number.to_string());
         fs::write(&file, "").unwrap();
         if number % 5 == 0 {
             created.extend(wait_until_created(&mut watch, &file).await);
         }
     }
-    let last = tree.path().join("last");
+    let last = directory.path().join("last");
     fs::write(&last, "").unwrap();
     created.extend(wait_until_created(&mut watch, &last).await);
     let distinct: BTreeSet<_> = created.iter().map(PathUri::as_str).collect();
@@ -62,14 +65,14 @@ fn inotify_fds(server: &TestServer) -> usize {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_it_is_dropped_or_its_root_is_removed() {
-    let (server, tree) = (TestServer::start().await, tree());
+async fn a_watch_ends_when_it_is_dropped_or_its_root_is_removed_and_a_missing_root_is_an_error() {
+    let (server, directory) = (TestServer::start().await, new_directory());
     let client = connect(&server).await;
-    let watch = client.watch(&uri(tree.path()), true).await.unwrap();
+    let watch = client.watch(&uri(directory.path()), true).await.unwrap();
     assert_eq!(inotify_fds(&server), 1);
     drop(watch);
     eventually("the watch has ended", || (inotify_fds(&server) == 0).then_some(())).await;
-    let root = tree.path().join("root");
+    let root = directory.path().join("root");
     fs::create_dir(&root).unwrap();
     let mut watch = client.watch(&uri(&root), true).await.unwrap();
     fs::remove_dir(&root).unwrap();
@@ -81,12 +84,12 @@ async fn a_watch_ends_when_it_is_dropped_or_its_root_is_removed() {
 
 #[tokio::test]
 async fn a_search_returns_its_matches_and_its_summary() {
-    let (server, tree) = (TestServer::start().await, tree());
+    let (server, directory) = (TestServer::start().await, new_directory());
     for number in 0..50 {
-        fs::write(tree.path().join(number.to_string()), "needle\n".repeat(number)).unwrap();
+        fs::write(directory.path().join(number.to_string()), "needle\n".repeat(number)).unwrap();
     }
     let client = connect(&server).await;
-    let params = SearchParams { pattern: Some("needle".into()), ..SearchParams::below(uri(tree.path())) };
+    let params = SearchParams { pattern: Some("needle".into()), ..SearchParams::below(uri(directory.path())) };
     let mut search = client.search(params).await.unwrap();
     let mut lines = 0;
     while let Some(file) = search.recv().await {
@@ -96,8 +99,9 @@ async fn a_search_returns_its_matches_and_its_summary() {
     assert_eq!((lines as u64, result.matches, result.files_searched), (49 * 50 / 2, 49 * 50 / 2, 50));
 }
 
-/// An HTTP server that sends a body without end. Its task returns how many bytes it sent until the connection was closed.
-async fn endless_body() -> (String, tokio::task::JoinHandle<usize>) {
+/// Starts an HTTP server that sends a body without end. Returns its URL, and a task that returns how many bytes the
+/// server sent until its connection was closed.
+async fn serve_endless_body() -> (String, tokio::task::JoinHandle<usize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let serving = tokio::spawn(async move {
@@ -121,10 +125,11 @@ async fn stream_body(client: &ExecServerClient, url: String) -> client::HttpResp
 }
 
 #[tokio::test]
-async fn a_body_comes_no_faster_than_it_is_read_and_ends_when_it_is_dropped() {
+async fn a_limited_part_of_a_body_is_fetched_ahead_of_its_reader_and_a_dropped_body_ends() {
+    // The server must not send the request through the proxy of this machine.
     let server = TestServer::start_with(&[], |command| command.env("NO_PROXY", "*").env("no_proxy", "*")).await;
     let client = connect(&server).await;
-    let (url, serving) = endless_body().await;
+    let (url, serving) = serve_endless_body().await;
     let mut body = stream_body(&client, url).await;
     let mut received = 0;
     while received < 100 << 20 {
@@ -132,5 +137,6 @@ async fn a_body_comes_no_faster_than_it_is_read_and_ends_when_it_is_dropped() {
     }
     drop(body);
     let sent = serving.await.unwrap();
+    // Buffers on the way may hold some of the body, but not without limit.
     assert!(sent < received + (96 << 20), "{sent} bytes were sent, {received} received");
 }

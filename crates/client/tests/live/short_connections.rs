@@ -1,4 +1,4 @@
-//! Every connection breaks after a few kilobytes. Each connection must make some progress.
+//! Transfers over connections that all break after 5 to 80 kilobytes. The transfers must finish nevertheless.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn numbers(bytes: usize) -> Vec<u8> {
     (0_u64..).flat_map(|number| format!("{number}\n").into_bytes()).take(bytes).collect()
 }
 
-/// Writes input and checks that it arrives once.
-async fn input_arrives_once(bytes_per_connection: u64, input: &[u8]) {
+/// Writes input to a process, and checks that each byte arrives exactly once.
+async fn check_input(bytes_per_connection: u64, input: &[u8]) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
@@ -26,33 +26,35 @@ async fn input_arrives_once(bytes_per_connection: u64, input: &[u8]) {
     let arrived = folder.path().join("arrived");
     let process = client.start(sh_with_stdin("p", &format!("exec cat > {}", arrived.display()))).await.unwrap();
     let mut stdin = process.stdin();
+    // The limit holds for new connections, so the present connection is cut.
     proxy.cut_each_after(bytes_per_connection);
+    proxy.cut();
     let write = async {
         stdin.write_all(input).await.unwrap();
         stdin.shutdown().await.unwrap();
     };
-    proxy.cut();
     tokio::time::timeout(PATIENCE, write).await.expect("the input does not arrive");
+    // From now on connections are not cut.
     proxy.cut_each_after(0);
     let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("the process does not end").unwrap();
     assert!(status.success());
-    assert!(std::fs::read(&arrived).unwrap() == input, "other bytes have arrived than were sent");
+    assert!(std::fs::read(&arrived).unwrap() == input, "the bytes that arrived are not those that were sent");
     assert!(proxy.cuts_made() > 2, "{} connections were cut", proxy.cuts_made());
 }
 
 #[tokio::test]
 async fn input_arrives_over_connections_of_five_kilobytes() {
-    input_arrives_once(5_000, &numbers(24 << 10)).await;
+    check_input(5_000, &numbers(24 << 10)).await;
 }
 
 #[tokio::test]
 async fn input_arrives_over_connections_of_twenty_kilobytes() {
-    input_arrives_once(20_000, &numbers(256 << 10)).await;
+    check_input(20_000, &numbers(256 << 10)).await;
 }
 
 #[tokio::test]
 async fn input_arrives_over_connections_of_eighty_kilobytes() {
-    input_arrives_once(80_000, &numbers(1 << 20)).await;
+    check_input(80_000, &numbers(1 << 20)).await;
 }
 
 #[tokio::test]
@@ -78,7 +80,7 @@ async fn files_pass_over_connections_of_twenty_kilobytes() {
         read
     };
     let read = tokio::time::timeout(PATIENCE, write_and_read).await.expect("files make no progress");
-    assert!(read == contents, "{} of {} bytes arrived, or other bytes", read.len(), contents.len());
+    assert!(read == contents, "{} bytes arrived, not the {} expected", read.len(), contents.len());
 }
 
 #[tokio::test]
@@ -97,10 +99,11 @@ async fn input_and_output_pass_at_the_same_time() {
     };
     let both = async { tokio::join!(write, process.wait_with_output()).1.unwrap() };
     let output = tokio::time::timeout(PATIENCE, both).await.expect("there is no progress");
-    assert!(output.stdout == input, "{} of {} bytes arrived, or other bytes", output.stdout.len(), input.len());
+    assert!(output.stdout == input, "{} bytes arrived, not the {} expected", output.stdout.len(), input.len());
 }
 
-/// A script that waits for a line and then writes this output. The folder holds the output and must outlive the script.
+/// A script that waits for a line and then writes this output. The folder holds the output, so it must exist until
+/// the script has ended.
 fn script_that_writes(output: &[u8]) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("output");
@@ -108,9 +111,9 @@ fn script_that_writes(output: &[u8]) -> (String, tempfile::TempDir) {
     (format!("read go; cat {}", file.display()), folder)
 }
 
-/// Starts a process that writes much output at once, and checks that the output arrives once.
-async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
-    let expected = numbers(bytes);
+/// Starts a process that writes this much output without a pause, and checks that each byte arrives exactly once.
+async fn check_output(bytes_per_connection: u64, output_bytes: usize) {
+    let expected = numbers(output_bytes);
     let (script, _folder) = script_that_writes(&expected);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -121,19 +124,19 @@ async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
     process.write("go\n").await.unwrap();
     let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("there is no progress");
     let output = output.unwrap();
-    assert!(output.stdout == expected, "{} of {} bytes arrived, or other bytes", output.stdout.len(), expected.len());
+    assert!(output.stdout == expected, "{} bytes arrived, not the {} expected", output.stdout.len(), expected.len());
     assert!(output.status.success());
     assert!(proxy.cuts_made() > 2, "{} connections were cut", proxy.cuts_made());
 }
 
 #[tokio::test]
 async fn output_arrives_over_connections_of_five_kilobytes() {
-    output_arrives_once(5_000, 48 << 10).await;
+    check_output(5_000, 48 << 10).await;
 }
 
 #[tokio::test]
 async fn output_arrives_over_connections_of_twenty_kilobytes() {
-    output_arrives_once(20_000, 400 << 10).await;
+    check_output(20_000, 400 << 10).await;
 }
 
 #[tokio::test]
@@ -144,10 +147,12 @@ async fn retained_output_is_read_over_connections_of_five_kilobytes() {
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
     let params = sh_with_stdin("p", &format!("{script}; exit 3"));
+    // With `paused` the server retains the output and does not push it.
     client.exec(StartParams { paused: true, ..params }).await.unwrap();
     proxy.cut_each_after(5_000);
     proxy.cut();
-    client.write(&"p".into(), b"go\n".to_vec(), Some("1".into())).await.unwrap();
+    let write_id = Some("1".into());
+    client.write(&"p".into(), b"go\n".to_vec(), write_id).await.unwrap();
     let read_all = async {
         let (mut read, mut after) = (Vec::new(), 0);
         loop {
@@ -163,7 +168,7 @@ async fn retained_output_is_read_over_connections_of_five_kilobytes() {
         }
     };
     let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("there is no progress");
-    assert!(read == expected, "{} of {} bytes arrived, or other bytes", read.len(), expected.len());
+    assert!(read == expected, "{} bytes arrived, not the {} expected", read.len(), expected.len());
     assert_eq!(code, Some(3));
 }
 
@@ -177,7 +182,7 @@ async fn writes_at_the_same_time_are_not_interleaved() {
     let process = client.start(sh_with_stdin("p", &format!("exec cat > {}", arrived.display()))).await.unwrap();
     proxy.cut_each_after(5_000);
     proxy.cut();
-    // Each write is divided, because no connection carries all of it.
+    // The client sends each write in several pieces, because no connection carries all of it.
     let bytes_of = |byte: u8| vec![byte; 6 << 10];
     let write = async {
         let (first, second) = tokio::join!(process.write(bytes_of(b'a')), process.write(bytes_of(b'b')));

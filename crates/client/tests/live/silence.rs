@@ -17,7 +17,8 @@ async fn connect(proxy: &CuttingProxy, silence_timeout: Duration) -> ExecServerC
     ExecServerClient::connect(UrlConnector::new(proxy.url(), Default::default()), options).await.unwrap()
 }
 
-async fn next_output(events: &mut ProcessEvents) {
+/// Waits for the next event, which must be output.
+async fn expect_output(events: &mut ProcessEvents) {
     let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes");
     assert!(matches!(event, Some(ExecProcessEvent::Output(_))), "{event:?}");
 }
@@ -25,14 +26,17 @@ async fn next_output(events: &mut ProcessEvents) {
 #[tokio::test]
 async fn a_silent_connection_is_replaced_after_the_silence_timeout() {
     const TIMEOUT: Duration = Duration::from_secs(1);
+    // The session is attached to the silent connection. The server lets the new connection have the session if the
+    // silent connection does not answer within 200 ms.
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect(&proxy, TIMEOUT).await;
     let process = client.start(sh("p", "while echo tick; do sleep 0.02; done")).await.unwrap();
     let mut events = process.events();
-    next_output(&mut events).await;
+    expect_output(&mut events).await;
     let mut state = client.connection_state();
     let silent_since = Instant::now();
+    // From now on no byte passes over the open connection. New connections work.
     proxy.freeze();
     proxy.thaw_new();
     let lost =
@@ -41,14 +45,15 @@ async fn a_silent_connection_is_replaced_after_the_silence_timeout() {
     let noticed = silent_since.elapsed();
     let text = "exec-server transport disconnected: no sign of life for 1s";
     assert_eq!(lost, ConnectionState::Recovering(text.to_owned()));
-    // Bytes that came just before the silence are the last sign of life.
+    // The timeout counts from the last bytes that the client received, which came shortly before `silent_since`.
     assert!(noticed > TIMEOUT - Duration::from_millis(200), "the connection was given up after {noticed:?}");
     state.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
-    // Events that were received before the silence are read first. `before` is the sequence number of the last of them.
-    let before = process.subscribe_wake().borrow().to_owned();
+    // Events that the client has already received are read first. An event with a higher number came over the new
+    // connection.
+    let last_received = process.subscribe_wake().borrow().to_owned();
     loop {
         match tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes") {
-            Some(ExecProcessEvent::Output(output)) if output.seq > before => break,
+            Some(ExecProcessEvent::Output(output)) if output.seq > last_received => break,
             Some(ExecProcessEvent::Output(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -56,7 +61,7 @@ async fn a_silent_connection_is_replaced_after_the_silence_timeout() {
 }
 
 #[tokio::test]
-async fn pings_keep_a_quiet_connection() {
+async fn pings_keep_an_idle_connection_open() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect(&proxy, Duration::from_secs(1)).await;
@@ -75,8 +80,8 @@ async fn a_slow_connection_is_not_taken_for_silent() {
     const TIMEOUT: Duration = Duration::from_secs(3);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
-    // The write below is one message. It takes longer than the silence timeout, and the server sends nothing before the whole message
-    // has arrived.
+    // The write below is one message. It takes longer than the silence timeout, and the server sends nothing before
+    // the whole message has arrived.
     proxy.slow_down(6 << 20);
     let client = connect(&proxy, TIMEOUT).await;
     let script = format!("head -c {INPUT_BYTES} | wc -c");

@@ -1,4 +1,5 @@
-//! Unified exec, the commands of a harness, with a real server.
+//! Unified exec with a real server. A call starts a command and waits for its end, at most for the yield time. A
+//! command that runs longer continues in the background. Its session is the id by which later calls find it.
 
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use testkit::{TestServer, eventually, is_alive};
 
 use crate::support::connect;
 
+/// A yield time that is over before the command ends.
 const SOON: Duration = Duration::from_millis(100);
-/// Longer than any command takes, so that the wait ends with the command.
+/// A yield time within which every command ends that ends by itself, so that the call returns when the command ends.
 const LONG: Duration = Duration::from_secs(25);
 
 fn shell(line: &str) -> ExecCommandRequest {
@@ -31,7 +33,7 @@ async fn a_command_that_ends_in_time_returns_its_whole_output() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_pushed() {
+async fn a_command_that_outlasts_its_yield_time_continues_in_the_background_and_its_end_is_pushed() {
     let server = TestServer::start().await;
     let exec = unified_exec(&server).await;
     let mut completions = exec.subscribe_completions();
@@ -41,31 +43,33 @@ async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_
     let session = response.session.unwrap();
     assert!(response.wall_time >= SOON && response.exit_code.is_none());
     let write = WriteStdinRequest { yield_time: Duration::ZERO, ..WriteStdinRequest::new(session, "go on\n") };
-    let begun = exec.write_stdin(write).await.unwrap();
+    let after_write = exec.write_stdin(write).await.unwrap();
     let completion = completions.recv().await.unwrap();
     assert_eq!((completion.session, completion.exit_code), (session, Some(3)));
     assert_eq!(completion.output_tail, "begun\ngo on\n");
-    // The call that wrote may have returned the end already.
-    if begun.session.is_some() {
+    // Without a session, the call that wrote has already returned the end of the command.
+    if after_write.session.is_some() {
         let rest = exec.write_stdin(WriteStdinRequest::poll(session)).await.unwrap();
         assert_eq!((rest.exit_code, rest.session), (Some(3), None));
-        assert_eq!(response.output + &begun.output + &rest.output, "begun\ngo on\n");
+        assert_eq!(response.output + &after_write.output + &rest.output, "begun\ngo on\n");
     }
 }
 
 #[tokio::test]
-async fn a_prompt_can_be_answered() {
+async fn an_interactive_shell_runs_the_lines_that_are_written_to_it() {
     let server = TestServer::start().await;
     let exec = unified_exec(&server).await;
     let mut request = ExecCommandRequest::argv(["bash", "--norc", "--noprofile", "-i"], "file:///".parse().unwrap());
     (request.tty, request.yield_time) = (true, SOON);
     let session = exec.exec_command(request).await.unwrap().session.unwrap();
-    let mut asked = WriteStdinRequest::new(session, "x=6; echo \"is $((x * 7))\"\n");
-    (asked.yield_time, asked.settle) = (LONG, Some(Duration::from_millis(300)));
-    let mut seen = exec.write_stdin(asked.clone()).await.unwrap().output;
-    asked.chars.clear();
+    let mut input = WriteStdinRequest::new(session, "x=6; echo \"is $((x * 7))\"\n");
+    // The call returns when the shell has written something and then nothing for 300 ms.
+    (input.yield_time, input.settle) = (LONG, Some(Duration::from_millis(300)));
+    let mut seen = exec.write_stdin(input.clone()).await.unwrap().output;
+    // Later calls only get further output.
+    input.chars.clear();
     while !seen.contains("is 42") {
-        seen += &exec.write_stdin(asked.clone()).await.unwrap().output;
+        seen += &exec.write_stdin(input.clone()).await.unwrap().output;
     }
     let bye = WriteStdinRequest { yield_time: LONG, ..WriteStdinRequest::new(session, "exit 5\n") };
     let last = exec.write_stdin(bye).await.unwrap();
@@ -86,7 +90,7 @@ async fn much_output_is_shortened_to_its_beginning_and_its_end() {
 }
 
 #[tokio::test]
-async fn a_background_job_of_a_shell_keeps_the_session_open_until_it_is_killed() {
+async fn a_background_job_of_a_shell_keeps_the_session_open_until_the_job_is_killed() {
     let server = TestServer::start().await;
     let exec = unified_exec(&server).await;
     let mut request = shell("sleep 1000 & echo $!");
@@ -100,11 +104,12 @@ async fn a_background_job_of_a_shell_keeps_the_session_open_until_it_is_killed()
     }
     let background_pid: u32 = output.trim().parse().unwrap();
     assert!(is_alive(background_pid));
-    let last = exec.terminate(session, 1000).await.unwrap();
+    let max_output_bytes = 1000;
+    let last = exec.terminate(session, max_output_bytes).await.unwrap();
     assert_eq!(
         (last.exit_code, last.session),
         (Some(0), None),
-        "the exit code is that of the shell, which had exited before"
+        "the exit code is that of the shell, which exited before the job was killed"
     );
     eventually("the process is gone", || (!is_alive(background_pid)).then_some(())).await;
 }

@@ -1,4 +1,5 @@
-//! Connections that the environment has opened to the client.
+//! Clients over sockets that the server has opened to the client. Such a client cannot reconnect by itself. The test
+//! hands it the next socket with `replace`.
 
 use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
 use testkit::scripted::{ScriptedReply, read_result};
@@ -67,11 +68,11 @@ fn reply_to_resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal() {
+async fn only_one_socket_can_wait_and_it_is_used_when_the_current_handshake_is_refused() {
     let server = ScriptedServer::new();
     let (client, sockets) = client_in_unanswered_handshake(&server).await;
     let mut replacing = Box::pin(sockets.replace(server.dial()));
-    assert!(poll_once(&mut replacing).await.is_none());
+    assert!(poll_once(&mut replacing).await.is_none(), "the third socket waits");
     assert_eq!(error_text(sockets.replace(server.dial()).await), IN_PROGRESS);
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", reply_to_resume);
@@ -83,7 +84,7 @@ async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal()
 }
 
 #[tokio::test]
-async fn a_cancelled_hand_over_allows_another_and_its_socket_is_not_used() {
+async fn the_socket_of_a_cancelled_replacement_is_not_used_and_another_replacement_can_follow() {
     let server = ScriptedServer::new();
     let (client, sockets) = client_in_unanswered_handshake(&server).await;
     let cancelled = ScriptedServer::new();

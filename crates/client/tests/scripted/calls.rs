@@ -1,4 +1,4 @@
-//! Calls over one connection, and requests of the server to the client.
+//! Calls over one connection, and requests and notifications that the server sends to the client.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn a_network_policy_request_is_denied() {
 }
 
 #[tokio::test]
-async fn any_other_request_of_the_server_is_refused() {
+async fn a_request_of_the_server_with_an_unknown_method_is_refused() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.connection().request(3, "files/please", Value::Null);
@@ -104,7 +104,8 @@ async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recover
     wait_for_state(&client, |state| *state == ConnectionState::Connected).await;
 }
 
-/// Waits until the connection is lost, and returns the reason. The server must not let the client reconnect before that.
+/// Waits until the connection is lost, and returns the reason. The server must not answer the next `initialize`
+/// before that, because then the client is connected again.
 async fn wait_for_loss(client: &client::ExecServerClient) -> String {
     match wait_for_state(client, |state| *state != ConnectionState::Connected).await {
         ConnectionState::Recovering(text) => text,

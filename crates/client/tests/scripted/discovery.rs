@@ -1,4 +1,5 @@
-//! Plugins, skills and configuration of an environment, and servers without these methods.
+//! Capability roots, which are directories on the server with plugins and skills, and the configuration of the
+//! server. The capabilities in the answer to `environment/info` say which parts of this a server supports.
 
 use std::path::Path;
 
@@ -31,8 +32,7 @@ fn discovered_root(root: Value) -> DiscoveredRoot {
     serde_json::from_value(root).unwrap()
 }
 
-/// A server with these capabilities.
-fn server(capabilities: Value) -> ScriptedServer {
+fn server_with_capabilities(capabilities: Value) -> ScriptedServer {
     let server = ScriptedServer::new();
     server.on("environment/info", move |_| {
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
@@ -50,7 +50,7 @@ fn config_params() -> ConfigReadParams {
 
 #[tokio::test]
 async fn each_root_gets_its_answer_and_an_answer_for_another_root_is_an_error() {
-    let server = server(json!({}));
+    let server = server_with_capabilities(json!({}));
     server.on(DISCOVER, |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 4);
         ScriptedReply::Result(json!({"roots": [
@@ -78,28 +78,29 @@ async fn each_root_gets_its_answer_and_an_answer_for_another_root_is_an_error() 
 }
 
 #[tokio::test]
-async fn a_wrong_number_of_answers_fails_all_roots() {
-    let server = server(json!({}));
+async fn a_wrong_number_of_answers_fails_all_roots_and_without_roots_no_request_is_sent() {
+    let server = server_with_capabilities(json!({}));
     server.on(DISCOVER, |_| ScriptedReply::Result(json!({"roots": [{"id": "a", "path": "file:///a"}]})));
     let client = connect(&server).await;
     let error = client.discover_capability_roots(vec![root("a", None), root("b", None)]).await.unwrap_err();
     assert!(matches!(error, ExecServerError::Protocol(_)), "{error}");
-    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "without roots, no request is sent");
+    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), []);
+    assert_eq!(server.count(DISCOVER), 1);
 }
 
 #[tokio::test]
-async fn a_sandbox_that_the_server_cannot_enforce_is_not_sent() {
-    let enforced = sandbox(&json!({
+async fn a_root_whose_sandbox_the_server_cannot_enforce_is_not_sent() {
+    let restricted = sandbox(&json!({
         "type": "managed", "network": "restricted", "file_system": {"type": "restricted", "entries": []}
     }));
     let open = sandbox(&json!({"type": "disabled"}));
-    let roots = || vec![root("a", Some(&enforced)), root("b", Some(&open)), root("c", Some(&enforced))];
+    let roots = || vec![root("a", Some(&restricted)), root("b", Some(&open)), root("c", Some(&restricted))];
     let answer = |asked: &testkit::scripted::ClientMessage| {
         let roots = asked.params["roots"].as_array().unwrap().iter();
         let roots: Vec<_> = roots.map(|root| json!({"id": root["id"], "path": root["path"]})).collect();
         ScriptedReply::Result(json!({"roots": roots}))
     };
-    let old = server(json!({}));
+    let old = server_with_capabilities(json!({}));
     old.on(DISCOVER, move |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 1);
         answer(asked)
@@ -109,17 +110,17 @@ async fn a_sandbox_that_the_server_cannot_enforce_is_not_sent() {
     let refused = Some("exec-server does not support sandboxed capability discovery");
     assert_eq!(errors, [("a", refused), ("b", None), ("c", refused)]);
 
-    let able = server(json!({"capabilityDiscoverySandbox": true}));
-    able.on(DISCOVER, move |asked| {
+    let supporting = server_with_capabilities(json!({"capabilityDiscoverySandbox": true}));
+    supporting.on(DISCOVER, move |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 3);
         answer(asked)
     });
-    let found = connect(&able).await.discover_capability_roots(roots()).await.unwrap();
+    let found = connect(&supporting).await.discover_capability_roots(roots()).await.unwrap();
     assert!(found.iter().all(|root| root.error.is_none()), "{found:?}");
 }
 
 #[tokio::test]
-async fn configuration_is_read_only_from_servers_with_that_capability() {
+async fn only_a_server_with_the_capability_is_asked_for_its_configuration() {
     let result = json!({
         "userHomeDir": null, "codexHomeDir": "file:///c", "hostname": "vm",
         "config": {"layers": [{"source": "user (/c/config.toml)", "baseDir": "file:///c", "toml": "a = 1\n"}],
@@ -127,24 +128,24 @@ async fn configuration_is_read_only_from_servers_with_that_capability() {
         "requirements": {"layers": [], "cloudInsertionIndex": 0},
     });
     let expected: ConfigReadResult = serde_json::from_value(result.clone()).unwrap();
-    let able = server(json!({"environmentConfigRead": true}));
-    able.on("environmentConfig/read", move |asked| {
+    let supporting = server_with_capabilities(json!({"environmentConfigRead": true}));
+    supporting.on("environmentConfig/read", move |asked| {
         assert_eq!(
             asked.params,
             json!({"cwd": "file:///srv/work", "configPaths": [["mcp_servers"]], "requirementsPaths": []})
         );
         ScriptedReply::Result(result.clone())
     });
-    let client = connect(&able).await;
+    let client = connect(&supporting).await;
     assert_eq!(client.read_environment_config(config_params()).await.unwrap(), Some(expected));
 
-    let old = server(json!({}));
+    let old = server_with_capabilities(json!({}));
     assert_eq!(connect(&old).await.read_environment_config(config_params()).await.unwrap(), None);
-    assert_eq!(old.count("environmentConfig/read"), 0, "a server without the capability is not asked");
+    assert_eq!(old.count("environmentConfig/read"), 0);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_the_request_has_no_capabilities() {
+async fn a_server_that_does_not_know_environment_info_has_no_capabilities() {
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
         ScriptedReply::Error(METHOD_NOT_FOUND, "exec-server stub does not implement `environment/info` yet".into())
@@ -189,7 +190,7 @@ fn plugin_in(directory: &str) -> Value {
     })
 }
 
-/// A configuration whose files and homes are all in `directory`.
+/// The answer of a server about its configuration. All its paths are `directory`.
 fn configuration_in(directory: &str) -> Value {
     let layers =
         json!({"layers": [{"source": "user", "baseDir": directory, "toml": "a = 1\n"}], "cloudInsertionIndex": 0});
@@ -197,8 +198,8 @@ fn configuration_in(directory: &str) -> Value {
 }
 
 #[tokio::test]
-async fn paths_are_mapped_in_both_directions() {
-    let server = server(json!({"environmentConfigRead": true, "capabilityDiscoverySandbox": true}));
+async fn paths_in_requests_and_answers_are_mapped() {
+    let server = server_with_capabilities(json!({"environmentConfigRead": true, "capabilityDiscoverySandbox": true}));
     server.on(DISCOVER, |asked| {
         let root = &asked.params["roots"][0];
         let paths = (&root["path"], &root["sandbox"]["cwd"]);
@@ -213,12 +214,12 @@ async fn paths_are_mapped_in_both_directions() {
     let paths = PathMap::new(Path::new("/here"), Path::new("/srv/there")).unwrap();
     let client = ExecServerClient::connect(MappedDialler { dialler, paths }, options()).await.unwrap();
 
-    let mut confined = sandbox(&json!({"type": "disabled"}));
-    confined["cwd"] = json!("file:///here/work");
+    let mut sandbox_with_cwd = sandbox(&json!({"type": "disabled"}));
+    sandbox_with_cwd["cwd"] = json!("file:///here/work");
     let asked = CapabilityRoot {
         id: "plugin".into(),
         path: "file:///here/plugin".parse().unwrap(),
-        sandbox: serde_json::from_value(confined).unwrap(),
+        sandbox: serde_json::from_value(sandbox_with_cwd).unwrap(),
     };
     let found = client.discover_capability_roots(vec![asked]).await.unwrap();
     assert_eq!(found, [discovered_root(plugin_in("file:///here/plugin"))]);

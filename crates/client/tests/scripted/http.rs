@@ -1,4 +1,4 @@
-//! HTTP requests that the environment makes for the client.
+//! HTTP requests that the server sends for the client.
 
 use client::{ExecServerError, HttpClient, HttpRequestParams};
 use testkit::scripted::ScriptedReply;
@@ -6,12 +6,12 @@ use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
 
-/// The server answers each HTTP request with an empty body.
-fn answer_requests(server: &ScriptedServer) {
+/// Makes the server answer each HTTP request with status 200 and an empty body. A streamed body follows in pieces.
+fn answer_http_requests(server: &ScriptedServer) {
     server.on("http/request", |_| ScriptedReply::Result(json!({"status": 200, "headers": [], "bodyBase64": ""})));
 }
 
-/// The server pushes a piece of the body of request `http-1`.
+/// Makes the server push a piece of the body of request `http-1`.
 fn push_delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
     let delta = base64(bytes.as_bytes());
     let params = json!({"requestId": "http-1", "seq": seq, "deltaBase64": delta, "done": done, "error": null});
@@ -21,7 +21,7 @@ fn push_delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
 #[tokio::test]
 async fn a_streamed_body_comes_in_pieces() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client = connect(&server).await;
     let (response, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     assert_eq!(response.status, 200);
@@ -36,7 +36,7 @@ async fn a_streamed_body_comes_in_pieces() {
 #[tokio::test]
 async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     push_delta(&server, 1, "one", false);
@@ -50,15 +50,15 @@ async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
 #[tokio::test]
 async fn a_missing_piece_fails_the_body() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     push_delta(&server, 2, "two", false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
 }
 
-/// The server can cancel and pause HTTP bodies.
-fn offer_extensions(server: &ScriptedServer) {
+/// Makes the server one that can cancel HTTP requests and pause HTTP bodies.
+fn offer_cancel_and_pause(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"httpCancel": true, "httpLimits": true});
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
@@ -66,9 +66,9 @@ fn offer_extensions(server: &ScriptedServer) {
 }
 
 #[tokio::test]
-async fn buffered_requests_get_an_id_from_the_client() {
+async fn buffered_requests_get_an_id_from_the_client_and_are_not_streamed() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client: Box<dyn HttpClient> = Box::new(connect(&server).await);
     let mut params = HttpRequestParams::new("GET", "http://x/");
     params.stream_response = true;
@@ -83,8 +83,8 @@ async fn buffered_requests_get_an_id_from_the_client() {
 #[tokio::test]
 async fn a_dropped_body_is_cancelled_if_the_server_supports_it() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
-    offer_extensions(&server);
+    answer_http_requests(&server);
+    offer_cancel_and_pause(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     push_delta(&server, 1, "one", false);
@@ -100,7 +100,7 @@ async fn a_dropped_body_is_cancelled_if_the_server_supports_it() {
 async fn a_dropped_request_is_cancelled() {
     let server = ScriptedServer::new();
     server.on("http/request", |_| ScriptedReply::Silence);
-    offer_extensions(&server);
+    offer_cancel_and_pause(&server);
     let client = connect(&server).await;
     for (times, is_streamed) in [(1, false), (2, true)] {
         let params = HttpRequestParams::new("GET", "http://x/");
@@ -121,12 +121,12 @@ async fn a_dropped_request_is_cancelled() {
 }
 
 #[tokio::test]
-async fn finished_requests_and_those_of_an_old_server_are_not_cancelled() {
+async fn finished_requests_and_requests_to_an_old_server_are_not_cancelled() {
     for is_old in [true, false] {
         let server = ScriptedServer::new();
-        answer_requests(&server);
+        answer_http_requests(&server);
         if !is_old {
-            offer_extensions(&server);
+            offer_cancel_and_pause(&server);
         }
         let client = connect(&server).await;
         let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
@@ -146,43 +146,44 @@ async fn finished_requests_and_those_of_an_old_server_are_not_cancelled() {
     }
 }
 
-const BLOCK: usize = 1 << 20;
+/// The largest piece of a body that the client accepts.
+const MAX_PIECE_BYTES: usize = 1 << 20;
 
 #[tokio::test]
-async fn a_slow_reader_pauses_and_resumes_the_body() {
+async fn a_body_is_paused_for_a_slow_reader_and_loses_nothing() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
-    offer_extensions(&server);
+    answer_http_requests(&server);
+    offer_cancel_and_pause(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    let block = "x".repeat(BLOCK);
+    let largest_piece = "x".repeat(MAX_PIECE_BYTES);
     for seq in 1..=6 {
-        push_delta(&server, seq, &block, false);
+        push_delta(&server, seq, &largest_piece, false);
     }
     let paused = server.wait_for("http/flow", 1).await.params;
     assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
-    // Together these pieces exceed the limit for old servers, which cannot pause a body.
+    // Together these pieces exceed the limit of 16 MiB for old servers, which cannot pause a body.
     for seq in 7..=30 {
-        push_delta(&server, seq, &block, false);
+        push_delta(&server, seq, &largest_piece, false);
     }
     push_delta(&server, 31, "", true);
     let mut received = 0;
     while let Some(piece) = body.recv().await {
         received += piece.unwrap().len();
     }
-    assert_eq!(received, 30 * BLOCK);
+    assert_eq!(received, 30 * MAX_PIECE_BYTES);
 }
 
 #[tokio::test]
 async fn a_body_is_resumed_when_its_reader_has_caught_up() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
-    offer_extensions(&server);
+    answer_http_requests(&server);
+    offer_cancel_and_pause(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    let block = "x".repeat(BLOCK);
+    let largest_piece = "x".repeat(MAX_PIECE_BYTES);
     for seq in 1..=5 {
-        push_delta(&server, seq, &block, false);
+        push_delta(&server, seq, &largest_piece, false);
     }
     server.wait_for("http/flow", 1).await;
     for _ in 1..=5 {
@@ -193,13 +194,13 @@ async fn a_body_is_resumed_when_its_reader_has_caught_up() {
 }
 
 #[tokio::test]
-async fn an_old_server_that_sends_too_much_fails_the_body() {
+async fn a_body_fails_if_an_old_server_sends_too_much_of_it() {
     for (pieces, bytes, words) in [
         (300, "x".to_owned(), "body delta channel filled"),
-        (20, "x".repeat(BLOCK), "queued body deltas exceed 16777216"),
+        (20, "x".repeat(MAX_PIECE_BYTES), "queued body deltas exceed 16777216"),
     ] {
         let server = ScriptedServer::new();
-        answer_requests(&server);
+        answer_http_requests(&server);
         let client = connect(&server).await;
         let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
         for seq in 1..=pieces {
@@ -216,32 +217,32 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
 #[tokio::test]
 async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client = connect(&server).await;
     let (_, first) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let (_, second) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    let block = "x".repeat(BLOCK);
+    let largest_piece = "x".repeat(MAX_PIECE_BYTES);
     for seq in 1..=10 {
-        push_delta(&server, seq, &block, false);
+        push_delta(&server, seq, &largest_piece, false);
     }
     for seq in 1..=7 {
-        let delta = base64(&block);
+        let delta = base64(&largest_piece);
         let params = json!({"requestId": "http-2", "seq": seq, "deltaBase64": delta, "done": false, "error": null});
         server.push("http/request/bodyDelta", params);
     }
     client.environment_status().await.unwrap();
     assert!(second.collect().await.unwrap_err().to_string().contains("queued body deltas exceed"));
     push_delta(&server, 11, "", true);
-    assert_eq!(first.collect().await.unwrap().len(), 10 * BLOCK);
+    assert_eq!(first.collect().await.unwrap().len(), 10 * MAX_PIECE_BYTES);
 }
 
 #[tokio::test]
 async fn a_piece_over_a_mebibyte_ends_the_connection() {
     let server = ScriptedServer::new();
-    answer_requests(&server);
+    answer_http_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
-    push_delta(&server, 1, &"x".repeat(BLOCK + 1), false);
+    push_delta(&server, 1, &"x".repeat(MAX_PIECE_BYTES + 1), false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
     server.wait_for("initialize", 2).await;
 }

@@ -1,4 +1,5 @@
-//! Old servers, whose answers have fewer members.
+//! Old servers, whose messages have fewer members and which know no observers: clients that look at a session beside
+//! the client that is attached to it.
 
 use client::{ExecProcessEvent, ExecServerClientConnectOptions};
 use testkit::scripted::{ScriptedReply, exited_params, read_result};
@@ -20,7 +21,7 @@ async fn without_a_session_id_the_client_cannot_recover() {
 }
 
 #[tokio::test]
-async fn a_close_without_a_number_comes_after_all_other_events() {
+async fn a_close_without_a_sequence_number_comes_after_all_other_events() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -55,7 +56,16 @@ async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_on
 }
 
 #[tokio::test]
-async fn a_session_is_taken_over_if_the_server_knows_no_observers() {
+async fn the_sandbox_is_unknown_if_the_answer_to_the_start_does_not_name_it() {
+    let server = ScriptedServer::new();
+    server.on("process/start", |_| ScriptedReply::Result(json!({"processId": "p"})));
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    assert_eq!(process.sandbox_type(), None);
+}
+
+#[tokio::test]
+async fn a_client_that_wants_to_observe_takes_the_session_over_if_the_server_knows_no_observers() {
     let server = ScriptedServer::new();
     server.on("initialize", |asked| match asked.params["takeover"] == true {
         true => ScriptedReply::Result(json!({"sessionId": "kept"})),

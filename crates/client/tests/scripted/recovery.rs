@@ -1,4 +1,6 @@
-//! Lost connections of clients that can reconnect, and of clients that cannot.
+//! Lost connections, sessions that another client took over, and missing events. A client that can reconnect resumes
+//! its session and then catches up: it reads the events that it missed. Observers are clients that look at a session
+//! and do not take it over.
 
 use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
 use testkit::scripted::{ScriptedReply, read_result};
@@ -85,13 +87,13 @@ async fn a_resume_that_is_refused_because_the_session_is_attached_is_repeated() 
 async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    // The server counts pushed events as received, and may have dropped them since.
-    let dropped = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null, "exitCode": null,
-        "oldestSeq": 4, "gap": true, "droppedBytes": 12});
+    // The server counts pushed events as received and may drop them, so a second read does not return them.
+    let without_pushed_events = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null,
+        "exitCode": null, "oldestSeq": 4, "gap": true, "droppedBytes": 12});
     let mut is_first = true;
     server.on("process/read", move |_| match std::mem::replace(&mut is_first, false) {
         true => ScriptedReply::Silence,
-        false => ScriptedReply::Result(dropped.clone()),
+        false => ScriptedReply::Result(without_pushed_events.clone()),
     });
     let (process, ()) = tokio::join!(client.attach("p"), async {
         let asked = server.wait_for("process/read", 1).await;
@@ -110,7 +112,7 @@ async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
 }
 
 #[tokio::test]
-async fn a_process_whose_attach_was_cancelled_can_be_attached_again() {
+async fn a_process_can_be_attached_after_an_attach_has_failed_or_was_cancelled() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
@@ -124,7 +126,8 @@ async fn a_process_whose_attach_was_cancelled_can_be_attached_again() {
     assert!(client.attach("p").await.is_ok());
 }
 
-/// The first answer to this method says that another connection has taken the session over. All later answers are `then`.
+/// The first answer to this method says that another connection has taken the session over. All later answers are
+/// `then`.
 fn refuse_once_as_taken_over(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;
     server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
@@ -139,7 +142,7 @@ fn refuse_once_as_taken_over(server: &ScriptedServer, method: &str, then: Value)
 }
 
 #[tokio::test]
-async fn a_session_that_was_taken_over_is_resumed() {
+async fn a_session_that_was_taken_over_is_resumed_if_the_server_knows_no_observers() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     refuse_once_as_taken_over(&server, "environment/status", json!({"status": "ready"}));
@@ -170,7 +173,7 @@ async fn a_session_that_is_taken_over_during_the_catch_up_is_resumed() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     refuse_once_as_taken_over(&server, "process/read", read_result([(1, b"one".to_vec())], 2));
-    // After a failed attempt the client asks for the capabilities of the server before it catches up.
+    // After a failed catch-up, the client asks for the capabilities of the server before it catches up again.
     refuse_once_as_taken_over(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
     let mut events = process.events();
     server.cut();
@@ -244,7 +247,7 @@ async fn a_process_whose_events_are_lost_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_process_with_too_many_events_after_a_hole_fails_alone() {
+async fn a_process_with_too_many_events_after_a_missing_event_fails_alone() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -291,7 +294,7 @@ async fn an_event_that_is_missing_before_the_answer_to_the_start_is_read() {
 }
 
 #[tokio::test]
-async fn an_event_that_the_server_does_not_have_is_not_read_for_ever() {
+async fn a_missing_event_that_the_server_does_not_have_fails_the_process_after_five_reads() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -316,7 +319,7 @@ async fn a_missing_event_that_cannot_be_read_fails_the_process() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_closed_without_an_exit_meanwhile_ends() {
+async fn waiting_for_a_process_fails_if_the_server_closed_it_without_an_exit() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -330,7 +333,7 @@ async fn a_process_that_was_closed_without_an_exit_meanwhile_ends() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_repeated_is_not_read_for_ever() {
+async fn a_read_that_returns_old_output_again_fails_the_process() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -343,7 +346,7 @@ async fn a_page_that_is_repeated_is_not_read_for_ever() {
         answer["exitSeq"] = json!(2);
         ScriptedReply::Result(answer)
     });
-    // An exit that does not say whether the sandbox denied something must be read.
+    // After an exit that does not say whether the sandbox denied something, the client sends a read.
     server.push("process/exited", json!({"processId": "p", "seq": 2, "exitCode": 0}));
     let text = "the server answers again with output that it has sent before";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));

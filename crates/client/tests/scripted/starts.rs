@@ -1,4 +1,5 @@
-//! Starts that are cancelled, or whose answer is lost.
+//! Processes that the client kills, because their start was cancelled, the answer to the start was lost, or their
+//! handle was dropped.
 
 use client::ExecServerError;
 use testkit::scripted::ScriptedReply;
@@ -18,7 +19,7 @@ async fn a_cancelled_start_frees_its_id_at_once_and_its_process_is_killed_after_
     let asked = server.wait_for("process/start", 1).await;
     starting.abort();
     assert!(starting.await.unwrap_err().is_cancelled());
-    // The id is free for another process.
+    // In the client the id is free: it sends a second start, which the server refuses.
     server.on("process/start", |_| ScriptedReply::Error(-32600, "process p already exists".into()));
     assert!(matches!(client.start(params("p")).await, Err(ExecServerError::Server { code: -32600, .. })));
     assert_eq!(server.count("process/terminate"), 0);
@@ -27,7 +28,7 @@ async fn a_cancelled_start_frees_its_id_at_once_and_its_process_is_killed_after_
 }
 
 #[tokio::test]
-async fn a_cancelled_start_that_fails_needs_no_kill() {
+async fn a_cancelled_start_that_fails_is_followed_by_no_kill() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -37,14 +38,14 @@ async fn a_cancelled_start_that_fails_needs_no_kill() {
     });
     let asked = server.wait_for("process/start", 1).await;
     starting.abort();
-    let _cancelled = starting.await;
+    assert!(starting.await.unwrap_err().is_cancelled());
     asked.answer(ScriptedReply::Error(-32603, "No such file or directory (os error 2)".into()));
     client.close().await;
     assert_eq!(server.count("process/terminate"), 0);
 }
 
 #[tokio::test]
-async fn the_process_of_a_lost_start_is_killed_over_the_next_connection() {
+async fn the_process_of_a_lost_start_is_killed_over_a_later_connection() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Cut);
     let mut is_first = true;
@@ -55,7 +56,7 @@ async fn the_process_of_a_lost_start_is_killed_over_the_next_connection() {
     let client = connect(&server).await;
     let error = client.start(params("p")).await.err().unwrap();
     assert!(matches!(&error, ExecServerError::Disconnected(text) if text == "exec-server transport disconnected"));
-    // The terminate is repeated until it is answered.
+    // The client repeats this terminate until the server answers it.
     for times in 1..=2 {
         assert_eq!(server.wait_for("process/terminate", times).await.params, json!({"processId": "p"}));
     }
@@ -71,5 +72,4 @@ async fn a_process_whose_handle_was_dropped_is_killed_even_after_a_cut() {
     server.cut();
     drop(process);
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
-    drop(client);
 }

@@ -7,8 +7,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::support::{connect, options, params};
 
-/// Connects a client that runs in another tokio runtime. The tasks of the scripted server stay in the runtime of the test, so the metrics
-/// of the other runtime count only the tasks of the client.
+/// Connects a client that runs in another tokio runtime. The tasks of the scripted server stay in the runtime of the
+/// test, so the metrics of the other runtime do not count them.
 struct CrossRuntimeConnector {
     server: ScriptedServer,
     server_runtime: Handle,
@@ -17,7 +17,8 @@ struct CrossRuntimeConnector {
 impl ServerConnector for CrossRuntimeConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let _spawns_in_server_runtime = self.server_runtime.enter();
+            // Until this guard is dropped, new tasks run in the runtime of the server.
+            let _runtime_guard = self.server_runtime.enter();
             Ok(self.server.dial().into())
         })
     }
@@ -41,7 +42,7 @@ fn client_runtime() -> Runtime {
 
 async fn wait_until_no_task_is_left(runtime: Runtime) {
     eventually("no task of the client is left", || (runtime.metrics().num_alive_tasks() == 0).then_some(())).await;
-    // A task cannot wait for the threads of a runtime.
+    // Dropping the runtime would wait for its threads, which an async task must not do.
     runtime.shutdown_background();
 }
 
@@ -102,7 +103,7 @@ const FLOOD: u64 = 70_000;
 #[tokio::test]
 async fn unread_events_of_a_process_are_bounded() {
     let server = ScriptedServer::new();
-    // Without `processFlow` the client cannot pause the process.
+    // A server without the capability `processFlow` cannot pause the events of a process.
     server.on("environment/info", |_| ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}})));
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();

@@ -1,4 +1,6 @@
-//! Unified exec, the commands of a harness: commands that end in time, and the requests that they need.
+//! Unified exec, the part of the client that runs commands for an AI agent: commands that end before their call
+//! returns, and the requests that the client sends for them. Only a command that continues after its call has a
+//! session, the id by which later calls find it.
 
 use std::time::Duration;
 
@@ -19,16 +21,17 @@ pub(crate) async fn unified_exec(server: &ScriptedServer) -> UnifiedExec {
     UnifiedExec::new(connect(server).await, Default::default())
 }
 
-/// Runs a command and waits until the server has got its start, which is start number `times`.
+/// Runs a command and waits until the server has got its start, which is start number `nth_start` of this test.
+/// Returns the running call and the id of the process.
 pub(crate) async fn begin(
     server: &ScriptedServer,
     exec: &UnifiedExec,
     request: ExecCommandRequest,
-    times: usize,
+    nth_start: usize,
 ) -> (RunningCommand, String) {
     let exec = exec.clone();
     let running = tokio::spawn(async move { exec.exec_command(request).await });
-    let started = server.wait_for("process/start", times).await;
+    let started = server.wait_for("process/start", nth_start).await;
     (running, started.params["processId"].as_str().unwrap().to_owned())
 }
 
@@ -62,7 +65,7 @@ async fn a_command_is_started_as_requested() {
     let (running, _) = begin(&server, &exec, request, 1).await;
     running.abort();
     let params = server.wait_for("process/start", 1).await.params;
-    assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the shell of the environment");
+    assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the shell that the server names");
     let sent = ["cwd", "env", "envPolicy", "tty", "pipeStdin", "timeoutMs"].map(|name| params[name].clone());
     assert_eq!(json!(sent), json!(["file:///tmp", {"X": "1"}, null, true, false, 3000]));
 }
@@ -126,12 +129,12 @@ async fn much_output_is_shortened_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_command_that_can_no_longer_be_followed_returns_the_error() {
+async fn a_command_whose_connection_is_lost_returns_its_output_and_the_error() {
     let server = ScriptedServer::new();
     let exec = UnifiedExec::new(connect_once(&server).await, Default::default());
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.push_output(&id, 1, "so far");
-    // The answer shows that the client has the output, so the cut does not overtake it.
+    // When the client answers this request, it has got the output that was sent before.
     server.connection().request(1, "test/echo", json!({}));
     server.wait_for_answer(1).await;
     server.cut();
@@ -152,7 +155,7 @@ async fn an_empty_command_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dropped_future_leaves_no_process() {
+async fn dropping_the_future_of_a_command_kills_the_command() {
     let server = ScriptedServer::new();
     let exec = unified_exec(&server).await;
     // The future is dropped while the command runs.
@@ -164,7 +167,7 @@ async fn a_dropped_future_leaves_no_process() {
     server.on("process/start", |_| ScriptedReply::Silence);
     let (running, id) = begin(&server, &exec, request(), 2).await;
     running.abort();
-    let _cancelled = running.await;
+    assert!(running.await.unwrap_err().is_cancelled());
     let started = server.wait_for("process/start", 2).await;
     started.answer(ScriptedReply::Result(json!({"processId": id, "sandboxType": "none"})));
     assert_eq!(server.wait_for("process/terminate", 2).await.params, json!({"processId": id}));

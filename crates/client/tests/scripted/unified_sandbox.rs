@@ -1,4 +1,5 @@
-//! Commands to which the sandbox has denied something.
+//! Commands to which the sandbox has denied something. A decider, which the caller provides, can approve that such a
+//! command runs again without the sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,6 +65,13 @@ async fn a_denial_that_was_pushed_needs_no_read() {
     assert_eq!((response.output.as_str(), response.exit_code), ("no!", Some(1)));
     assert!(response.sandbox_denied && !response.ran_without_sandbox);
     assert_eq!((server.count("process/start"), server.count("process/read")), (1, 0));
+}
+
+#[tokio::test]
+async fn the_process_id_of_a_sandboxed_command_ends_with_a_uuid() {
+    let server = server_that_denies();
+    let exec = unified_exec(&server).await;
+    exec.exec_command(sandboxed_request()).await.unwrap();
     let id =
         server.received().iter().find(|asked| asked.method == "process/start").unwrap().params["processId"].clone();
     let (number, uuid) = id.as_str().unwrap().split_once('-').unwrap();
@@ -103,13 +111,14 @@ async fn without_a_sandbox_no_approval_is_requested() {
 }
 
 #[tokio::test]
-async fn processes_of_a_denied_command_are_killed_before_the_second_run() {
+async fn processes_that_a_denied_command_has_left_are_killed_if_it_runs_again() {
     let server = ScriptedServer::new();
     let (exec, _) = unified_with_decider(&server, Approval::Approved).await;
     let mut request = sandboxed_request();
     request.yield_time = std::time::Duration::from_millis(200);
     let (running, first) = begin(&server, &exec, request, 1).await;
     server.push_output(&first, 1, "no!");
+    // Without `process/closed`: a process that the command started still has its output open.
     server.push("process/exited", exited_params(&first, 2, 1, Some(true)));
     let second = server.wait_for("process/start", 2).await.params["processId"].as_str().unwrap().to_owned();
     server.push_exited(&second, 1, 0);

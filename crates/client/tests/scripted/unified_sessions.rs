@@ -1,4 +1,5 @@
-//! Commands that continue after the call that started them has returned.
+//! Commands of unified exec that continue after the call that started them has returned. A session is the id by which
+//! later calls find such a command.
 
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
 use crate::unified::{begin, request, unified_exec};
+
+/// Limit of the output that a call of `terminate` returns.
+const MAX_OUTPUT_BYTES: usize = 1000;
 
 /// A command on a terminal. The call that starts it returns at once.
 fn interactive_request() -> ExecCommandRequest {
@@ -46,7 +50,7 @@ async fn a_call_returns_after_its_yield_time() {
 }
 
 #[tokio::test]
-async fn each_call_writes_its_input_and_returns_new_output() {
+async fn each_call_writes_its_input_and_returns_new_output_until_the_command_ends() {
     let server = ScriptedServer::new();
     let exec = unified_exec(&server).await;
     let session = start_in_background(&exec).await;
@@ -57,6 +61,7 @@ async fn each_call_writes_its_input_and_returns_new_output() {
         asked.connection.push_output("1", 2, "42\n");
         ScriptedReply::Result(json!({"status": "accepted"}))
     });
+    // The call returns when the command has written something and then nothing for 20 ms.
     let settle = Some(Duration::from_millis(20));
     let request = WriteStdinRequest { settle, ..write_with_long_wait(session, "6*7\n") };
     let response = exec.write_stdin(request).await.unwrap();
@@ -71,6 +76,12 @@ async fn each_call_writes_its_input_and_returns_new_output() {
     let gone = exec.write_stdin(write_with_long_wait(session, "more")).await.unwrap_err();
     assert_eq!(gone.to_string(), "session 1 has ended with exit code 0; start the command again");
     assert!(matches!(gone, UnifiedExecError::SessionEnded { exit_code: Some(0), .. }));
+}
+
+#[tokio::test]
+async fn an_unknown_session_is_an_error() {
+    let server = ScriptedServer::new();
+    let exec = unified_exec(&server).await;
     let unknown = exec.write_stdin(write_with_long_wait(ExecSessionId(99), "")).await.unwrap_err();
     assert_eq!(unknown.to_string(), "unknown session 99");
 }
@@ -125,7 +136,7 @@ async fn a_command_without_stdin_refuses_input_and_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
+async fn a_call_whose_write_is_not_answered_returns_after_its_yield_time() {
     let server = ScriptedServer::new();
     let exec = unified_exec(&server).await;
     let session = start_in_background(&exec).await;
@@ -136,7 +147,7 @@ async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_command_in_the_background_is_pushed() {
+async fn the_end_of_a_command_in_the_background_is_pushed_and_returned_by_the_next_call() {
     let server = ScriptedServer::new();
     let exec = unified_exec(&server).await;
     let mut completions = exec.subscribe_completions();
@@ -157,6 +168,7 @@ async fn the_end_of_a_command_in_the_background_is_pushed() {
     );
     assert_eq!((completion.output_tail.as_str(), completion.failure), ("done", None));
     assert_eq!((server.count("process/read"), server.count("process/write")), (0, 0));
+    // The next call returns the output, and does not send its input.
     let collected = exec.write_stdin(write_with_long_wait(session, "too late")).await.unwrap();
     assert_eq!((collected.output.as_str(), collected.stdin), ("done", StdinOutcome::Closed));
     assert_eq!(server.count("process/write"), 0);
@@ -165,7 +177,7 @@ async fn the_end_of_a_command_in_the_background_is_pushed() {
 }
 
 #[tokio::test]
-async fn the_number_of_commands_is_limited_and_ended_commands_are_dropped_first() {
+async fn running_commands_are_limited_and_a_new_command_replaces_an_ended_command() {
     let server = ScriptedServer::new();
     let options = UnifiedExecOptions { max_sessions: 2, ..Default::default() };
     let exec = UnifiedExec::new(connect(&server).await, options);
@@ -209,7 +221,7 @@ async fn a_command_can_be_interrupted_and_killed() {
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Result(json!({"running": true}))
     });
-    let last = exec.terminate(session, 1000).await.unwrap();
+    let last = exec.terminate(session, MAX_OUTPUT_BYTES).await.unwrap();
     assert_eq!((last.exit_code, last.session, last.failure), (Some(137), None, None));
     assert!(exec.interrupt(session).await.is_err());
 }
@@ -220,12 +232,12 @@ async fn a_terminate_that_the_server_refuses_changes_nothing() {
     let exec = unified_exec(&server).await;
     let session = start_in_background(&exec).await;
     server.on("process/terminate", |_| ScriptedReply::Error(-32603, "not now".into()));
-    assert!(exec.terminate(session, 1000).await.is_err());
+    assert!(exec.terminate(session, MAX_OUTPUT_BYTES).await.is_err());
     exec.interrupt(session).await.unwrap();
     server.on("process/terminate", |asked| {
         asked.connection.push("process/exited", testkit::scripted::exited_params("1", 1, 137, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Result(json!({"running": true}))
     });
-    assert_eq!(exec.terminate(session, 1000).await.unwrap().exit_code, Some(137));
+    assert_eq!(exec.terminate(session, MAX_OUTPUT_BYTES).await.unwrap().exit_code, Some(137));
 }

@@ -1,4 +1,5 @@
-//! Watches and searches whose connection is lost, servers that forget a watch, and servers that cannot watch.
+//! Watches and searches whose connection is lost, and servers that forget a watch, push too many changes, or can
+//! neither watch nor search.
 
 use client::{Changes, ExecServerError};
 use testkit::scripted::ScriptedReply;
@@ -6,7 +7,7 @@ use testkit::{ScriptedServer, Value, json};
 
 use crate::support::connect;
 
-/// The server can watch and search files.
+/// Makes the server one that can watch and search files.
 fn offer_watch_and_search(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"fsWatch": true, "fsSearch": true});
@@ -14,8 +15,8 @@ fn offer_watch_and_search(server: &ScriptedServer) {
     });
 }
 
-/// The server pushes that a file was created.
-fn push_change(server: &ScriptedServer, id: &Value, seq: u64, path: &str) {
+/// Makes the server push that a file was created.
+fn push_created(server: &ScriptedServer, id: &Value, seq: u64, path: &str) {
     let change = json!({"path": path, "kind": "created", "isDirectory": false});
     let params = json!({"watchId": id, "seq": seq, "changes": [change], "overflow": false, "ended": false});
     server.push("fs/changed", params);
@@ -29,7 +30,7 @@ fn first_path(changes: Option<Result<Changes, ExecServerError>>) -> String {
 }
 
 #[tokio::test]
-async fn after_a_cut_a_watch_continues_after_its_last_message() {
+async fn a_watch_continues_after_a_cut_without_a_repeated_change_and_ends_when_it_is_dropped() {
     let server = ScriptedServer::new();
     offer_watch_and_search(&server);
     let client = connect(&server).await;
@@ -37,30 +38,30 @@ async fn after_a_cut_a_watch_continues_after_its_last_message() {
     let asked = server.wait_for("fs/watch", 1).await.params;
     let id = asked["watchId"].clone();
     assert_eq!(asked, json!({"watchId": id, "path": "file:///tree", "recursive": true}));
-    push_change(&server, &id, 1, "file:///tree/1");
+    push_created(&server, &id, 1, "file:///tree/1");
     assert_eq!(first_path(watch.recv().await), "file:///tree/1");
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 2).await.params["afterSeq"], 1);
-    // The server repeats the last message, and then sends the missed message.
-    push_change(&server, &id, 1, "file:///tree/1");
-    push_change(&server, &id, 2, "file:///tree/2");
+    // The server repeats the last change, and then sends the missed change.
+    push_created(&server, &id, 1, "file:///tree/1");
+    push_created(&server, &id, 2, "file:///tree/2");
     assert_eq!(first_path(watch.recv().await), "file:///tree/2");
     drop(watch);
     assert_eq!(server.wait_for("fs/unwatch", 1).await.params, json!({"watchId": id}));
 }
 
 #[tokio::test]
-async fn long_paths_without_end_take_little_memory() {
-    const SENT: usize = 96;
+async fn unread_changes_with_long_paths_take_limited_memory() {
+    const LONG_PATHS: usize = 96;
     let server = ScriptedServer::new();
     offer_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
-    for seq in 1..=SENT {
-        push_change(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
+    for seq in 1..=LONG_PATHS {
+        push_created(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
     }
-    push_change(&server, &id, SENT as u64 + 1, "file:///tree/last");
+    push_created(&server, &id, LONG_PATHS as u64 + 1, "file:///tree/last");
     // This answer comes after all pushed changes, so the client has them all.
     client.environment_status().await.unwrap();
     let (mut overflows, mut kept) = (0, 0);
@@ -73,7 +74,7 @@ async fn long_paths_without_end_take_little_memory() {
         }
     }
     assert_eq!(overflows, 1, "the reader gets one overflow");
-    assert!(kept < 40 << 20, "{kept} bytes of paths have waited");
+    assert!(kept < 40 << 20, "{kept} bytes of paths were kept");
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), false).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
-    push_change(&server, &id, 1, "file:///tree/1");
+    push_created(&server, &id, 1, "file:///tree/1");
     first_path(watch.recv().await);
     server.on("fs/watch", |asked| match asked.params.get("afterSeq") {
         Some(_) => ScriptedReply::Error(-32004, "unknown watch".into()),
@@ -92,7 +93,7 @@ async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 3).await.params.get("afterSeq"), None);
     assert_eq!(watch.recv().await.unwrap().unwrap(), Changes { changes: vec![], overflow: true });
-    push_change(&server, &id, 1, "file:///tree/2");
+    push_created(&server, &id, 1, "file:///tree/2");
     assert_eq!(first_path(watch.recv().await), "file:///tree/2");
 }
 
@@ -112,8 +113,9 @@ async fn a_watch_that_cannot_be_created_again_fails() {
 }
 
 #[tokio::test]
-async fn a_cut_before_the_answer_to_a_watch_does_no_harm() {
-    for server_has_watch in [true, false] {
+async fn a_watch_whose_first_answer_is_lost_still_reports_changes() {
+    // Whether the server has created the watch before the connection is lost.
+    for is_created in [true, false] {
         let server = ScriptedServer::new();
         offer_watch_and_search(&server);
         let client = connect(&server).await;
@@ -122,13 +124,13 @@ async fn a_cut_before_the_answer_to_a_watch_does_no_harm() {
             times += 1;
             match asked.params.get("afterSeq") {
                 None if times == 1 => ScriptedReply::Cut,
-                Some(_) if !server_has_watch => ScriptedReply::Error(-32004, "unknown watch".into()),
+                Some(_) if !is_created => ScriptedReply::Error(-32004, "unknown watch".into()),
                 _ => ScriptedReply::Result(json!({})),
             }
         });
         let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
         let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
-        push_change(&server, &id, 1, "file:///tree/1");
+        push_created(&server, &id, 1, "file:///tree/1");
         assert_eq!(first_path(watch.recv().await), "file:///tree/1");
     }
 }

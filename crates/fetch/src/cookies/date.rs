@@ -5,8 +5,10 @@ use std::time::{Duration, SystemTime};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time that a text names. `None` if the text is not a date. Times before 1970 become 1970: both are in the past.
+/// The time that a text names. `None` if the text is not a date, or has a year before 1601. Other times before 1970
+/// become 1970: both are in the past.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
+    // `clock` is in seconds since midnight.
     let (mut clock, mut day, mut month, mut year) = (None, None, None, None);
     let is_in_part = |character: char| character.is_ascii_alphanumeric() || character == ':';
     for part in text.split(|character| !is_in_part(character)).filter(|part| !part.is_empty()) {
@@ -23,13 +25,13 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
             year = number().map(four_digit_year);
         }
     }
-    let (day, month, year) = (day?, month?, year?);
+    let (clock, day, month, year) = (clock?, day?, month?, year?);
     if !(1..=31).contains(&day) || year < 1601 {
         return None;
     }
     let days = days_since_1970(i64::try_from(year).ok()?, month, i64::try_from(day).ok()?);
-    let seconds = u64::try_from(days).map_or(0, |days| days * 86_400 + clock.unwrap_or(0));
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).filter(|_| clock.is_some())
+    let seconds = u64::try_from(days).map_or(0, |days| days * 86_400 + clock);
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 fn seconds_of_day(text: &str) -> Option<u64> {
@@ -54,11 +56,11 @@ fn four_digit_year(year: u64) -> u64 {
 }
 
 /// Number of days from 1970-01-01 to a date of the Gregorian calendar. The calculation lets each year begin in March,
-/// so that a leap day is the last day of its year, and subtracts the days from year 0 to 1970.
+/// so that a leap day is the last day of its year, and subtracts the days from March of year 0 to 1970-01-01.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
-    let days_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + days_of_year - 719_468
+    let days_since_march = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    year * 365 + year / 4 - year / 100 + year / 400 + days_since_march - 719_468
 }
 
 #[cfg(test)]
@@ -82,11 +84,11 @@ mod tests {
         }
         assert_eq!(seconds("Tue, 29-Feb-28 00:00:00 GMT"), Some(1_835_395_200));
         assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(seconds("Wed, 31 Dec 1969 23:59:59 GMT"), Some(0));
+        assert_eq!(seconds("Wed, 31 Dec 1969 23:59:59 GMT"), Some(0), "a time before 1970 becomes 1970");
     }
 
     #[test]
-    fn other_texts_are_not_dates() {
+    fn incomplete_and_impossible_dates_are_refused() {
         for text in [
             "",
             "0",

@@ -1,4 +1,5 @@
-//! Bodies of responses: their pieces, their limits, and that a server can send no faster than the caller reads.
+//! Bodies of responses: their pieces, their limits and deadlines, and that a server can send no faster than the
+//! caller reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn chunks_are_joined_and_trailers_are_dropped() {
+async fn chunks_are_joined_and_trailers_are_dropped_and_the_connection_is_used_again() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n";
     let server = HttpPeer::answering(move |_| reply(chunked)).await;
@@ -43,23 +44,24 @@ async fn a_body_without_a_length_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn a_piece_is_returned_when_it_arrives() {
+async fn a_piece_is_returned_before_the_rest_of_the_body_arrives() {
     let first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
     let server = HttpPeer::answering(move |_| reply(first)).await;
     let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "event");
 }
 
-/// Far less than the server offers, and far more than the buffers of two sockets and one connection hold.
-const HELD_AT_MOST: usize = 64 << 20;
+/// Limit for the bytes that the server can send while the caller reads nothing. Far less than the server offers, and
+/// far more than the buffers of two sockets and one connection hold.
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 #[tokio::test]
-async fn a_body_that_nobody_takes_is_not_read() {
+async fn a_server_must_wait_while_nobody_reads_the_body_and_the_bytes_it_has_sent_can_be_read_later() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let written = Arc::new(AtomicUsize::new(0));
-    let count = written.clone();
-    let (full, mut is_full) = tokio::sync::mpsc::channel(1);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let sent_by_server = sent.clone();
+    let (note_full_buffers, mut full_buffers) = tokio::sync::mpsc::channel(1);
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_http_request(&mut stream).await.unwrap();
@@ -68,21 +70,22 @@ async fn a_body_that_nobody_takes_is_not_read() {
         for _ in 0..1 << 14 {
             // A write that waits this long has found every buffer on the way full.
             match tokio::time::timeout(Duration::from_millis(300), stream.write_all(&piece)).await {
-                Ok(written) => written.unwrap(),
+                Ok(outcome) => outcome.unwrap(),
                 Err(_) => {
-                    full.send(()).await.unwrap();
+                    note_full_buffers.send(()).await.unwrap();
                     return stream;
                 }
             }
-            count.fetch_add(piece.len(), Ordering::SeqCst);
+            sent_by_server.fetch_add(piece.len(), Ordering::SeqCst);
         }
-        panic!("the whole body was read although nobody took it");
+        panic!("the server could send the whole body although the caller read nothing");
     });
     let mut body = fetcher(&[]).send(get(url)).await.unwrap().body;
-    is_full.recv().await.unwrap();
-    let held = written.load(Ordering::SeqCst);
-    assert!(held < HELD_AT_MOST, "{held}");
-    // The bytes that the server has sent can still be read. Then the missing rest is an error.
+    full_buffers.recv().await.unwrap();
+    let buffered = sent.load(Ordering::SeqCst);
+    assert!(buffered < MAX_BUFFERED_BYTES, "{buffered}");
+    // The bytes that the server has sent can still be read after the server has closed the connection. Then the
+    // missing rest is an error.
     let stream = server.await.unwrap();
     let mut received = body.next().await.unwrap().unwrap().len();
     drop(stream);
@@ -93,17 +96,17 @@ async fn a_body_that_nobody_takes_is_not_read() {
         }
     });
     assert_eq!(kind, FailureKind::Protocol);
-    assert!(received >= held, "{received} of {held}");
+    assert!(received >= buffered, "{received} of {buffered}");
 }
 
 #[tokio::test]
-async fn the_error_for_a_body_over_the_limit_names_the_limit() {
+async fn a_body_at_the_limit_is_returned_and_the_error_for_a_larger_body_names_the_limit() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n1\r\nf\r\n0\r\n\r\n";
     let server =
         HttpPeer::answering(move |request| if request.contains("/chunked") { reply(chunked) } else { ok("abcdef") })
             .await;
     let fetcher = fetcher(&[]);
-    for path in ["/announced", "/chunked"] {
+    for path in ["/with-content-length", "/chunked"] {
         let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
         assert_eq!(load(&fetcher, limited(6)).await.unwrap().1, "abcdef");
         let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
@@ -116,7 +119,7 @@ async fn the_error_for_a_body_over_the_limit_names_the_limit() {
 }
 
 #[tokio::test]
-async fn an_announced_body_over_the_limit_is_not_waited_for() {
+async fn a_content_length_over_the_limit_fails_before_the_body_arrives_and_closes_the_connection() {
     let server = HttpPeer::answering(|_| reply(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
     let mut body =
         fetcher(&[]).send(FetchRequest { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
@@ -126,7 +129,7 @@ async fn an_announced_body_over_the_limit_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_shorter_than_announced_is_an_error() {
+async fn a_connection_that_the_server_closes_before_the_end_of_the_body_is_an_error() {
     let incomplete = [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
@@ -143,7 +146,7 @@ async fn a_body_that_is_shorter_than_announced_is_an_error() {
 }
 
 #[tokio::test]
-async fn invalid_chunks_are_an_error() {
+async fn an_invalid_chunk_is_an_error_whose_text_does_not_quote_the_chunk() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nsecret\r\n";
     let server = HttpPeer::answering(move |_| reply(answer)).await;
     let (kind, text) = failure(load(&fetcher(&[]), get(server.url("/"))).await);
@@ -163,7 +166,7 @@ async fn bytes_after_the_end_of_a_body_are_never_taken_for_the_next_response() {
 }
 
 #[tokio::test]
-async fn the_deadline_also_holds_for_the_body() {
+async fn the_deadline_ends_a_body_that_stalls_and_closes_the_connection() {
     let first = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
     let server = HttpPeer::answering(move |_| reply(first)).await;
     let mut body = fetcher(&[]).send(with_timeout_ms(1000, get(server.url("/")))).await.unwrap().body;
@@ -174,7 +177,7 @@ async fn the_deadline_also_holds_for_the_body() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_a_body_that_never_ends() {
+async fn the_deadline_ends_a_body_that_arrives_without_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {

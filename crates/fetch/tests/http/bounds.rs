@@ -11,15 +11,15 @@ const OVER_LIMIT: &str =
     "http/request failed: the headers of the answer are over the bound of 262144 bytes or 1000 headers";
 
 #[tokio::test]
-async fn a_flood_of_headers_is_cut_off_early() {
-    for line in ["X-Flood: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "x"] {
+async fn headers_without_end_and_a_header_without_end_are_cut_off_early() {
+    for part in ["X-Flood: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "x"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_http_request(&mut stream).await.unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nX-First: ").await.unwrap();
-            let flood = line.repeat(1000);
+            let flood = part.repeat(1000);
             let mut written = 0_usize;
             while written < 1 << 30 && stream.write_all(flood.as_bytes()).await.is_ok() {
                 written += flood.len();
@@ -34,6 +34,7 @@ async fn a_flood_of_headers_is_cut_off_early() {
 
 #[tokio::test]
 async fn a_thousand_headers_are_delivered_and_one_more_is_an_error() {
+    // `Content-Length` is one of the headers.
     let response_with_headers = |count: usize| {
         let headers: String = (1..count).map(|number| format!("x-{number}: 1\r\n")).collect();
         format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n")
@@ -56,7 +57,7 @@ async fn a_large_header_below_the_limit_is_delivered() {
 }
 
 #[tokio::test]
-async fn trailers_without_end_are_cut_off() {
+async fn trailers_over_the_limit_are_an_error() {
     let flood = "x-flood: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(50_000);
     let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{flood}");
     let server = HttpPeer::answering(move |_| reply(answer.clone())).await;

@@ -13,6 +13,7 @@ async fn one_connection_serves_many_requests_one_after_another() {
     let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     for number in 0..20 {
+        // Neither another redirect setting nor a clone of the fetcher needs a connection of its own.
         let redirects = if number % 2 == 0 { Redirects::Follow } else { Redirects::Stop };
         load(&fetcher.clone(), FetchRequest { redirects, ..get(server.url("/")) }).await.unwrap();
     }
@@ -25,13 +26,14 @@ async fn a_connection_is_used_again_after_the_last_byte_of_a_body() {
     let fetcher = fetcher(&[]);
     for _ in 0..3 {
         let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
+        // The body is dropped without a call of `next` that returns `None`.
         assert_eq!(body.next().await.unwrap().unwrap(), "x");
     }
     assert_eq!(server.connections_accepted(), 1);
 }
 
 #[tokio::test]
-async fn sixteen_idle_connections_are_kept() {
+async fn at_most_sixteen_idle_connections_are_kept_and_dropping_the_fetcher_closes_them() {
     let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     let mut answers = Vec::new();
@@ -72,12 +74,13 @@ async fn a_connection_that_the_server_closes_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_request_on_a_connection_that_the_server_closes_is_sent_again_only_if_its_method_is_safe() {
+async fn a_request_on_a_reused_connection_that_the_server_closes_is_sent_again_only_if_its_method_is_safe() {
     for (method, accepted) in [("GET", 2), ("POST", 1)] {
         let is_first = AtomicBool::new(true);
         let server = HttpPeer::answering(move |request| match () {
             () if request.contains("/warm") => ok("x"),
-            // The server closes the connection without an answer, as if it had done so before the request arrived.
+            // The server closes the connection without an answer. To the fetcher, this looks as if the server had
+            // closed the idle connection before the request arrived.
             () if is_first.swap(false, Ordering::SeqCst) => PeerReply::Close(Vec::new()),
             () => ok("again"),
         })
@@ -113,7 +116,7 @@ async fn a_response_before_the_end_of_an_upload_does_not_affect_the_next_request
 }
 
 #[tokio::test]
-async fn an_upgrade_is_a_response_without_a_body() {
+async fn a_response_with_status_101_has_no_body_and_its_connection_is_closed() {
     let server =
         HttpPeer::answering(|_| reply("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
     assert_eq!(load(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (101, String::new()));

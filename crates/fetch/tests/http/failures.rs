@@ -1,4 +1,5 @@
-//! The kind of each failure, and that its text contains no secret.
+//! The kinds of failures, that their texts contain no secret, and that a request that its caller drops closes its
+//! connection.
 
 use crate::support::{failure, fetcher, get, reply, request, with_timeout_ms};
 use fetch::{FailureKind, FetchRequest};
@@ -6,7 +7,7 @@ use testkit::{HttpPeer, PeerReply};
 use tokio::net::TcpListener;
 
 #[tokio::test]
-async fn a_name_without_an_address_is_of_kind_dns() {
+async fn the_failure_for_a_name_without_an_address_has_kind_dns() {
     // The first label has 64 bytes, and DNS allows 63. So no name server has to be asked.
     let host = format!("{}.test", "a".repeat(64));
     let (kind, text) = failure(fetcher(&[]).send(get(format!("http://{host}/secret"))).await);
@@ -16,7 +17,7 @@ async fn a_name_without_an_address_is_of_kind_dns() {
 }
 
 #[tokio::test]
-async fn a_closed_port_is_of_kind_connect() {
+async fn the_failure_for_a_closed_port_has_kind_connect() {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let (kind, text) = failure(fetcher(&[]).send(get(format!("http://127.0.0.1:{port}/secret?secret"))).await);
     let expected =
@@ -55,7 +56,7 @@ async fn the_longest_timeout_is_accepted_and_a_timeout_of_zero_fails_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_is_of_kind_protocol() {
+async fn the_failure_for_an_invalid_or_incomplete_answer_has_kind_protocol() {
     for answer in [
         "secret\r\n\r\n",
         "HTTP/1.1 9x9 secret\r\n\r\n",
@@ -71,8 +72,8 @@ async fn an_answer_that_is_not_http_is_of_kind_protocol() {
 }
 
 #[tokio::test]
-async fn dropping_the_future_closes_the_connection() {
-    let (note_request, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+async fn dropping_the_future_of_a_request_closes_the_connection() {
+    let (note_request, mut requests_arrived) = tokio::sync::mpsc::unbounded_channel();
     let server = HttpPeer::answering(move |_| {
         note_request.send(()).unwrap();
         reply("")
@@ -80,7 +81,7 @@ async fn dropping_the_future_closes_the_connection() {
     .await;
     let (fetcher, url) = (fetcher(&[]), server.url("/"));
     let sending = tokio::spawn(async move { fetcher.send(get(url)).await });
-    arrived.recv().await.unwrap();
+    requests_arrived.recv().await.unwrap();
     sending.abort();
     server.wait_until_closed(1).await;
 }

@@ -1,25 +1,25 @@
-//! HTTP/2 servers that try to use up memory or processor time. The connection is closed before the server has sent
-//! much.
+//! HTTP/2 servers that try to use up the memory or the processor time of the client. The client closes the connection
+//! before the server has sent [`MAX_SENT_BYTES`].
 
 use crate::http2_peer::{END_HEADERS, END_STREAM, RawHttp2Connection, RawHttp2Peer, STATUS_200, frame, kind};
 use crate::support::{failure, get};
 use fetch::{FailureKind, FetchError};
 use tokio::sync::mpsc;
 
-/// The most bytes that a server may send before its connection is closed. More than any limit of the client, and less
-/// than the 1 GiB that the server tries to send.
+/// The client must close the connection before a server has sent this many bytes. This is more than any limit of the
+/// client, and less than the 1 GiB that the server tries to send.
 const MAX_SENT_BYTES: usize = 200 << 20;
 
-/// Starts a server that answers a request with `answer` and then repeats `bytes`. Makes a request, reads the body of
-/// its response until it fails, and returns the failure.
+/// Starts a server that answers a request with `answer` and then repeats `bytes`. Makes a request, which must fail
+/// before its response or in the body of its response, and returns the failure. Also checks how much the server sent.
 async fn failure_of_flood(answer: Vec<u8>, bytes: Vec<u8>) -> (FailureKind, String) {
-    let (note, mut sent) = mpsc::unbounded_channel();
+    let (note_sent, mut sent) = mpsc::unbounded_channel();
     let server = RawHttp2Peer::start(move |_, mut connection| {
-        let (note, answer, bytes) = (note.clone(), answer.clone(), bytes.clone());
+        let (note_sent, answer, bytes) = (note_sent.clone(), answer.clone(), bytes.clone());
         async move {
             assert_eq!(connection.next_request().await, Some(1));
             connection.send_bytes(&answer).await.unwrap();
-            note.send(connection.flood(&bytes).await).unwrap();
+            note_sent.send(connection.flood(&bytes).await).unwrap();
         }
     })
     .await;
@@ -35,9 +35,9 @@ async fn failure_of_flood(answer: Vec<u8>, bytes: Vec<u8>) -> (FailureKind, Stri
     failed
 }
 
-/// A HEADERS frame for the first stream.
-fn headers(flags: u8, block: &[u8]) -> Vec<u8> {
-    frame(kind::HEADERS, flags, 1, block)
+/// A HEADERS frame for the first stream, with headers that HPACK has encoded.
+fn headers(flags: u8, encoded: &[u8]) -> Vec<u8> {
+    frame(kind::HEADERS, flags, 1, encoded)
 }
 
 #[tokio::test]
@@ -50,18 +50,20 @@ async fn headers_without_end_are_cut_off() {
 
 #[tokio::test]
 async fn headers_that_are_small_on_the_wire_and_large_in_memory_are_cut_off() {
-    // A header that HPACK adds to the dynamic table (0x40), and then one byte (0xbe) for each repetition of it.
-    let mut block = STATUS_200.to_vec();
-    block.push(0x40);
-    block.extend(literal("x", &"y".repeat(4000)).split_off(1));
-    block.extend([0xbe; 12_000]);
-    let (kind, text) = failure_of_flood(headers(END_HEADERS, &block), frame(kind::PING, 0, 0, &[0; 8])).await;
+    // A header that HPACK adds to the dynamic table (first byte 0x40 instead of 0), and then one byte (0xbe) for each
+    // repetition of this header.
+    let mut encoded = STATUS_200.to_vec();
+    encoded.push(0x40);
+    encoded.extend(literal("x", &"y".repeat(4000)).split_off(1));
+    encoded.extend([0xbe; 12_000]);
+    let (kind, text) = failure_of_flood(headers(END_HEADERS, &encoded), frame(kind::PING, 0, 0, &[0; 8])).await;
     assert_eq!(kind, FailureKind::Protocol, "{text}");
 }
 
 #[tokio::test]
 async fn frames_without_end_that_belong_to_no_response_are_cut_off() {
     let ping = frame(kind::PING, 0, 0, &[0; 8]);
+    // The setting with number 3, SETTINGS_MAX_CONCURRENT_STREAMS, has the value 100.
     let settings = frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]);
     let unknown = frame(0xfa, 0, 0, &[0; 100]);
     let informational = headers(END_HEADERS, &literal(":status", "103"));
@@ -73,13 +75,13 @@ async fn frames_without_end_that_belong_to_no_response_are_cut_off() {
 
 #[tokio::test]
 async fn an_idle_connection_that_is_flooded_is_closed() {
-    let (note, mut sent) = mpsc::unbounded_channel();
+    let (note_sent, mut sent) = mpsc::unbounded_channel();
     let server = RawHttp2Peer::start(move |_, mut connection| {
-        let note = note.clone();
+        let note_sent = note_sent.clone();
         async move {
             connection.next_request().await;
             connection.send_bytes(&headers(END_HEADERS | END_STREAM, STATUS_200)).await.unwrap();
-            note.send(connection.flood(&frame(kind::PING, 0, 0, &[0; 8]).repeat(4000)).await).unwrap();
+            note_sent.send(connection.flood(&frame(kind::PING, 0, 0, &[0; 8]).repeat(4000)).await).unwrap();
         }
     })
     .await;
@@ -96,16 +98,17 @@ async fn a_body_of_empty_frames_without_end_is_cut_off() {
     assert_eq!(kind, FailureKind::Protocol);
 }
 
-/// Starts a server that repeats `bytes` in its response. Makes a request, but reads the body only after the
-/// connection was closed. Returns how many bytes the server has sent.
-async fn bytes_sent_unread(bytes: Vec<u8>) -> usize {
-    let (note, mut sent) = mpsc::unbounded_channel();
+/// Starts a server that sends the headers of a response and then repeats `bytes`. Makes a request, but reads the body
+/// only after the client has closed the connection. Reading must then fail. Returns how many bytes the server sent
+/// after the headers.
+async fn bytes_sent_while_body_is_unread(bytes: Vec<u8>) -> usize {
+    let (note_sent, mut sent) = mpsc::unbounded_channel();
     let server = RawHttp2Peer::start(move |_, mut connection: RawHttp2Connection| {
-        let (note, bytes) = (note.clone(), bytes.clone());
+        let (note_sent, bytes) = (note_sent.clone(), bytes.clone());
         async move {
             connection.next_request().await;
             connection.send_bytes(&headers(END_HEADERS, STATUS_200)).await.unwrap();
-            note.send(connection.flood(&bytes).await).unwrap();
+            note_sent.send(connection.flood(&bytes).await).unwrap();
         }
     })
     .await;
@@ -115,7 +118,7 @@ async fn bytes_sent_unread(bytes: Vec<u8>) -> usize {
     let mut body = response.body;
     let failed = loop {
         match body.next().await {
-            Ok(piece) => assert!(piece.is_some(), "the body has ended"),
+            Ok(piece) => assert!(piece.is_some(), "the body ended without an error"),
             Err(error) => break failure::<()>(Err(error)),
         }
     };
@@ -125,18 +128,19 @@ async fn bytes_sent_unread(bytes: Vec<u8>) -> usize {
 
 #[tokio::test]
 async fn a_body_in_frames_of_one_byte_that_nobody_reads_is_cut_off() {
-    let sent = bytes_sent_unread(frame(kind::DATA, 0, 1, b"x").repeat(1000)).await;
+    let sent = bytes_sent_while_body_is_unread(frame(kind::DATA, 0, 1, b"x").repeat(1000)).await;
     assert!(sent < 16 << 20, "{sent}");
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_the_window_is_cut_off() {
-    let sent = bytes_sent_unread(frame(kind::DATA, 0, 1, &[b'x'; 16_384])).await;
+async fn a_server_that_sends_more_than_the_window_allows_is_cut_off() {
+    let sent = bytes_sent_while_body_is_unread(frame(kind::DATA, 0, 1, &[b'x'; 16_384])).await;
     assert!(sent < MAX_SENT_BYTES, "{sent}");
 }
 
 #[tokio::test]
-async fn push_promises_frames_for_unknown_streams_and_garbage_end_the_connection() {
+async fn garbage_and_push_promises_and_frames_for_unknown_streams_end_the_connection() {
+    // Promises stream 2, as if the client had sent `GET /` on it.
     let promise = frame(kind::PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2, 0x82, 0x87, 0x84]);
     let data = frame(kind::DATA, 0, 99, b"x");
     let reset = frame(kind::RST_STREAM, 0, 99, &[0; 4]);
@@ -156,12 +160,12 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
     header
 }
 
-/// The length of a text without Huffman coding, as HPACK writes it (RFC 7541, section 5.2).
-fn text_length(mut rest: usize) -> Vec<u8> {
-    if rest < 127 {
-        return vec![u8::try_from(rest).unwrap()];
+/// The length of a text without Huffman coding, as HPACK writes it (RFC 7541, sections 5.1 and 5.2).
+fn text_length(length: usize) -> Vec<u8> {
+    if length < 127 {
+        return vec![u8::try_from(length).unwrap()];
     }
-    rest -= 127;
+    let mut rest = length - 127;
     let mut bytes = vec![127];
     while rest >= 128 {
         bytes.push(u8::try_from(rest % 128).unwrap() | 128);

@@ -1,4 +1,4 @@
-//! HTTP/2: when it is used, and what requests and responses look like over it.
+//! HTTP/2: when it is used, what requests and responses look like over it, and which responses are errors.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::http2_peer::{
 use crate::proxies::TunnelPeer;
 use crate::socks::{SocksPeer, allow_all};
 use crate::support::{failure, get, header, load, ok, request};
-use crate::tls::{SecureServer, fetcher_that_trusts, fetcher_with_authority};
+use crate::tls::{SecureServer, fetcher_that_trusts, fetcher_with_authorities};
 use bytes::Bytes;
 use fetch::{FailureKind, FetchRequest, Redirects};
 use http::{HeaderMap, Response};
@@ -29,6 +29,7 @@ async fn http2_is_used_if_the_server_chooses_it() {
         FetchRequest { headers, body: Some("body".into()), ..request("POST", server.url("/a?q=1#fragment")) };
     let response = fetcher.send(upload).await.unwrap();
     assert_eq!(response.status, 201);
+    // Request and response look as over HTTP/1.1: names are in lower case, and repeated names are together.
     let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     assert_eq!(headers, ["x-two: a", "x-two: b", "x-one: 1"]);
     assert_eq!(response.body.collect(100).await.unwrap(), "body");
@@ -55,16 +56,16 @@ async fn http1_is_used_if_the_server_does_not_choose_http2() {
 }
 
 #[tokio::test]
-async fn a_host_header_becomes_the_authority_if_it_is_a_valid_one() {
+async fn a_valid_host_header_becomes_the_host_of_the_url_and_an_invalid_one_stays_a_header() {
     let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("").await }).await;
     let fetcher = server.fetcher(&[]);
     for host in ["other.test:81", "a b"] {
         let headers = vec![header("host", host), header("X-A", "1"), header("X-B", "2")];
         load(&fetcher, FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
     }
-    let invalid_authority = format!("GET https://localhost:{}/\nhost: a b\nx-a: 1\nx-b: 2\naccept: */*", server.port);
-    let valid_authority = "GET https://other.test:81/\nx-a: 1\nx-b: 2\naccept: */*".to_owned();
-    assert_eq!(server.requests(), [valid_authority, invalid_authority]);
+    let with_valid_host = "GET https://other.test:81/\nx-a: 1\nx-b: 2\naccept: */*".to_owned();
+    let with_invalid_host = format!("GET https://localhost:{}/\nhost: a b\nx-a: 1\nx-b: 2\naccept: */*", server.port);
+    assert_eq!(server.requests(), [with_valid_host, with_invalid_host]);
 }
 
 #[tokio::test]
@@ -78,7 +79,7 @@ async fn headers_that_are_about_an_http1_connection_are_not_sent() {
 }
 
 #[tokio::test]
-async fn http2_goes_through_a_tunnel() {
+async fn http2_requests_share_one_tunnel_through_a_proxy() {
     let server = Http2Peer::start("secure.test", |call: Http2Call| async move { call.answer("inner").await }).await;
     let proxy = TunnelPeer::start(server.port).await;
     let fetcher = server.fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
@@ -90,24 +91,25 @@ async fn http2_goes_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn http2_goes_through_a_tunnel_of_a_proxy_with_tls_which_is_offered_only_http1() {
+async fn a_proxy_with_tls_is_offered_only_http1_and_http2_goes_through_its_tunnel() {
     let server = Http2Peer::start("secure.test", |call: Http2Call| async move { call.answer("inner").await }).await;
-    // The proxy would take HTTP/2 if it was offered.
+    // The proxy would choose HTTP/2 if the fetcher offered it.
     let (authority, acceptor) = tls_acceptor("localhost", &["h2", "http/1.1"]);
     let proxy = TunnelPeer::start_with_handshake(server.port, move |stream| {
         let handshake = acceptor.accept(stream);
         async { handshake.await.ok() }
     })
     .await;
-    let both = format!("{authority}{}", server.authority);
-    let fetcher = fetcher_with_authority(&both, &[("HTTPS_PROXY", &format!("https://localhost:{}", proxy.port))]);
+    let authorities = format!("{authority}{}", server.authority);
+    let proxy_url = format!("https://localhost:{}", proxy.port);
+    let fetcher = fetcher_with_authorities(&authorities, &[("HTTPS_PROXY", &proxy_url)]);
     assert_eq!(load(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
     assert_eq!(*proxy.asked.lock(), ["CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\n\r\n"]);
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn http2_goes_through_socks() {
+async fn http2_requests_share_one_connection_through_a_socks_proxy() {
     let server = Http2Peer::start("secure.test", |call: Http2Call| async move { call.answer("inner").await }).await;
     let proxy = SocksPeer::start(allow_all(server.port)).await;
     let fetcher = server.fetcher(&[("ALL_PROXY", &proxy.url("socks5h", ""))]);
@@ -124,7 +126,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
         match call.path() {
             "/from" => {
                 let response = Response::builder().status(302).header("location", "/to").body(()).unwrap();
-                // More than the fetcher reads of the body of a redirect.
+                // More than the fetcher reads of the body of a redirect that it follows.
                 call.send(response, vec![b'x'; 4 << 20].into()).await;
             }
             _ => call.answer("there").await,
@@ -133,6 +135,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
     .await;
     let fetcher = server.fetcher(&[]);
     assert_eq!(load(&fetcher, get(server.url("/from"))).await.unwrap().1, "there");
+    // A redirect that is not followed is returned with its whole body.
     let stop = FetchRequest { redirects: Redirects::Stop, ..get(server.url("/from")) };
     let stopped = fetcher.send(stop).await.unwrap();
     assert_eq!((stopped.status, server.connections()), (302, 1));
@@ -140,7 +143,7 @@ async fn redirects_within_an_origin_stay_on_the_connection() {
 }
 
 #[tokio::test]
-async fn a_response_to_head_has_no_body_whatever_its_length_is() {
+async fn a_response_to_head_has_no_body_whatever_its_content_length_is() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         let response = Response::builder().header("content-length", 1_000_000).body(()).unwrap();
         // The end of the stream is in a frame of its own.
@@ -155,7 +158,7 @@ async fn a_response_to_head_has_no_body_whatever_its_length_is() {
 }
 
 #[tokio::test]
-async fn uploads_are_sent_whole_and_trailers_are_dropped() {
+async fn uploads_are_sent_whole_and_trailers_of_responses_are_dropped() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         let length = call.read_body().await.len().to_string();
         let mut stream = call.begin();
@@ -176,7 +179,7 @@ async fn uploads_are_sent_whole_and_trailers_are_dropped() {
 }
 
 #[tokio::test]
-async fn a_response_before_the_end_of_an_upload_is_returned() {
+async fn a_response_before_the_end_of_an_upload_is_returned_and_the_connection_is_used_again() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         if call.request.method() == "GET" {
             return call.answer("next").await;
@@ -193,7 +196,7 @@ async fn a_response_before_the_end_of_an_upload_is_returned() {
 }
 
 #[tokio::test]
-async fn headers_over_the_limits_are_an_error() {
+async fn headers_up_to_the_limits_are_returned_and_headers_over_the_limits_are_an_error() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         let mut response = Response::new(());
         let headers = response.headers_mut();
@@ -226,16 +229,16 @@ fn header_name(number: usize) -> http::HeaderName {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_an_error() {
+async fn a_body_at_the_limit_is_returned_and_a_larger_body_is_an_error() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         match call.path() {
-            "/announced" => call.answer("abcdef").await,
-            _ => drop(send_body(&mut call.begin(), "abcdef".into(), true).await),
+            "/with-content-length" => call.answer("abcdef").await,
+            _ => send_body(&mut call.begin(), "abcdef".into(), true).await,
         }
     })
     .await;
     let fetcher = server.fetcher(&[]);
-    for path in ["/announced", "/silent"] {
+    for path in ["/with-content-length", "/without-content-length"] {
         let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
         assert_eq!(load(&fetcher, limited(6)).await.unwrap().1, "abcdef");
         let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
@@ -248,17 +251,18 @@ async fn a_body_over_the_limit_is_an_error() {
 async fn a_body_that_is_cut_off_is_an_error() {
     // `content-length: 10` as HPACK writes it (RFC 7541): a header with a name from the static table.
     let length_10 = [STATUS_200, &[0x0f, 0x0d, 2], b"10"].concat();
-    let no_error = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 0]);
-    let cancel = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+    let reset_with_no_error = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 0]);
+    let reset_with_cancel = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]);
     let closed = "the connection was closed before the answer was complete";
     let invalid = "the answer is not valid HTTP/2, or its headers are over the bound of 262144 bytes";
-    for (headers, end_of_data, then, reason) in [
+    for (headers, data_flags, after_data, reason) in [
         (&length_10[..], END_STREAM, Vec::new(), invalid),
-        (STATUS_200, 0, no_error, closed),
-        (STATUS_200, 0, cancel, "the server ended the HTTP/2 stream: stream no longer needed"),
+        (STATUS_200, 0, reset_with_no_error, closed),
+        (STATUS_200, 0, reset_with_cancel, "the server ended the HTTP/2 stream: stream no longer needed"),
     ] {
         let head = frame(kind::HEADERS, END_HEADERS, 1, headers);
-        let rest = [frame(kind::DATA, end_of_data, 1, b"half"), then].concat();
+        let rest = [frame(kind::DATA, data_flags, 1, b"half"), after_data].concat();
+        // The server sends the rest only when the client has the headers, so that not `send` but the body fails.
         let (note_headers, headers_arrived) = mpsc::unbounded_channel();
         let headers_arrived = Arc::new(tokio::sync::Mutex::new(headers_arrived));
         let server = RawHttp2Peer::start(move |_, mut connection| {

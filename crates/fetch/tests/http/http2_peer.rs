@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 
-use crate::tls::fetcher_with_authority;
+use crate::tls::fetcher_with_authorities;
 use fetch::Fetcher;
 use testkit::tls_acceptor;
 
@@ -31,8 +31,9 @@ pub(crate) struct Http2Peer {
 /// The connections and requests of an [`Http2Peer`] so far.
 #[derive(Default)]
 struct Http2Record {
+    /// Number of connections on which the handshake of HTTP/2 succeeded.
     connections: AtomicUsize,
-    /// Number of connections that were closed.
+    /// Number of these connections that were closed.
     closed: watch::Sender<usize>,
     requests: Mutex<Vec<String>>,
 }
@@ -48,14 +49,14 @@ pub(crate) struct Http2Call {
 
 /// A command to a connection of an [`Http2Peer`].
 enum PeerCommand {
-    /// Accept no more requests, and close the connection when all accepted requests are answered.
+    /// Send GOAWAY, and close the connection when all accepted requests are answered.
     StopAccepting,
     /// Close the connection at once, without a GOAWAY frame.
     Vanish,
 }
 
 impl Http2Peer {
-    /// Starts a server with a certificate for the host `name`. It calls `answer` for each request.
+    /// Starts a server with a certificate for the host `name`. The server calls `answer` for each request.
     pub(crate) async fn start<F, A>(name: &str, answer: F) -> Self
     where
         F: Fn(Http2Call) -> A + Send + Sync + 'static,
@@ -91,13 +92,14 @@ impl Http2Peer {
         Self { port, authority, record, task }
     }
 
+    /// A URL for a server whose certificate is for `localhost`.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.port)
     }
 
     /// A fetcher that trusts this server.
     pub(crate) fn fetcher(&self, variables: &[(&str, &str)]) -> Fetcher {
-        fetcher_with_authority(&self.authority, variables)
+        fetcher_with_authorities(&self.authority, variables)
     }
 
     /// Number of connections on which the handshake of HTTP/2 succeeded.
@@ -110,6 +112,7 @@ impl Http2Peer {
         self.record.requests.lock().clone()
     }
 
+    /// Waits until at least this many connections are closed.
     pub(crate) async fn wait_until_closed(&self, connections: usize) {
         self.record.closed.subscribe().wait_for(|closed| *closed >= connections).await.unwrap();
     }
@@ -121,6 +124,7 @@ impl Drop for Http2Peer {
     }
 }
 
+/// Serves the connection with this number until the client closes it or a [`PeerCommand`] ends it.
 async fn serve<F, A>(
     mut connection: Connection<TlsStream<TcpStream>, Bytes>,
     number: usize,
@@ -147,6 +151,7 @@ async fn serve<F, A>(
     }
 }
 
+/// The text of a request for [`Http2Peer::requests`].
 fn describe(request: &http::Request<RecvStream>) -> String {
     let headers = request.headers().iter().map(|(name, value)| format!("\n{name}: {}", value.to_str().unwrap()));
     format!("{} {}{}", request.method(), request.uri(), headers.collect::<String>())
@@ -157,13 +162,14 @@ impl Http2Call {
         self.request.uri().path()
     }
 
-    /// Sends a whole response.
+    /// Sends a response with status 200, the `content-length` of `body`, and `body`.
     pub(crate) async fn answer(mut self, body: impl Into<Bytes>) {
         let body = body.into();
         let response = http::Response::builder().header("content-length", body.len()).body(()).unwrap();
         self.send(response, body).await;
     }
 
+    /// Sends the headers of `response`, and `body` as its body.
     pub(crate) async fn send(&mut self, response: http::Response<()>, body: Bytes) {
         let Ok(mut stream) = self.reply.send_response(response, body.is_empty()) else { return };
         if !body.is_empty() {
@@ -188,11 +194,12 @@ impl Http2Call {
         std::future::poll_fn(|cx| stream.poll_reset(cx)).await.unwrap()
     }
 
-    /// Resets the stream.
-    pub(crate) fn refuse(mut self, reason: Reason) {
+    /// Resets the stream instead of answering.
+    pub(crate) fn reset(mut self, reason: Reason) {
         self.reply.send_reset(reason);
     }
 
+    /// Sends GOAWAY. The connection is closed when all its accepted requests, also this one, are answered.
     pub(crate) fn stop_accepting(&self) {
         self.commands.send(PeerCommand::StopAccepting).unwrap();
     }
@@ -215,21 +222,18 @@ impl Http2Call {
     }
 }
 
-/// Sends a body, or a part of it if `is_end` is false, no faster than the windows of the client allow. Returns how
-/// many bytes were sent before the client reset the stream.
-pub(crate) async fn send_body(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, is_end: bool) -> usize {
-    let mut sent = 0;
+/// Sends a body, or a part of it if `is_end` is false, no faster than the windows of the client allow. Stops if the
+/// client resets the stream. Sends nothing if `body` is empty, not even the end.
+pub(crate) async fn send_body(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, is_end: bool) {
     while !body.is_empty() {
         stream.reserve_capacity(body.len());
-        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else { return sent };
+        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else { return };
         let piece = body.split_to(room.min(body.len()));
-        sent += piece.len();
         let is_last = is_end && body.is_empty();
         if stream.send_data(piece, is_last).is_err() {
-            return sent;
+            return;
         }
     }
-    sent
 }
 
 /// The types of frames in RFC 9113.
@@ -251,7 +255,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 /// `:status: 200` from the static table of RFC 7541.
 pub(crate) const STATUS_200: &[u8] = &[0x88];
 
-/// An HTTP/2 server that sends exactly the bytes that the test gives it.
+/// An HTTP/2 server that sends its settings on each connection, and then exactly the bytes that the test gives it.
 pub(crate) struct RawHttp2Peer {
     pub(crate) port: u16,
     authority: String,
@@ -264,7 +268,7 @@ pub(crate) struct RawHttp2Connection {
 }
 
 impl RawHttp2Peer {
-    /// Calls `serve` for each connection, with its number from 0.
+    /// Starts a server. The server calls `serve` for each connection, with its number from 0.
     pub(crate) async fn start<F, A>(serve: F) -> Self
     where
         F: Fn(usize, RawHttp2Connection) -> A + Send + Sync + 'static,
@@ -279,7 +283,7 @@ impl RawHttp2Peer {
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 stream.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await.unwrap();
                 let mut connection = RawHttp2Connection { stream };
-                connection.send(kind::SETTINGS, 0, 0, &[]).await.unwrap();
+                connection.send_frame(kind::SETTINGS, 0, 0, &[]).await.unwrap();
                 tokio::spawn(serve(number, connection));
                 number += 1;
             }
@@ -292,7 +296,7 @@ impl RawHttp2Peer {
     }
 
     pub(crate) fn fetcher(&self) -> Fetcher {
-        fetcher_with_authority(&self.authority, &[])
+        fetcher_with_authorities(&self.authority, &[])
     }
 }
 
@@ -303,7 +307,13 @@ impl Drop for RawHttp2Peer {
 }
 
 impl RawHttp2Connection {
-    pub(crate) async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> std::io::Result<()> {
+    pub(crate) async fn send_frame(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        stream: u32,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
         self.send_bytes(&frame(kind, flags, stream, payload)).await
     }
 
@@ -312,7 +322,8 @@ impl RawHttp2Connection {
         self.stream.flush().await
     }
 
-    /// Waits for the headers of the next request and returns the number of its stream.
+    /// Waits for the headers of the next request and returns the number of its stream. `None` if the client has
+    /// closed the connection.
     pub(crate) async fn next_request(&mut self) -> Option<u32> {
         loop {
             let (frame_kind, stream) = self.next_frame().await?;
@@ -332,8 +343,8 @@ impl RawHttp2Connection {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]])))
     }
 
-    /// Sends the same bytes again and again until the client closes the connection, at most 1 GiB. Returns how many
-    /// bytes were sent.
+    /// Sends the same bytes again and again until the client closes the connection, or until 1 GiB is sent. Returns
+    /// how many bytes were sent.
     pub(crate) async fn flood(self, bytes: &[u8]) -> usize {
         let (mut reader, mut writer) = tokio::io::split(self.stream);
         // The answers of the client are read, so that only the limits of the client can end the flood.

@@ -1,12 +1,12 @@
-//! The streams of HTTP/2 connections: requests share a connection, each stream is as slow as its reader, a request
-//! can be cancelled alone, and connections are closed.
+//! The streams of HTTP/2 connections: requests share a connection, each stream is as slow as its reader, and a
+//! request can be cancelled alone. Also when connections are closed, and when they count as lost.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::http2_peer::{Http2Call, Http2Peer, RawHttp2Peer, send_body};
 use crate::support::{assert_closed_after_a_minute, failure, get, load, ok, request, with_timeout_ms};
-use crate::tls::{SecureServer, fetcher_with_authority};
+use crate::tls::{SecureServer, fetcher_with_authorities};
 use bytes::Bytes;
 use fetch::{FailureKind, FetchRequest, Fetcher};
 use tokio::sync::{Barrier, mpsc};
@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 
 /// The limits of the crate: open streams of a connection, and bytes of a body that nobody takes.
 const MAX_STREAMS: usize = fetch::limits::MAX_STREAMS;
-const WINDOW: usize = fetch::limits::MAX_UNREAD_BYTES;
+const WINDOW_BYTES: usize = fetch::limits::MAX_UNREAD_BYTES;
 
-/// Sends requests at the same time and collects the bodies of their responses.
+/// Sends requests at the same time and returns the bodies of their responses, in any order.
 async fn load_all_at_once(fetcher: &Fetcher, requests: impl IntoIterator<Item = FetchRequest>) -> Vec<String> {
     let mut running = JoinSet::new();
     for request in requests {
@@ -67,7 +67,7 @@ async fn requests_beyond_the_streams_of_a_connection_get_another_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_allows_one_stream_gets_more_connections() {
+async fn a_server_that_allows_one_stream_gets_a_second_connection_while_the_stream_is_open() {
     let settings = h2::server::Builder::new().max_concurrent_streams(1).clone();
     let server = Http2Peer::start_with_settings("localhost", &settings, |mut call: Http2Call| async move {
         match call.path() {
@@ -86,24 +86,25 @@ async fn a_server_that_allows_one_stream_gets_more_connections() {
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_takes_stop_their_sender_and_no_other_stream() {
-    let size = 4 * WINDOW;
-    let (note, mut sent) = mpsc::unbounded_channel();
+async fn a_body_that_nobody_takes_stops_its_own_stream_and_no_other() {
+    let size = 4 * WINDOW_BYTES;
+    // The server sends a message when an unread body fills its window, and another when the body is sent completely.
+    let (note_progress, mut progress) = mpsc::unbounded_channel();
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
-        let note = note.clone();
+        let note_progress = note_progress.clone();
         async move {
             if call.path() == "/read" {
                 return call.answer(vec![b'r'; size]).await;
             }
             let mut stream = call.begin();
-            send_body(&mut stream, vec![b'u'; WINDOW].into(), false).await;
-            note.send(()).unwrap();
-            // The window is full. This waits until the client has taken some bytes.
+            send_body(&mut stream, vec![b'u'; WINDOW_BYTES].into(), false).await;
+            note_progress.send(()).unwrap();
+            // The window is full. This waits until the caller of the fetcher has taken some bytes.
             stream.reserve_capacity(1);
             let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
             assert!(room.unwrap().unwrap() > 0);
-            send_body(&mut stream, vec![b'u'; size - WINDOW].into(), true).await;
-            note.send(()).unwrap();
+            send_body(&mut stream, vec![b'u'; size - WINDOW_BYTES].into(), true).await;
+            note_progress.send(()).unwrap();
         }
     })
     .await;
@@ -111,34 +112,35 @@ async fn bodies_that_nobody_takes_stop_their_sender_and_no_other_stream() {
     let mut unread = Vec::new();
     for _ in 1..MAX_STREAMS {
         unread.push(fetcher.send(get(server.url("/unread"))).await.unwrap().body);
-        sent.recv().await.unwrap();
+        progress.recv().await.unwrap();
     }
-    // The windows of these streams are full. The last stream still transfers more than its own window.
+    // The windows of the unread streams are full. The last stream still transfers more than its own window.
     let body = fetcher.send(get(server.url("/read"))).await.unwrap().body;
     assert_eq!(body.collect(u64::MAX).await.unwrap().len(), size);
-    assert!(sent.try_recv().is_err(), "a sender got more room although nobody took its bytes");
+    assert!(progress.try_recv().is_err(), "an unread body was sent completely");
     let mut taken = 0;
     let mut first = unread.remove(0);
     while let Some(piece) = first.next().await.unwrap() {
-        assert!(piece.len() <= WINDOW && piece.iter().all(|byte| *byte == b'u'));
+        assert!(piece.len() <= WINDOW_BYTES && piece.iter().all(|byte| *byte == b'u'));
         taken += piece.len();
     }
     assert_eq!((taken, server.connections()), (size, 1));
-    sent.recv().await.unwrap();
+    progress.recv().await.unwrap();
 }
 
 #[tokio::test]
 async fn dropping_a_request_or_a_body_resets_its_stream_only() {
-    let (note, mut resets) = mpsc::unbounded_channel();
+    // The server sends `None` when the request for `/silent` has arrived, and the reason when a stream is reset.
+    let (note_event, mut events) = mpsc::unbounded_channel();
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
-        let note = note.clone();
+        let note_event = note_event.clone();
         async move {
             match call.path() {
                 "/silent" => {
-                    note.send(None).unwrap();
-                    note.send(Some(call.wait_for_reset().await)).unwrap();
+                    note_event.send(None).unwrap();
+                    note_event.send(Some(call.wait_for_reset().await)).unwrap();
                 }
-                "/begun" => note.send(Some(call.begin_until_reset("part").await)).unwrap(),
+                "/begun" => note_event.send(Some(call.begin_until_reset("part").await)).unwrap(),
                 _ => call.answer("other").await,
             }
         }
@@ -149,28 +151,28 @@ async fn dropping_a_request_or_a_body_resets_its_stream_only() {
         let (fetcher, url) = (fetcher.clone(), server.url("/silent"));
         async move { fetcher.send(get(url)).await.map(drop) }
     });
-    assert_eq!(resets.recv().await.unwrap(), None, "the request has arrived");
+    assert_eq!(events.recv().await.unwrap(), None);
     sending.abort();
-    assert_eq!(resets.recv().await.unwrap(), Some(h2::Reason::CANCEL));
+    assert_eq!(events.recv().await.unwrap(), Some(h2::Reason::CANCEL));
     let mut body = fetcher.send(get(server.url("/begun"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "part");
     drop(body);
-    assert_eq!(resets.recv().await.unwrap(), Some(h2::Reason::CANCEL));
+    assert_eq!(events.recv().await.unwrap(), Some(h2::Reason::CANCEL));
     assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "other");
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn the_deadline_holds_for_headers_bodies_and_uploads() {
-    let (note, mut resets) = mpsc::unbounded_channel();
+async fn the_deadline_for_headers_bodies_and_uploads_resets_only_the_stream() {
+    let (note_reset, mut resets) = mpsc::unbounded_channel();
     let server = Http2Peer::start("localhost", move |mut call: Http2Call| {
-        let note = note.clone();
+        let note_reset = note_reset.clone();
         async move {
             let reset = match call.path() {
                 "/body" => call.begin_until_reset("part").await,
                 _ => call.wait_for_reset().await,
             };
-            note.send(reset).unwrap();
+            note_reset.send(reset).unwrap();
         }
     })
     .await;
@@ -204,25 +206,25 @@ async fn at_most_sixteen_idle_connections_of_http1_and_http2_are_kept() {
     let mut servers = Vec::new();
     let mut authorities = String::new();
     for _ in 0..9 {
-        let server = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
+        let http2 = Http2Peer::start("localhost", |call: Http2Call| async move { call.answer("x").await }).await;
         let http1 = SecureServer::start("localhost", |_| ok("x")).await;
-        authorities += &format!("{}{}", server.authority, http1.authority);
-        servers.push((server, http1));
+        authorities += &format!("{}{}", http2.authority, http1.authority);
+        servers.push((http2, http1));
     }
-    let fetcher = fetcher_with_authority(&authorities, &[]);
-    for (server, http1) in &servers {
-        load(&fetcher, get(server.url("/"))).await.unwrap();
+    let fetcher = fetcher_with_authorities(&authorities, &[]);
+    for (http2, http1) in &servers {
+        load(&fetcher, get(http2.url("/"))).await.unwrap();
         load(&fetcher, get(format!("https://localhost:{}/", http1.port))).await.unwrap();
     }
     servers[0].0.wait_until_closed(1).await;
-    for (server, _) in &servers[1..] {
-        load(&fetcher, get(server.url("/"))).await.unwrap();
-        assert_eq!(server.connections(), 1, "a connection that was used later was closed");
+    for (http2, _) in &servers[1..] {
+        load(&fetcher, get(http2.url("/"))).await.unwrap();
+        assert_eq!(http2.connections(), 1, "one of the sixteen connections that were used last was closed");
     }
 }
 
 #[tokio::test]
-async fn dropping_the_fetcher_closes_connections_that_no_body_needs() {
+async fn after_the_fetcher_is_dropped_a_connection_stays_open_until_its_body_is_dropped() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         call.begin_until_reset("one").await;
     })
@@ -236,29 +238,29 @@ async fn dropping_the_fetcher_closes_connections_that_no_body_needs() {
 }
 
 #[tokio::test]
-async fn closing_the_fetcher_ends_every_connection_and_waits_for_its_tasks() {
+async fn closing_the_fetcher_ends_connections_and_their_tasks_and_later_requests_fail() {
     let server = Http2Peer::start("localhost", |mut call: Http2Call| async move {
         call.begin_until_reset("").await;
     })
     .await;
-    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks_before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let fetcher = server.fetcher(&[]);
     let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
     fetcher.close().await;
     assert_eq!(failure(body.next().await).0, FailureKind::Protocol);
     server.wait_until_closed(1).await;
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), tasks_before);
     assert!(fetcher.send(get(server.url("/"))).await.is_err());
 }
 
 #[tokio::test]
-async fn a_request_to_a_server_that_answers_no_pings_fails() {
-    let (note, mut arrived) = mpsc::unbounded_channel();
+async fn a_request_to_a_server_that_answers_no_pings_fails_within_a_minute() {
+    let (note_request, mut requests_arrived) = mpsc::unbounded_channel();
     let server = RawHttp2Peer::start(move |_, mut connection| {
-        let note = note.clone();
+        let note_request = note_request.clone();
         async move {
             connection.next_request().await;
-            note.send(()).unwrap();
+            note_request.send(()).unwrap();
             // Reads everything and sends nothing.
             while connection.next_frame().await.is_some() {}
         }
@@ -269,13 +271,14 @@ async fn a_request_to_a_server_that_answers_no_pings_fails() {
         let request = request("POST", server.url());
         async move { fetcher.send(request).await.map(drop) }
     });
-    arrived.recv().await.unwrap();
+    requests_arrived.recv().await.unwrap();
     tokio::time::pause();
     let started = tokio::time::Instant::now();
     let (kind, text) = failure(sending.await.unwrap());
     let waited = started.elapsed();
     assert_eq!(kind, FailureKind::Connect);
     assert_eq!(text, "http/request failed: the connection was lost: the server does not answer pings");
+    // The client sends a ping after 30 seconds, and waits 20 seconds for the answer.
     assert!((Duration::from_secs(40)..Duration::from_secs(60)).contains(&waited), "{waited:?}");
 }
 
@@ -297,8 +300,8 @@ async fn a_body_that_pauses_for_hours_does_not_fail_if_the_server_answers_pings(
     assert_eq!(body.next().await.unwrap().unwrap(), "first");
     tokio::time::pause();
     for _ in 0..600 {
-        // sleep: the pause of two hours, on a paused clock. It has many steps, so that pings and their answers can
-        // arrive.
+        // sleep: one of the 600 steps of a pause of two hours, on a paused clock. Pings and their answers can arrive
+        // between two steps.
         tokio::time::sleep(Duration::from_secs(12)).await;
     }
     tokio::time::resume();

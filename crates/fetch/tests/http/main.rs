@@ -1,5 +1,5 @@
-//! Tests of the public interface, against servers and proxies on loopback that the tests start themselves. One binary, so that it
-//! links once.
+//! Tests of the public interface, against servers and proxies on loopback that the tests start themselves. All
+//! modules are one binary, so that it is linked only once.
 #![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not the functions that they share")]
 
 mod bodies;

@@ -1,8 +1,9 @@
-//! HTTP proxies: requests that they pass on, tunnels, credentials, and hosts that are reached without a proxy.
+//! HTTP proxies: requests that they pass on, tunnels, credentials, and hosts that are reached without a proxy. Also
+//! the cookies of ChatGPT: a test can play the role of this host only behind a proxy.
 
 use std::sync::Arc;
 
-use crate::support::{failure, fetcher, first_line, get, header, load, ok, redirect, reply};
+use crate::support::{failure, fetcher, get, header, load, method_and_target, ok, redirect, reply};
 use crate::tls::{SecureServer, fetcher_that_trusts, write_temporary_file};
 use fetch::{FailureKind, FetchRequest, Redirects};
 use parking_lot::Mutex;
@@ -63,7 +64,7 @@ impl Drop for TunnelPeer {
 }
 
 #[tokio::test]
-async fn a_proxy_gets_http_requests_with_the_whole_url_and_its_credentials() {
+async fn a_proxy_gets_http_requests_with_the_absolute_url_and_the_credentials_for_the_proxy() {
     let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
     let fetcher = fetcher(&[("http_proxy", &format!("http://us%40er:pass@127.0.0.1:{}", proxy.port))]);
     for host in ["one.test", "two.test:81"] {
@@ -77,11 +78,12 @@ async fn a_proxy_gets_http_requests_with_the_whole_url_and_its_credentials() {
         )
     };
     assert_eq!(proxy.requests(), [expected("one.test"), expected("two.test:81")]);
+    // Requests to different hosts use the same connection to the proxy.
     assert_eq!(proxy.connections_accepted(), 1);
 }
 
 #[tokio::test]
-async fn host_names_in_other_scripts_are_sent_in_ascii() {
+async fn host_names_and_paths_that_are_not_ascii_are_encoded_as_ascii() {
     let proxy = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("ALL_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
     load(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
@@ -94,7 +96,7 @@ async fn host_names_in_other_scripts_are_sent_in_ascii() {
 #[tokio::test]
 async fn hosts_in_no_proxy_are_reached_directly_at_each_hop() {
     let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
-    let server = HttpPeer::answering(|request| match first_line(request) {
+    let server = HttpPeer::answering(|request| match method_and_target(request) {
         "GET /away" => redirect(302, "http://other.test/"),
         _ => ok("straight"),
     })
@@ -104,7 +106,7 @@ async fn hosts_in_no_proxy_are_reached_directly_at_each_hop() {
     assert_eq!(load(&fetcher, get(server.url("/"))).await.unwrap().1, "straight");
     assert_eq!(proxy.connections_accepted(), 0);
     assert_eq!(load(&fetcher, get(server.url("/away"))).await.unwrap().1, "by proxy");
-    assert_eq!(first_line(&proxy.requests()[0]), "GET http://other.test/");
+    assert_eq!(method_and_target(&proxy.requests()[0]), "GET http://other.test/");
 }
 
 #[tokio::test]
@@ -158,7 +160,7 @@ async fn https_through_a_proxy_with_tls_is_tls_inside_of_tls() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_or_sends_nonsense_is_named_without_its_credentials() {
+async fn the_error_for_a_proxy_that_refuses_or_sends_nonsense_names_the_proxy_but_no_credentials() {
     let cases = [
         ("HTTP/1.1 407 Auth\r\n\r\n".to_owned(), "proxy authorization required"),
         ("HTTP/1.0 503 No\r\n\r\n".to_owned(), "unsuccessful"),
@@ -181,7 +183,7 @@ async fn a_proxy_that_refuses_or_sends_nonsense_is_named_without_its_credentials
 }
 
 #[tokio::test]
-async fn a_proxy_that_cannot_be_used_fails_the_request() {
+async fn a_proxy_url_with_an_unsupported_scheme_fails_the_request_and_no_connection_is_opened() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("ALL_PROXY", "socks4://user:pass@127.0.0.1:1")]);
     let (kind, text) = failure(fetcher.send(get(server.url("/"))).await);
@@ -191,7 +193,7 @@ async fn a_proxy_that_cannot_be_used_fails_the_request() {
 }
 
 #[tokio::test]
-async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
+async fn only_the_cookies_of_cloudflare_are_kept_for_chatgpt_and_cookies_of_the_caller_replace_them() {
     let answer = "HTTP/1.1 204 No\r\nSet-Cookie: __cf_bm=kept; Path=/; Max-Age=60\r\nSet-Cookie: session=not\r\n\r\n";
     let server = SecureServer::start("chatgpt.com", move |_| reply(answer)).await;
     let proxy = TunnelPeer::start(server.port).await;
@@ -204,7 +206,7 @@ async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
     }
     let own = FetchRequest { headers: vec![header("Cookie", "own=1")], ..get("https://chatgpt.com/a") };
     load(&fetcher, own).await.unwrap();
-    let request = |cookie: &str| format!("GET /a HTTP/1.1\r\n{cookie}host: chatgpt.com\r\n\r\n");
+    let request = |headers: &str| format!("GET /a HTTP/1.1\r\n{headers}host: chatgpt.com\r\n\r\n");
     assert_eq!(
         server.requests(),
         [

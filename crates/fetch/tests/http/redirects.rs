@@ -1,23 +1,24 @@
 //! Redirects that are followed, and redirects that are returned.
 
 use crate::support::{
-    failure, fetcher, first_line, get, header, load, ok, redirect, reply, request, with_timeout_ms,
+    failure, fetcher, get, header, load, method_and_target, ok, redirect, reply, request, with_timeout_ms,
 };
 use fetch::{FailureKind, FetchRequest, Header, Redirects};
 use testkit::HttpPeer;
 
-fn first_lines(server: &HttpPeer) -> Vec<String> {
-    server.requests().iter().map(|request| first_line(request).to_owned()).collect()
+fn methods_and_targets(server: &HttpPeer) -> Vec<String> {
+    server.requests().iter().map(|request| method_and_target(request).to_owned()).collect()
 }
 
 #[tokio::test]
 async fn ten_redirects_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
-    let server = HttpPeer::answering(|request| match first_line(request).trim_start_matches("GET /").parse() {
-        Ok(0) => ok("there"),
-        Ok(number) => redirect(302, &format!("/{}", number - 1)),
-        Err(_) => ok("lost"),
-    })
-    .await;
+    let server =
+        HttpPeer::answering(|request| match method_and_target(request).trim_start_matches("GET /").parse() {
+            Ok(0) => ok("there"),
+            Ok(number) => redirect(302, &format!("/{}", number - 1)),
+            Err(_) => ok("lost"),
+        })
+        .await;
     let fetcher = fetcher(&[]);
     assert_eq!(load(&fetcher, get(server.url("/10"))).await.unwrap(), (200, "there".into()));
     assert_eq!((server.connections_accepted(), server.requests().len()), (1, 11));
@@ -33,8 +34,8 @@ async fn a_loop_of_redirects_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_status_decides_whether_method_and_body_are_sent_again() {
-    let server = HttpPeer::answering(|request| match first_line(request).split_once(" /") {
+async fn status_and_method_decide_whether_a_redirect_becomes_a_get_without_a_body() {
+    let server = HttpPeer::answering(|request| match method_and_target(request).split_once(" /") {
         Some((_, "end")) => ok(""),
         Some((_, status)) => redirect(status.parse().unwrap(), "end#fragment"),
         None => ok("lost"),
@@ -53,17 +54,17 @@ async fn the_status_decides_whether_method_and_body_are_sent_again() {
         let body = (method != "HEAD").then(|| "data".into());
         load(&fetcher, FetchRequest { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
         let last = server.requests().pop().unwrap();
-        assert_eq!(first_line(&last), expected, "{method} {status}");
+        assert_eq!(method_and_target(&last), expected, "{method} {status}");
         let has_body = expected.starts_with('P');
         assert_eq!((last.ends_with("\r\n\r\ndata"), last.contains("content-length: 4")), (has_body, has_body));
     }
 }
 
 #[tokio::test]
-async fn another_origin_gets_no_credentials() {
+async fn a_redirect_to_another_origin_sends_no_credentials() {
     let other = HttpPeer::answering(|_| ok("other")).await;
     let target = other.url("/there");
-    let server = HttpPeer::answering(move |request| match first_line(request) {
+    let server = HttpPeer::answering(move |request| match method_and_target(request) {
         "GET /same" => redirect(302, "/away"),
         _ => redirect(302, &target),
     })
@@ -81,8 +82,8 @@ async fn another_origin_gets_no_credentials() {
 }
 
 #[tokio::test]
-async fn a_redirect_within_an_origin_has_a_referer() {
-    let server = HttpPeer::answering(|request| match first_line(request) {
+async fn a_redirect_within_an_origin_sends_a_referer_without_user_and_fragment() {
+    let server = HttpPeer::answering(|request| match method_and_target(request) {
         "GET /one?q=1" => redirect(302, "/two#fragment"),
         _ => ok("there"),
     })
@@ -101,10 +102,10 @@ async fn a_redirect_within_an_origin_has_a_referer() {
 }
 
 #[tokio::test]
-async fn another_origin_gets_no_values_from_the_environment() {
+async fn a_redirect_to_another_origin_sends_no_header_with_a_value_from_an_environment_variable() {
     let other = HttpPeer::answering(|_| ok("other")).await;
     let target = other.url("/there");
-    let server = HttpPeer::answering(move |request| match first_line(request) {
+    let server = HttpPeer::answering(move |request| match method_and_target(request) {
         "GET /same" => redirect(302, "/away"),
         _ => redirect(302, &target),
     })
@@ -114,6 +115,7 @@ async fn another_origin_gets_no_values_from_the_environment() {
         from_token("X-Api-Key", ""),
         header("X-Kept", "plain"),
         from_token("X-Other", "of "),
+        // Has the same name as a header with a value from the environment, so it is not sent either.
         header("x-other", "x"),
     ];
     let request = FetchRequest { headers, ..get(server.url("/same")) };
@@ -149,7 +151,7 @@ async fn a_redirect_is_returned_if_it_has_no_location_or_must_not_be_followed() 
     assert_eq!(response.status, 307);
     assert!(response.headers.contains(&("location".into(), "/x".into())));
     assert_eq!(response.body.collect(4).await.unwrap(), "gone");
-    assert_eq!(first_lines(&server), ["GET /nowhere", "GET /"]);
+    assert_eq!(methods_and_targets(&server), ["GET /nowhere", "GET /"]);
 }
 
 #[tokio::test]
@@ -162,12 +164,12 @@ async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
 }
 
 #[tokio::test]
-async fn all_hops_share_one_deadline() {
-    let server = HttpPeer::answering(|request| match first_line(request) {
+async fn the_deadline_also_ends_the_request_that_follows_a_redirect() {
+    let server = HttpPeer::answering(|request| match method_and_target(request) {
         "GET /" => redirect(302, "/stall"),
         _ => reply(""),
     })
     .await;
     assert_eq!(failure(fetcher(&[]).send(with_timeout_ms(1000, get(server.url("/")))).await).0, FailureKind::Timeout);
-    assert_eq!(first_lines(&server), ["GET /", "GET /stall"]);
+    assert_eq!(methods_and_targets(&server), ["GET /", "GET /stall"]);
 }

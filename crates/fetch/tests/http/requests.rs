@@ -5,7 +5,7 @@ use fetch::{FailureKind, FetchError, FetchRequest, Header};
 use testkit::HttpPeer;
 
 #[tokio::test]
-async fn a_request_is_sent_as_it_was_given_with_accept_and_host_after_its_headers() {
+async fn request_headers_are_grouped_by_name_and_followed_by_accept_and_host_and_the_real_length() {
     let server = HttpPeer::answering(|_| ok("done")).await;
     let fetcher = fetcher(&[("TOKEN", "t0ken")]);
     let headers = vec![
@@ -27,7 +27,7 @@ async fn a_request_is_sent_as_it_was_given_with_accept_and_host_after_its_header
 }
 
 #[tokio::test]
-async fn a_request_without_a_body_has_no_length_whatever_the_method() {
+async fn a_request_without_a_body_has_no_content_length_whatever_its_method_is() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[]);
     for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
@@ -38,7 +38,7 @@ async fn a_request_without_a_body_has_no_length_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn a_user_in_the_url_is_not_sent() {
+async fn user_and_password_in_the_url_are_not_sent_and_special_characters_are_encoded() {
     let server = HttpPeer::answering(|_| ok("")).await;
     load(&fetcher(&[]), get(format!("http://user:secret@127.0.0.1:{}/a b?q=\"", server.port))).await.unwrap();
     let expected = format!("GET /a%20b?q=%22 HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
@@ -46,7 +46,7 @@ async fn a_user_in_the_url_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_given_host_header_is_sent() {
+async fn host_and_accept_headers_of_the_caller_replace_the_default_ones() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
     load(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_given_host_header_is_sent() {
 }
 
 #[tokio::test]
-async fn response_headers_are_in_lower_case_grouped_by_name_and_only_visible_ascii() {
+async fn response_headers_are_in_lower_case_and_grouped_by_name_and_left_out_if_not_visible_ascii() {
     let answer = b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a\r\nX-One: 1\r\nX-Binary: \xff\r\nX-Umlaut: \xc3\xa4\r\nset-cookie: b\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nraw";
     let server = HttpPeer::answering(|_| reply(*answer)).await;
     let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();

@@ -14,13 +14,13 @@ use tokio::task::JoinHandle;
 /// The numbers of authentication methods in RFC 1928.
 const NO_CREDENTIALS: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
-const NO_METHOD: u8 = 0xff;
+const NO_ACCEPTABLE_METHOD: u8 = 0xff;
 
 /// A SOCKS5 proxy on loopback that connects every client to one port and records the destinations that clients ask
 /// for.
 pub(crate) struct SocksPeer {
     port: u16,
-    /// `name HOST:PORT` or `address IP:PORT`, and ` as USER:PASSWORD` if credentials were sent.
+    /// The destinations: `name HOST:PORT` or `address IP:PORT`, and ` as USER:PASSWORD` if credentials were sent.
     asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
@@ -51,6 +51,7 @@ impl SocksPeer {
         Self { port, asked, task }
     }
 
+    /// The URL of this proxy. `credentials` is empty or `USER:PASSWORD@`.
     pub(crate) fn url(&self, scheme: &str, credentials: &str) -> String {
         format!("{scheme}://{credentials}127.0.0.1:{}", self.port)
     }
@@ -66,7 +67,7 @@ impl Drop for SocksPeer {
     }
 }
 
-/// Serves one client. Returns `None` if the client leaves early.
+/// Serves one client. Returns `None` if the connection to the client or to the target fails.
 async fn serve_socks(mut stream: TcpStream, rules: SocksRules, asked: &Mutex<Vec<String>>) -> Option<()> {
     let sent_credentials = negotiate(&mut stream, rules).await?;
     let destination = read_destination(&mut stream).await?;
@@ -88,7 +89,7 @@ async fn negotiate(stream: &mut TcpStream, rules: SocksRules) -> Option<String> 
     let methods = read_text(stream).await?;
     let wanted = if rules.credentials.is_some() { USER_AND_PASSWORD } else { NO_CREDENTIALS };
     let is_offered = methods.as_bytes().contains(&wanted);
-    stream.write_all(&[5, if is_offered { wanted } else { NO_METHOD }]).await.ok()?;
+    stream.write_all(&[5, if is_offered { wanted } else { NO_ACCEPTABLE_METHOD }]).await.ok()?;
     let Some(credentials) = rules.credentials.filter(|_| is_offered) else { return Some(String::new()) };
     assert_eq!(stream.read_u8().await.ok()?, 1, "the version of the negotiation");
     let (user, password) = (read_text(stream).await?, read_text(stream).await?);
@@ -139,7 +140,7 @@ async fn socks5h_gives_the_name_to_the_proxy_and_one_connection_serves_many_requ
 }
 
 #[tokio::test]
-async fn socks5_gives_an_address_to_the_proxy() {
+async fn socks5_looks_up_the_name_and_gives_an_address_to_the_proxy() {
     let server = HttpPeer::answering(|_| ok("")).await;
     let proxy = SocksPeer::start(allow_all(server.port)).await;
     let fetcher = fetcher(&[("ALL_PROXY", &proxy.url("socks5", ""))]);
@@ -149,6 +150,7 @@ async fn socks5_gives_an_address_to_the_proxy() {
     let asked = proxy.asked();
     assert!(asked[0] == "address 127.0.0.1:81" || asked[0] == "address [::1]:81", "{asked:?}");
     assert_eq!(asked[1..], ["address 127.0.0.9:82", "address [::1]:83"]);
+    // A label of 64 bytes is too long for DNS, so no name server has to be asked.
     let unknown = format!("http://{}.test/", "a".repeat(64));
     assert_eq!(failure(fetcher.send(get(unknown)).await).0, FailureKind::Dns);
 }
@@ -175,7 +177,7 @@ async fn hosts_in_no_proxy_are_reached_without_socks() {
 }
 
 #[tokio::test]
-async fn a_socks_proxy_that_refuses_is_named_without_its_credentials() {
+async fn the_error_for_a_socks_proxy_that_refuses_names_the_proxy_but_no_credentials() {
     let secret = Some("user:secret");
     let cases = [
         (SocksRules { credentials: secret, ..allow_all(1) }, "", "server does not support user/pass authentication"),

@@ -1,4 +1,4 @@
-//! Functions that make requests, and the replies of the test servers that answer them.
+//! Functions that the tests share: fetchers and requests, the replies of the test servers, and checks of failures.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) fn redirect(status: u16, location: &str) -> PeerReply {
     reply(format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone"))
 }
 
-/// Method and target in the first line of a request.
-pub(crate) fn first_line(request: &str) -> &str {
+/// The first line of an HTTP/1.1 request without the version, for example `GET /path`.
+pub(crate) fn method_and_target(request: &str) -> &str {
     request.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1")
 }
 

@@ -1,4 +1,4 @@
-//! HTTPS with a certificate authority that is made for the test, and the errors for files with root certificates that
+//! HTTPS with certificate authorities that are made for the tests, and the errors if a file with root certificates
 //! cannot be used.
 
 use std::fs;
@@ -22,7 +22,7 @@ pub(crate) struct SecureServer {
 }
 
 impl SecureServer {
-    /// A server with a certificate for the host `name`, and without ALPN.
+    /// Starts a server with a certificate for the host `name`, and without ALPN.
     pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static) -> Self {
         Self::start_with_alpn(name, &[], answer).await
     }
@@ -56,6 +56,7 @@ impl SecureServer {
         self.requests.all()
     }
 
+    /// A URL with the path `/secret`, which no error may contain.
     fn url(&self) -> String {
         format!("https://localhost:{}/secret", self.port)
     }
@@ -67,7 +68,7 @@ impl Drop for SecureServer {
     }
 }
 
-/// Writes a file into a new directory. Returns the directory, which is deleted when this value is dropped, and the
+/// Writes a file into a new directory. Returns the directory, which is deleted when the `TempDir` is dropped, and the
 /// path of the file.
 pub(crate) fn write_temporary_file(content: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -77,33 +78,32 @@ pub(crate) fn write_temporary_file(content: &str) -> (TempDir, String) {
 }
 
 pub(crate) fn fetcher_that_trusts(server: &SecureServer, variables: &[(&str, &str)]) -> Fetcher {
-    fetcher_with_authority(&server.authority, variables)
+    fetcher_with_authorities(&server.authority, variables)
 }
 
-/// A fetcher that trusts an authority, given as PEM.
-pub(crate) fn fetcher_with_authority(authority: &str, variables: &[(&str, &str)]) -> Fetcher {
-    let (_directory, path) = write_temporary_file(authority);
+/// A fetcher with these environment variables that trusts one or more authorities, given as PEM.
+pub(crate) fn fetcher_with_authorities(authorities: &str, variables: &[(&str, &str)]) -> Fetcher {
+    let (_directory, path) = write_temporary_file(authorities);
     let mut variables = variables.to_vec();
     variables.push(("CODEX_CA_CERTIFICATE", &path));
     fetcher(&variables)
 }
 
 #[tokio::test]
-async fn a_file_named_by_either_variable_is_trusted_and_the_first_variable_wins() {
+async fn roots_come_from_the_file_that_codex_ca_certificate_or_else_ssl_cert_file_names() {
     let server = SecureServer::start("localhost", |_| ok("safe")).await;
     let other = SecureServer::start("localhost", |_| ok("other")).await;
     // A file may also contain comments and other authorities.
-    let (_first, bundle) = write_temporary_file(&format!("comment\n{}\n{}", other.authority, server.authority));
-    let (_second, others) = write_temporary_file(&other.authority);
+    let (_first, both_roots) = write_temporary_file(&format!("comment\n{}\n{}", other.authority, server.authority));
+    let (_second, other_root) = write_temporary_file(&other.authority);
     for variables in [
-        vec![("CODEX_CA_CERTIFICATE", bundle.as_str()), ("SSL_CERT_FILE", others.as_str())],
-        vec![("SSL_CERT_FILE", &bundle)],
+        vec![("CODEX_CA_CERTIFICATE", both_roots.as_str()), ("SSL_CERT_FILE", other_root.as_str())],
+        vec![("SSL_CERT_FILE", &both_roots)],
     ] {
         assert_eq!(load(&fetcher(&variables), get(server.url())).await.unwrap(), (200, "safe".into()));
     }
-    let outcome =
-        fetcher(&[("CODEX_CA_CERTIFICATE", &others), ("SSL_CERT_FILE", &bundle)]).send(get(server.url())).await;
-    assert_eq!(failure(outcome).0, FailureKind::Tls);
+    let fetcher = fetcher(&[("CODEX_CA_CERTIFICATE", &other_root), ("SSL_CERT_FILE", &both_roots)]);
+    assert_eq!(failure(fetcher.send(get(server.url())).await).0, FailureKind::Tls);
 }
 
 #[tokio::test]
@@ -136,8 +136,8 @@ async fn a_body_whose_connection_ends_without_close_notify_is_an_error() {
     let server = tokio::spawn(async move {
         let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
         read_http_request(&mut stream).await.unwrap();
-        // The body has no length. Only the `close_notify` of TLS tells its end from a connection that an attacker has
-        // cut.
+        // The body has no length. Only the `close_notify` of TLS would show that the body is complete, and that no
+        // attacker has cut the connection.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
         stream.flush().await.unwrap();
     });

@@ -16,12 +16,12 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::run::open;
 use super::{SearchSummary, has_too_many_braces};
 
-/// Largest ignore file that is read. Real ones are far smaller.
+/// Largest ignore file or configuration of git that is read. Real ones are far smaller.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most lines of an ignore file. Each line becomes a regular expression, which can take 10 KB of memory.
 pub const MAX_LINES: usize = 10_000;
-/// The device number of `/dev/null`, `makedev(1, 3)`. If an ignore file is a link to this device, or an
-/// environment variable names the device, the file counts as missing.
+/// The device number of `/dev/null`, `makedev(1, 3)`. If an ignore file is a link to this device, or an environment
+/// variable such as `GIT_CONFIG_GLOBAL` names the device, the file counts as missing.
 const NULL_DEVICE: u64 = 0x103;
 
 /// The reason why rules cannot be used. `path` is an ignore file or a configuration of git that cannot be read
@@ -52,10 +52,10 @@ impl UnreadableRules {
     pub(super) fn why_directory_is_left_out(&self) -> &'static str {
         match self.cause {
             UnreadableCause::NotOrdinaryFile => {
-                "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove it or search without ignore files"
+                "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove the file or search without ignore files"
             }
             UnreadableCause::TooManyRules => {
-                "the ignore files of this directory and those above it have more than 20,000 rules, so it is not searched; remove some or search without ignore files"
+                "the ignore files of this directory and those above it have more than 20,000 rules, so this directory is not searched; remove some rules or search without ignore files"
             }
             UnreadableCause::Leased => {
                 "another program holds a lease on this file, so its directory is not searched; search again later or without ignore files"
@@ -104,8 +104,9 @@ pub(super) fn read_rules(
     Ok(rules)
 }
 
-/// The path of `info/exclude` of the git repository whose top is `directory`. In a worktree, `.git` is a file that names the directory of
-/// the repository.
+/// The path of `info/exclude` of the git repository whose top is `directory`. In a worktree, `.git` is a file that
+/// names a directory, and the file `commondir` there names the directory of the repository. `None` if one of these
+/// two files does not name a directory, as in a submodule.
 pub(super) fn exclude_file(directory: &Path) -> Result<Option<PathBuf>, UnreadableRules> {
     let git = directory.join(".git");
     if git.is_dir() {
@@ -149,7 +150,8 @@ fn environment_path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The value of `core.excludesFile` in a configuration of git, found by the same expression as in ripgrep.
+/// The value of `core.excludesFile` in a configuration of git, found by the same expression as in ripgrep, with
+/// `home` in place of `~`.
 fn named_excludes_file(configuration: &[u8], home: Option<&Path>) -> Option<PathBuf> {
     let setting = RegexMatcher::new(r#"(?im-u)^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$"#).ok()?;
     let mut captures = setting.new_captures().ok()?;
@@ -161,10 +163,11 @@ fn named_excludes_file(configuration: &[u8], home: Option<&Path>) -> Option<Path
     }))
 }
 
-/// The contents of a regular file. `None` if the file does not exist, is a directory, or may not be read.
+/// The contents of a regular file. `None` if the file does not exist, is a directory or `/dev/null`, or reading it
+/// fails.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, UnreadableRules> {
     let unreadable = |cause| Err(UnreadableRules { path: path.to_owned(), cause });
-    // Opening a device can have side effects, even without waiting, so the kind is checked before the file is opened.
+    // Opening a device can have side effects, even if the open does not wait. So the kind is checked before.
     match fs::metadata(path) {
         Err(_) => return Ok(None),
         Ok(found) if found.is_dir() || is_null_device(&found) => return Ok(None),

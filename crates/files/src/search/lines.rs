@@ -54,6 +54,7 @@ struct PendingBatch {
     path: Option<Arc<Path>>,
     lines: Vec<HitLine>,
     bytes: usize,
+    /// Whether `deliver` has returned `Break`.
     is_stopped: bool,
 }
 
@@ -109,6 +110,8 @@ impl Sink for LineSink<'_> {
         let mut is_first = true;
         self.matcher
             .find_iter_at(haystack, start, |hit| {
+                // A match at `wanted_end` counts only if it is the first one. It can be the empty match at the end of
+                // a last line without a line feed.
                 let is_wanted = hit.start() < wanted_end || (hit.start() == wanted_end && is_first);
                 is_first = false;
                 if is_wanted {

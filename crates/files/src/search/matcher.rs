@@ -1,4 +1,4 @@
-//! Compiling a pattern to a matcher. The patterns come from clients, so their memory is limited.
+//! Compiling a pattern to a matcher. The patterns come from clients, so the memory of a matcher is limited.
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
@@ -13,6 +13,7 @@ const MAX_CACHE_BYTES: usize = 4 << 20;
 pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, PrepareSearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder
+        // For this builder, `multi_line` means that `^` and `$` match at every line, not that a match may span lines.
         .multi_line(true)
         .fixed_strings(pattern.fixed_strings)
         .case_insensitive(pattern.case == CaseSensitivity::Insensitive)

@@ -1,7 +1,7 @@
 //! Decides which entries of a directory a search skips. The rules mean the same as in ripgrep. Their precedence,
 //! highest first, is `.rgignore`, `.ignore`, `.gitignore`, `.git/info/exclude` and the global excludes of git. Of two
-//! files of the same kind, the one in the deeper directory decides. The walker of ripgrep itself is not used, because
-//! it opens ignore files in a way that can block for ever.
+//! matching rules of the same kind, the one in the deeper directory decides. The walker of ripgrep itself is not
+//! used, because it opens ignore files in a way that can block for ever.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ use super::ignore_files::{self, UnreadableRules};
 const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
 /// Number of kinds of rules. Each name in [`IGNORE_FILES`] is a kind, and the last kind is `.git/info/exclude`.
 const RULE_KINDS: usize = IGNORE_FILES.len() + 1;
-/// Index of the first kind of rules that belongs to git. Such rules apply only inside a repository, and only up to
-/// its top directory.
+/// Index of the first kind of rules that belongs to git. Such rules apply only inside a repository, and only those in
+/// its top directory and below apply.
 const FIRST_GIT_KIND: usize = 2;
 /// Most rules of a directory and all directories above it together. Each rule can take 10 KB, and a tree can be 2,000
 /// levels deep.
@@ -43,8 +43,8 @@ pub(super) struct DirectoryRules {
     is_in_repository: bool,
 }
 
-/// Whether rules come from a directory above the root of the search or from a directory in the tree. The two kinds of rules need different
-/// forms of the path of an entry.
+/// Whether rules come from a directory above the root of the search, or from the root or a directory below it. The
+/// two need different forms of the path of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RulesOrigin {
     /// The path of the directory is canonical.
@@ -80,7 +80,8 @@ impl RuleFileNames {
 }
 
 impl DirectoryRules {
-    /// Reads the rules of a directory. Returns `above` itself if the directory adds none.
+    /// Reads the rules of a directory. Returns `above` itself if the directory has no rules and is not the top of a
+    /// repository.
     pub(super) fn read(
         directory: &Path,
         names: RuleFileNames,
@@ -119,7 +120,7 @@ impl DirectoryRules {
         })))
     }
 
-    /// This directory and those above it.
+    /// The rules of this directory, and then those of the directories above it.
     fn self_and_ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |rules| rules.above.as_deref())
     }
@@ -133,7 +134,7 @@ pub(super) struct EntryFilter {
     pub(super) canonical_root: PathBuf,
     /// The globs of the query. They take precedence over all other rules.
     pub(super) globs: Override,
-    /// Whether entries that begin with a dot are skipped if no rule matches them.
+    /// Whether entries that begin with a dot are skipped if no glob and no rule matches them.
     pub(super) skips_hidden: bool,
     /// The global excludes of git, relative to the root.
     pub(super) global_excludes: Gitignore,
@@ -151,7 +152,7 @@ impl EntryFilter {
         }
     }
 
-    /// The verdict of the ignore rules alone, without the globs.
+    /// The verdict of the ignore rules alone, without the globs. `None` if no rule matches.
     fn verdict(&self, path: &Path, is_directory: bool, rules: &DirectoryRules) -> Option<Verdict> {
         let mut verdicts = [None; RULE_KINDS];
         let mut canonical = None;

@@ -27,11 +27,12 @@ const HEAP_BYTES: usize = MAX_SEARCHED_BYTES + (1 << 20);
 
 impl PreparedSearch {
     /// Runs the search, and passes results to `sink` as they are found, from several threads at once. A slow sink
-    /// slows the search down. The search ends when the sink returns `Break`. The calling thread searches too, and
-    /// searches alone if no further thread can be started.
+    /// slows the search down. The search ends early when the sink returns `Break` or the flag `cancel` is set. The
+    /// calling thread searches too, and searches alone if no further thread can be started.
     ///
-    /// A file with a NUL byte is binary. Its search ends at the first NUL byte, so matches before that byte may have been delivered.
-    /// Only regular files are searched, and no open waits.
+    /// A file with a NUL byte is binary. Its search ends at the first NUL byte, so matches before that byte may have
+    /// been delivered. Only regular files are searched. No open waits for the writer of a FIFO or the holder of a
+    /// lease.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(SearchHit) -> ControlFlow<()> + Sync)) -> SearchSummary {
         let mut summary = self.preparation.clone();
         let first = self.walk.first_task().unwrap_or_else(|error| {
@@ -48,9 +49,9 @@ impl PreparedSearch {
             total: Mutex::default(),
         };
         thread::scope(|scope| {
-            // If a thread cannot be started, the search runs with those it has.
+            // If a thread cannot be started, the search runs with the threads that it has.
             let start_one = |_| thread::Builder::new().spawn_scoped(scope, || Worker::new(&run).work());
-            let _started = (1..self.query.thread_count()).map_while(|number| start_one(number).ok()).count();
+            let _started_count = (1..self.query.thread_count()).map_while(|number| start_one(number).ok()).count();
             Worker::new(&run).work();
         });
         summary.add(run.total.into_inner());
@@ -69,7 +70,9 @@ struct RunningSearch<'r> {
     cancel: &'r Cancel,
     sink: &'r (dyn Fn(SearchHit) -> ControlFlow<()> + Sync),
     tasks: TaskStack<Task>,
+    /// Whether the sink has returned `Break`.
     is_stopped: AtomicBool,
+    /// The sum of the summaries of all threads that have ended.
     total: Mutex<SearchSummary>,
 }
 
@@ -90,7 +93,7 @@ impl RunningSearch<'_> {
     }
 }
 
-/// The part of a file that the searcher holds in memory at a time.
+/// The part of a file that the searcher must hold in memory as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchedUnit {
     Line,

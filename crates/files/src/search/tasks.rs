@@ -13,7 +13,7 @@ pub(super) struct TaskStack<T> {
 #[derive(Debug)]
 struct Tasks<T> {
     waiting: Vec<T>,
-    /// Threads that perform a task now and may add others.
+    /// Number of threads that perform a task now and may add further tasks.
     busy: usize,
     is_closed: bool,
 }
@@ -63,7 +63,7 @@ impl<T> TaskStack<T> {
         }
     }
 
-    /// Drops all waiting tasks and lets every thread end after its current one.
+    /// Drops all waiting tasks and lets every thread end after its current task.
     pub(super) fn close(&self) {
         let mut tasks = self.tasks.lock();
         tasks.is_closed = true;

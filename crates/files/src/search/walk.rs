@@ -1,6 +1,6 @@
-//! Walking the tree of a search: selects the entries of a directory that are searched or entered, by globs, ignore files, depth and size.
-//! `rules` knows what the ignore files mean. Files are opened only in a way that never waits, because a tree can
-//! contain FIFOs, and a FIFO can replace a file between a check and the open.
+//! Walking the tree of a search: selects the entries of a directory that are searched or entered, by globs, ignore
+//! files, depth and size. `rules` knows what the ignore files mean. This module opens only directories:
+//! `ignore_files` and `run` open the files, in a way that does not wait, because a tree can contain FIFOs.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::io::{self, ErrorKind};
@@ -51,7 +51,8 @@ pub(super) struct SearchWalk {
 }
 
 impl SearchWalk {
-    /// Reads the rules above the root and the global excludes. Fails if the rules above the root, or those of the root, cannot be read.
+    /// Compiles the globs, and reads the rules above the root and the global excludes. Fails if a glob is invalid, or
+    /// if the rules above the root or those of the root cannot be read.
     pub(super) fn prepare(query: &SearchQuery, summary: &mut SearchSummary) -> Result<Self, PrepareSearchError> {
         let root = &query.root;
         let globs = compile_globs(query)?;
@@ -84,8 +85,8 @@ impl SearchWalk {
         Ok(kind.is_file().then_some(Task::File(path)))
     }
 
-    /// Lists a directory and returns tasks for the entries that are not skipped. An entry that cannot be read is added to the errors of
-    /// `summary`.
+    /// Lists a directory and returns tasks for the entries that are not skipped. A directory or entry that cannot be
+    /// read is added to the errors of `summary`. Stops early when `is_over` returns true.
     pub(super) fn tasks_in(
         &self,
         directory: &DirectoryTask,

@@ -1,6 +1,6 @@
 //! Combines all events since the last delivery into few changes. [`Coalescer`] has no clock; the caller passes the time.
 //!
-//! The changes, applied in order to the tree at the last delivery, give the present tree:
+//! The changes, applied in order to the tree at the last delivery, give the present tree. The rules:
 //!
 //! - Created, then modified: created. Removed, then created: modified, if both are files. For directories, both changes are reported,
 //!   because the old contents are gone.
@@ -21,21 +21,22 @@ use super::{PathChange, PathChangeKind};
 /// An event at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEvent {
-    /// A file or directory was created; nothing had this path before.
+    /// A file or directory was created. Nothing had this path before.
     Created,
     /// A scan has found a file or directory in a directory that was not watched before. An event of its creation may
     /// still follow.
     Listed,
     /// A file or directory was moved in from outside of the tree, and may have replaced a file.
     MovedIn,
-    /// Its contents or attributes have changed.
+    /// The contents or attributes of a file or directory have changed.
     Modified,
-    /// It was removed or moved out of the tree.
+    /// A file or directory was removed or moved out of the tree.
     Removed,
-    /// It was renamed from another path of the tree, and may have replaced a file.
+    /// A file or directory was renamed from another path of the tree, and may have replaced a file.
     Renamed { from: PathBuf },
 }
 
+/// Collects the changes of one watch until they are delivered.
 pub(super) struct Coalescer {
     collect_time: Duration,
     max_pending: usize,
@@ -46,7 +47,7 @@ pub(super) struct Coalescer {
     sealed: Vec<PathChange>,
     /// Changes that later events may alter. Ordered by path, so that everything below a directory follows it.
     pending: BTreeMap<PathBuf, PendingChange>,
-    /// Number of events so far, from which the changes get their order.
+    /// Number of events so far. A change gets its `order` from this.
     sequence: u64,
     /// Paths that scans have found since the last delivery. A creation event for such a path may be about the same creation.
     listed: HashSet<PathBuf>,
@@ -100,7 +101,7 @@ impl Coalescer {
         }
     }
 
-    /// The time at which the changes should be delivered. `None` if there are none.
+    /// The time at which the changes should be delivered. `None` if there was no event since the last delivery.
     pub(super) fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + self.collect_time)
     }
@@ -122,6 +123,7 @@ impl Coalescer {
         self.listed = HashSet::new();
     }
 
+    /// Combines an event at `path` with the changes so far.
     pub(super) fn push(&mut self, now: Instant, path: PathBuf, is_directory: bool, event: PathEvent) {
         if self.is_overflow {
             return;
@@ -196,9 +198,10 @@ impl Coalescer {
         self.pending.insert(path.to_owned(), PendingChange { is_new: false, removed: Some(removed), now: None });
     }
 
-    /// Records that a file or directory was removed or replaced after it had been renamed from `origin`.
+    /// Records that a file or directory was removed or replaced after it had been renamed from `origin`. For the
+    /// receiver, it is removed at `origin`.
     fn mark_origin_removed(&mut self, origin: PathBuf, is_directory: bool) {
-        if self.has_removed_parent(&origin) {
+        if self.has_removed_ancestor(&origin) {
             return;
         }
         let order = self.sequence;
@@ -209,10 +212,12 @@ impl Coalescer {
         change.removed.get_or_insert(RemovedItem { is_directory, order });
     }
 
-    fn has_removed_parent(&self, path: &Path) -> bool {
+    fn has_removed_ancestor(&self, path: &Path) -> bool {
         path.ancestors().skip(1).any(|above| self.pending.get(above).is_some_and(|change| change.removed.is_some()))
     }
 
+    /// Drops the changes below a removed directory. A file that was renamed into it from elsewhere is removed at its
+    /// origin.
     fn drop_changes_below(&mut self, directory: &Path) {
         let below: Vec<PathBuf> = self
             .pending
@@ -272,19 +277,20 @@ impl Coalescer {
         }
     }
 
-    /// Whether the changes so far must be sealed before the file `from` is renamed. If it was renamed before, the two
-    /// renames can be combined only if its first name was not used again since.
+    /// Whether the changes so far must be sealed before the file at `from` is renamed. If the file was renamed
+    /// before, the two renames can be combined only if its first path has no other change and no directory above that
+    /// path was removed.
     fn must_seal_before_renaming(&self, from: &Path) -> bool {
         match self.pending.get(from) {
             Some(PendingChange {
                 now: Some(CurrentItem { state: CurrentState::Renamed { from: origin, .. }, .. }),
                 ..
-            }) => self.pending.contains_key(origin) || self.has_removed_parent(origin),
+            }) => self.pending.contains_key(origin) || self.has_removed_ancestor(origin),
             _ => false,
         }
     }
 
-    /// Records that a file or directory has taken this path and replaced the entry that had it before.
+    /// Records that a file or directory has taken this path and replaced the entry that had it before, if any.
     fn replace_item(&mut self, path: PathBuf, state: CurrentState, is_directory: bool) {
         let order = self.sequence;
         let change = self.pending.entry(path).or_default();
@@ -313,6 +319,7 @@ impl Coalescer {
 }
 
 impl PendingChange {
+    /// Calls `emit` with each change at `path` and its order.
     fn emit_changes(self, path: PathBuf, mut emit: impl FnMut(u64, PathChange)) {
         let is_replaced_file = match (&self.removed, &self.now) {
             (Some(removed), Some(now)) => !removed.is_directory && !now.is_directory,

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of directories that the watches of one session watch together. Clones share the number. The kernel
-/// limits how many directories a user may watch (`fs.inotify.max_user_watches`). A session may watch at most as many
-/// directories as it leaves free for other sessions, so that no session can take all.
+/// The number of directories that the watches of one session watch together. A directory of two watches counts twice.
+/// Clones share the number. The kernel limits how many directories a user may watch (`fs.inotify.max_user_watches`).
+/// A session may watch at most as many directories as are left free for other sessions, so that no session can take
+/// all.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 

@@ -1,5 +1,5 @@
-//! The queue between the thread that reads inotify and the thread of one watch. It holds the events that the watch
-//! has not yet handled.
+//! The event queue of one watch, which is one tree or file that a caller watches on a thread of its own. The queue
+//! holds the events that were read from inotify for this watch and that its thread has not yet taken.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -9,20 +9,23 @@ use rustix::io::Errno;
 
 use super::inotify_handle::InotifyEvent;
 
-/// Most events that wait for a busy watch, as many as the kernel queues by default. Further events are lost, and the
-/// watch reports an overflow.
+/// Maximum number of events that wait for a busy watch. The kernel queues as many by default. Further events are
+/// lost, and the watch reports an overflow.
 pub const MAX_EVENTS: usize = 16_384;
 
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     queued: Mutex<QueuedEvents>,
+    /// Wakes the thread of the watch after every change of `queued`.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: Vec<InotifyEvent>,
+    /// Whether events were lost since the last [`EventQueue::take`].
     has_overflowed: bool,
+    /// The error after which no further events come.
     failure: Option<Errno>,
     is_closed: bool,
 }
@@ -45,12 +48,12 @@ impl EventQueue {
     }
 
     /// Records that events were lost.
-    pub(super) fn overflow(&self) {
+    pub(super) fn record_overflow(&self) {
         self.change(|queued| queued.has_overflowed = true);
     }
 
-    /// Records that no further events will come.
-    pub(super) fn fail(&self, error: Errno) {
+    /// Records that no further events will come, because of this error.
+    pub(super) fn record_failure(&self, error: Errno) {
         self.change(|queued| queued.failure = Some(error));
     }
 
@@ -64,7 +67,8 @@ impl EventQueue {
         self.changed.notify_one();
     }
 
-    /// Waits until there is an event, an overflow or a failure, at most for `timeout`. Breaks if the queue is closed.
+    /// Waits until there is an event, an overflow or a failure, or the queue is closed. Waits at most for `timeout`,
+    /// or without a limit if it is `None`. Returns `Break` if the queue is closed.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut queued = self.queued.lock();
@@ -81,7 +85,8 @@ impl EventQueue {
         if queued.is_closed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Moves all events to `events`. Returns whether events were lost.
+    /// Appends all queued events to `events`. Returns whether events were lost since the last call, or the error of
+    /// [`record_failure`](Self::record_failure).
     pub(super) fn take(&self, events: &mut Vec<InotifyEvent>) -> Result<bool, Errno> {
         let mut queued = self.queued.lock();
         events.append(&mut queued.events);

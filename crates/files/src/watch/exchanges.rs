@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 
 use super::directories::DirectoryId;
 
-/// Renames that are remembered. The kernel queues the two renames of an exchange one after the other, so only renames that other processors
-/// make at the same time come in between.
+/// Maximum number of renames that are remembered. The kernel queues the two renames of an exchange one after the
+/// other, so only renames that other CPUs make at the same time can come in between.
 const MAX_RECENT_RENAMES: usize = 16;
 
 /// A name and the watched directory that contains it.
@@ -17,7 +17,7 @@ pub(super) struct EntryName {
     pub(super) name: OsString,
 }
 
-/// A rename for which no further event is expected.
+/// A rename whose `MOVED_TO` event has come, so that no further event is expected for it.
 #[derive(Debug)]
 pub(super) struct CompletedRename {
     /// `None` if the old name is in a directory that is not watched.
@@ -31,10 +31,12 @@ impl CompletedRename {
         self.from.as_ref() == Some(&other.to) && other.from.as_ref() == Some(&self.to)
     }
 
+    /// Whether the old or the new name is in this directory.
     fn concerns(&self, directory: DirectoryId) -> bool {
         self.to.parent == directory || self.from.as_ref().is_some_and(|from| from.parent == directory)
     }
 
+    /// Whether this renames an entry from a directory that is not watched to this name.
     fn is_arrival_at(&self, parent: DirectoryId, name: &OsStr) -> bool {
         self.from.is_none() && self.to.parent == parent && self.to.name == name
     }
@@ -43,12 +45,12 @@ impl CompletedRename {
 /// Two names that have probably been exchanged.
 #[derive(Debug, PartialEq)]
 pub(super) struct Exchange {
-    /// Whether one of the two names is a directory.
+    /// Whether at least one of the two entries is a directory.
     pub(super) has_directory: bool,
 }
 
-/// The last renames, each of which may be the first half of an exchange. A rename is forgotten when another event about a name in one of
-/// its two directories comes.
+/// The last renames, each of which may be the first half of an exchange. A rename is forgotten when later events in
+/// its old or new directory show that they are not the second half.
 #[derive(Debug, Default)]
 pub(super) struct RecentRenames(Vec<CompletedRename>);
 
@@ -68,8 +70,9 @@ impl RecentRenames {
         exchange
     }
 
-    /// Handles a name that disappears by a rename. Returns an exchange if an entry from a directory that is not watched has just been
-    /// renamed to this name: the events of an exchange with such a directory are an entry that arrives and leaves again, although the name
+    /// Handles a `MOVED_FROM` event: a name disappears by a rename. Returns an exchange if an entry from a directory
+    /// that is not watched has just been renamed to this name. If a name is exchanged with a name in such a
+    /// directory, the events can say that an entry arrives at the watched name and leaves it again, although the name
     /// still exists afterwards.
     pub(super) fn handle_moved_from(
         &mut self,
@@ -83,7 +86,8 @@ impl RecentRenames {
         exchange
     }
 
-    /// Forgets the renames from and to a directory, because another event about a name in it has come.
+    /// Forgets the renames from and to a directory. To be called when a name in this directory was created, deleted
+    /// or moved out of the tree.
     pub(super) fn forget_directory(&mut self, directory: DirectoryId) {
         self.0.retain(|rename| !rename.concerns(directory));
     }
@@ -118,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_arrives_and_leaves_is_an_exchange() {
+    fn an_arrival_from_an_unwatched_directory_and_a_move_away_of_the_same_name_are_an_exchange() {
         let mut renames = RecentRenames::default();
         renames.push(rename(None, "a", false));
         assert_eq!(renames.handle_moved_from(ROOT, OsStr::new("a"), false), Some(Exchange { has_directory: false }));
         renames.push(rename(None, "a", false));
-        assert_eq!(renames.handle_moved_from(ROOT, OsStr::new("b"), false), None, "another name");
+        assert_eq!(renames.handle_moved_from(ROOT, OsStr::new("b"), false), None, "another name moves away");
     }
 }

@@ -1,5 +1,6 @@
-//! The access of one watch to the shared inotify instance: adds directories, scans them and receives events. Limits of the kernel become
-//! errors that say what to do.
+//! The access of one watch to the inotify instance that all watches share: adds directories, scans them and receives
+//! events. A watch has a *root*, which is the directory or file that its caller wants to watch. If the number of
+//! watched directories reaches a limit, the error says what to do.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,7 +24,7 @@ use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::resolve::{OPEN_TO_TRAVERSE, open_child};
 use crate::stat::{kind, stat};
 
-/// The events that are requested for a watched directory.
+/// The events that are requested for a watched directory. The last two flags are not events but options.
 const CONTENT_EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MODIFY)
@@ -36,13 +37,15 @@ const CONTENT_EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR);
 
 /// The events that are requested for the parent directory of the root, to learn when the root is removed or moved.
+/// The last flag is an option.
 const ROOT_PARENT_EVENTS: WatchFlags =
     WatchFlags::DELETE.union(WatchFlags::MOVED_FROM).union(WatchFlags::MOVED_TO).union(WatchFlags::ONLYDIR);
 
 /// The number by which inotify identifies a watched directory. The kernel does not use a number again soon.
 pub(super) type WatchDescriptor = i32;
 
-/// An event of inotify.
+/// An event that was read from inotify. If the queue of the kernel overflows, this is an event too, with the
+/// descriptor -1.
 #[derive(Clone, Debug)]
 pub(super) struct InotifyEvent {
     pub(super) descriptor: WatchDescriptor,
@@ -66,8 +69,8 @@ pub(super) enum DirectoryScan {
     Listed(WatchDescriptor, ScannedEntries),
     /// The path does not exist.
     Missing,
-    /// The path is not a directory, or the directory may not be read. Holds the descriptor if the directory was added
-    /// to inotify nevertheless.
+    /// The directory could not be opened, added to inotify or listed: it may not be read, for example, or the path is
+    /// not a directory. Holds the descriptor if the directory was added to inotify, but not listed.
     Refused(Option<WatchDescriptor>),
 }
 
@@ -84,14 +87,15 @@ impl DirectoryScan {
 /// The entries of a directory.
 #[derive(Default)]
 pub(super) struct ScannedEntries {
-    /// Names. The flag says whether the entry is a directory.
+    /// The name of each entry, and whether the entry is a directory.
     pub(super) entries: Vec<(OsString, bool)>,
-    /// Whether there were more files than requested, so that some are not in `entries`.
+    /// Whether there were more than `max_files` entries that are not directories, so that some are not in `entries`.
+    /// False if only directories were requested.
     pub(super) is_incomplete: bool,
 }
 
 /// The access of one watch to the shared inotify instance. Dropping it removes the directories of the watch from
-/// inotify.
+/// inotify, except those that other watches have too.
 pub(super) struct InotifyHandle {
     shared_inotify: Arc<SharedInotify>,
     watch: WatchId,
@@ -99,27 +103,31 @@ pub(super) struct InotifyHandle {
 }
 
 impl InotifyHandle {
+    /// Subscribes a new watch, whose events are put into `queue`. Its directories are counted in `count`. `root` is
+    /// only the path in an error.
     pub(super) fn new(root: &Path, count: &WatchedDirectoryCount, queue: Arc<EventQueue>) -> Result<Self, FileError> {
         let shared_inotify = SharedInotify::current(root)?;
         let watch = shared_inotify.subscribe(Arc::clone(&queue), count.clone());
         Ok(Self { shared_inotify, watch, queue })
     }
 
-    /// Adds the root. A symbolic link is followed.
-    pub(super) fn watch_root(&self, path: &Path) -> Result<WatchDescriptor, FileError> {
+    /// Adds the root, or the directory that contains the root if the root is a single file. A symbolic link is
+    /// followed.
+    pub(super) fn watch_root_directory(&self, path: &Path) -> Result<WatchDescriptor, FileError> {
         self.add(path, CONTENT_EVENTS).map_err(|error| watch_error(error, path))
     }
 
-    /// Adds the parent directory of the root. `None` if that fails, for lack of permission for example; the watch then works without these
-    /// events.
+    /// Adds the parent directory of a root that is a directory, only for the events that the root is removed or
+    /// moved. `None` if that fails, for lack of permission for example; the watch then works without these events.
     pub(super) fn watch_root_parent(&self, path: &Path) -> Option<WatchDescriptor> {
         self.add(path, ROOT_PARENT_EVENTS).ok()
     }
 
     /// Opens a directory, adds it to inotify and lists it. All three steps concern the same directory, even if its
-    /// path changes meanwhile. The caller must find out whether it is the expected directory. The path below `root`
-    /// must not contain symbolic links. At most `max_files` entries that are not directories are listed; with `None`,
-    /// only directories are.
+    /// path changes meanwhile, unless there is no `/proc`. The names of `path` below `root` are expected to be
+    /// directories and not symbolic links. If one of them has been replaced, the scan may be of another directory;
+    /// the caller must find this out from the events. At most `max_files` entries that are not directories are
+    /// listed; with `None`, only directories are.
     pub(super) fn scan(
         &self,
         root: &Path,
@@ -134,7 +142,8 @@ impl InotifyHandle {
         };
         let opened = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let added = match self.add(&opened, CONTENT_EVENTS) {
-            // There is no `/proc`. If the path leads to another directory by now, an event says so, and the caller discards the scan.
+            // There is no `/proc`. The path may lead to another directory by now. An event then says so, and the
+            // caller discards the scan.
             Err(AddDirectoryError::Kernel(Errno::NOENT)) => self.add(path, CONTENT_EVENTS | WatchFlags::DONT_FOLLOW),
             added => added,
         };
@@ -155,16 +164,18 @@ impl InotifyHandle {
         })
     }
 
+    /// Removes a directory from this watch, and from inotify if no other watch has it.
     pub(super) fn unwatch(&self, descriptor: WatchDescriptor) {
         self.shared_inotify.remove_directory(self.watch, descriptor);
     }
 
-    /// Waits for events, at most for `timeout`. Breaks if the watch has to end.
+    /// Waits for events, at most for `timeout`. Returns `Break` if the watch has to end.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
         self.queue.wait(timeout)
     }
 
-    /// Takes all events that the kernel has queued by now. Returns whether events were lost.
+    /// Appends to `events` all events of this watch that the kernel has queued by now. Returns whether events were
+    /// lost.
     pub(super) fn read_events(&self, events: &mut Vec<InotifyEvent>) -> Result<bool, Errno> {
         self.shared_inotify.read_events()?;
         self.queue.take(events)
@@ -224,7 +235,7 @@ fn watch_error(error: AddDirectoryError, path: &Path) -> FileError {
         }
         AddDirectoryError::Kernel(other) => return FileError::os(other, path),
         AddDirectoryError::TooManyDirectories { watched, limit } => format!(
-            "the session watches {watched} of the {limit} directories that this user may watch, and must leave as many free for other sessions; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
+            "the session watches {watched} of the {limit} directories that this user may watch, and must leave at least as many free as it watches; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
         ),
     };
     FileError::failed_check(io::ErrorKind::QuotaExceeded, text, path)
@@ -235,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_about_a_limit_names_the_sysctl_to_raise() {
+    fn an_error_about_a_limit_names_the_sysctl_to_raise_and_other_errors_keep_their_kind() {
         for error in
             [AddDirectoryError::Kernel(Errno::NOSPC), AddDirectoryError::TooManyDirectories { watched: 7, limit: 13 }]
         {

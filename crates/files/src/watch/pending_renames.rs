@@ -1,12 +1,13 @@
-//! Renames whose second event has not come yet. The kernel reports a rename as two events with the same cookie, `MOVED_FROM` and
-//! `MOVED_TO`. If an entry is moved out of the tree, the second one never comes, and the rename is reported as a removal.
+//! Renames whose second event has not come yet. The kernel reports a rename as two events with the same cookie,
+//! `MOVED_FROM` and `MOVED_TO`. If an entry is moved out of the watched tree, the second event never comes, and the
+//! rename is reported as a removal.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::directories::DirectoryId;
 
-/// Time to wait for the second event. The kernel queues it right after the first, so it will not come later than
+/// Time to wait for the second event. The kernel queues it right after the first, so it should not come later than
 /// this.
 pub(super) const SECOND_EVENT_TIMEOUT: Duration = Duration::from_millis(10);
 
@@ -14,9 +15,11 @@ pub(super) const SECOND_EVENT_TIMEOUT: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct PendingRename {
     pub(super) cookie: u32,
+    /// The directory that contained the old name.
     pub(super) parent: DirectoryId,
+    /// The old name.
     pub(super) name: OsString,
-    /// The renamed directory, if it is one that the watch tracks.
+    /// The renamed directory. `None` if a file was renamed, or a directory that the watch has not recorded.
     pub(super) directory: Option<DirectoryId>,
     pub(super) is_directory: bool,
     /// When the first event was handled.
@@ -38,13 +41,14 @@ impl PendingRenames {
         Some(self.0.swap_remove(index))
     }
 
-    /// Takes the renames out of a directory in which another event has happened. The kernel holds the lock of the directory during a
-    /// rename, so the second events of those renames will not come.
+    /// Takes the renames whose old name is in `parent`. To be called when a later event about a name in this
+    /// directory has come. The kernel keeps the directory locked until it has queued both events of a rename, so the
+    /// second events of the taken renames will not come any more.
     pub(super) fn take_in_directory(&mut self, parent: DirectoryId) -> Vec<PendingRename> {
         self.0.extract_if(.., |rename| rename.parent == parent).collect()
     }
 
-    /// Takes the renames that have waited longer than [`SECOND_EVENT_TIMEOUT`].
+    /// Takes the renames that have waited at least for [`SECOND_EVENT_TIMEOUT`].
     pub(super) fn take_expired(&mut self, now: Instant) -> Vec<PendingRename> {
         self.0.extract_if(.., |rename| now.saturating_duration_since(rename.since) >= SECOND_EVENT_TIMEOUT).collect()
     }

@@ -1,5 +1,9 @@
-//! The one inotify instance of this process. The kernel allows only few instances for each user, so all watches share one. A thread reads
-//! its events and puts them into the event queues of the watches that want them. It does nothing else, so that no watch waits for another.
+//! The one inotify instance of this process. The kernel allows only few instances for each user, so all watches share
+//! one. A *watch* is one tree or file that a caller watches, with a thread of its own.
+//!
+//! The reading thread reads the events of the instance and puts them into the event queues of the watches that want
+//! them. It does nothing else, so that no watch waits for another. The thread of a watch also calls
+//! [`SharedInotify::read_events`] when it needs all events that the kernel has queued by now.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,7 +30,7 @@ use crate::FileError;
 const READ_BYTES: usize = 64 << 10;
 /// Size of the largest event: the header and a name.
 const MAX_EVENT_BYTES: usize = 16 + 256;
-/// Directories that a user may watch if the kernel does not report a limit.
+/// Number of directories that a user is assumed to be allowed to watch if no limit can be read.
 const DEFAULT_MAX_DIRECTORIES: usize = 8192;
 /// Files that contain a limit on watched directories: for this user, and for this user in this user namespace.
 const LIMIT_FILES: [&str; 2] = ["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"];
@@ -39,7 +43,8 @@ pub(super) struct SharedInotify {
     instance: Arc<InotifyInstance>,
     /// An eventfd that becomes readable when the reading thread must end.
     stop: Arc<OwnedFd>,
-    /// Directories that the kernel lets this user watch. Read again before a directory is refused.
+    /// Number of directories that the kernel lets this user watch. It is read from the kernel again before a
+    /// directory is refused.
     limit: AtomicUsize,
 }
 
@@ -51,7 +56,8 @@ struct InotifyInstance {
 }
 
 impl SharedInotify {
-    /// The instance of this process, or a new one if there is none or it has failed. `path` is the path in an error.
+    /// The instance of this process, or a new one if there is none or if it has failed. `path` is only the path in an
+    /// error.
     pub(super) fn current(path: &Path) -> Result<Arc<Self>, FileError> {
         Self::current_in(&CURRENT, path)
     }
@@ -84,7 +90,7 @@ impl SharedInotify {
         self.instance.subscriptions.lock().subscribe(queue, count)
     }
 
-    /// Removes a watch and all its directories.
+    /// Removes a watch and its directories. Those that no other watch has are also removed from inotify.
     pub(super) fn unsubscribe(&self, watch: WatchId) {
         let descriptors = self.instance.subscriptions.lock().descriptors_of(watch);
         for descriptor in descriptors {
@@ -103,7 +109,8 @@ impl SharedInotify {
         let InotifyInstance { inotify, subscriptions, .. } = &*self.instance;
         loop {
             let start = subscriptions.lock().begin_addition();
-            // The kernel has one set of flags for a directory. `MASK_ADD` keeps those that other watches have asked for.
+            // The kernel has one set of flags for a directory. `MASK_ADD` keeps those that other watches have asked
+            // for.
             let descriptor = match inotify::add_watch(inotify, path, flags | WatchFlags::MASK_ADD) {
                 Ok(descriptor) => descriptor,
                 Err(error) => {
@@ -134,7 +141,7 @@ impl SharedInotify {
     pub(super) fn remove_directory(&self, watch: WatchId, descriptor: WatchDescriptor) {
         let mut subscriptions = self.instance.subscriptions.lock();
         if subscriptions.remove(watch, descriptor) {
-            // This is done under the lock, so that a thread that adds the directory again gets a new descriptor.
+            // This is done under the lock, so that an addition that begins after the removal gets a new descriptor.
             self.remove_kernel_watch(descriptor);
         }
     }
@@ -153,15 +160,16 @@ impl SharedInotify {
 impl Drop for SharedInotify {
     fn drop(&mut self) {
         // Cannot fail: this is the only write, so the counter of the eventfd does not overflow.
-        let _written = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        let _ignored = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 }
 
 /// The reason why a directory was not added.
 pub(super) enum AddDirectoryError {
     Kernel(Errno),
-    /// The session of the watch, which is all watches with the same [`WatchedDirectoryCount`], has `watched`
-    /// directories. The kernel allows `limit` for all sessions together.
+    /// A session is all watches with the same [`WatchedDirectoryCount`]. The session of this watch has `watched`
+    /// directories, and the kernel lets this user watch `limit`. A session may watch only as many directories as are
+    /// left free.
     TooManyDirectories {
         watched: usize,
         limit: usize,
@@ -193,8 +201,9 @@ impl InotifyInstance {
 
     fn read_events(&self) -> Result<(), Errno> {
         let mut buffer = self.buffer.lock();
-        // Only the events that are queued now are read. Otherwise this call would not return while a tree changes
-        // constantly, and the watch of another tree, which waits for the call, could not deliver.
+        // This reads the events that are queued now, and only few later ones. If it read until the queue is empty, it
+        // would not return while a tree changes constantly, and the watch of another tree, which waits for the lock
+        // of the buffer, could not deliver.
         let queued = usize::try_from(rustix::io::ioctl_fionread(&self.inotify)?).unwrap_or(usize::MAX);
         let mut reads_left = queued.div_ceil(READ_BYTES - MAX_EVENT_BYTES);
         let mut events = Vec::new();
@@ -221,7 +230,7 @@ impl InotifyInstance {
     }
 }
 
-/// The number of directories that the kernel lets this user watch.
+/// The number of directories that the kernel lets this user watch: the smallest limit in [`LIMIT_FILES`].
 fn max_directories() -> usize {
     let read = |path: &&str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
     LIMIT_FILES.iter().filter_map(read).min().unwrap_or(DEFAULT_MAX_DIRECTORIES)
@@ -243,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_that_fails_reports_it_to_its_watches_and_is_replaced() {
+    fn an_instance_that_fails_reports_the_error_to_earlier_and_later_watches_and_is_replaced() {
         let (current, path) = (Mutex::new(Weak::new()), Path::new("/"));
         let failures: [fn() -> Result<(), Errno>; 2] = [|| Err(Errno::BADF), || panic!("on purpose")];
         for (failure, expected) in failures.into_iter().zip([Errno::BADF, Errno::IO]) {

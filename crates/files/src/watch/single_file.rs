@@ -1,4 +1,5 @@
-//! Watching a single file by its name in its directory. The file may be removed, replaced by another one and created again.
+//! Watching a single file by its name in its directory. The file may be removed, replaced by another file and created
+//! again. The watch ends when the directory is removed or moved.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use crate::FileError;
 
 pub(super) struct SingleFile {
     path: PathBuf,
+    /// The directory that contains the file. All its events come; those about other names are ignored.
     parent: WatchDescriptor,
     parent_path: PathBuf,
     name: OsString,
-    /// Whether the file exists, according to the events so far.
+    /// Whether the file exists. Read when the watch begins and by [`rescan`](Self::rescan), and updated by the
+    /// events.
     is_present: bool,
-    /// Whether events were lost, so that `is_present` may be wrong until the next [`rescan`](Self::rescan).
+    /// Whether events were lost, so that `is_present` may be wrong until the next rescan.
     is_out_of_sync: bool,
 }
 
@@ -27,7 +30,7 @@ impl SingleFile {
         let (Some(parent_path), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(FileError::refused("a path that ends in `..` cannot be watched", path));
         };
-        let parent = inotify.watch_root(parent_path)?;
+        let parent = inotify.watch_root_directory(parent_path)?;
         Ok(Self {
             path: path.to_owned(),
             parent,
@@ -38,6 +41,7 @@ impl SingleFile {
         })
     }
 
+    /// Handles one event. Fails if the directory of the file was removed, moved or unmounted.
     pub(super) fn handle(&mut self, event: &InotifyEvent, report: &mut ReportEvent<'_>) -> Result<(), WatchEnd> {
         if event.descriptor != self.parent {
             return Ok(());
@@ -53,6 +57,7 @@ impl SingleFile {
         let mut report = |event| report(self.path.clone(), is_directory, event);
         if event.is(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
             if std::mem::replace(&mut self.is_present, true) {
+                // The new file has replaced the old one.
                 report(PathEvent::Removed);
             }
             report(if event.is(ReadFlags::CREATE) { PathEvent::Created } else { PathEvent::MovedIn });
@@ -65,6 +70,7 @@ impl SingleFile {
         Ok(())
     }
 
+    /// Records that events were lost.
     pub(super) fn mark_out_of_sync(&mut self) {
         self.is_out_of_sync = true;
     }
@@ -73,6 +79,8 @@ impl SingleFile {
         self.is_out_of_sync
     }
 
+    /// Looks whether the file exists, after events were lost. Reports nothing, because the lost events are reported
+    /// as an overflow. Fails if the directory of the file does not exist any more.
     pub(super) fn rescan(&mut self) -> Result<(), WatchEnd> {
         self.is_out_of_sync = false;
         self.is_present = std::fs::symlink_metadata(&self.path).is_ok();

@@ -1,6 +1,6 @@
-//! Decides which watches get the events of a directory. All watches share one inotify instance, and a directory has
-//! one watch descriptor, however many watches it belongs to. [`Subscriptions`] makes no system calls;
-//! [`shared_inotify`](super::shared_inotify) makes them.
+//! Decides which watches get the events of a directory. A *watch* is one tree or file that a caller watches. All
+//! watches share one inotify instance, and a directory has one watch descriptor, however many watches it belongs to.
+//! [`Subscriptions`] makes no system calls; [`shared_inotify`](super::shared_inotify) makes them.
 //!
 //! An *addition* is the system call that adds a directory to inotify for a watch. It can hang on a dead mount, so no
 //! lock is held during the call. Events that are read meanwhile are remembered, and the watch gets them when the
@@ -16,9 +16,9 @@ use super::WatchedDirectoryCount;
 use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 
-/// Most events that are remembered for unfinished additions, and also most removals of directories. If an addition
-/// takes so long that an event is forgotten, its watch gets an overflow; if a removal is forgotten, the addition is
-/// retried.
+/// Maximum number of events that are remembered for unfinished additions, and also the maximum number of removals of
+/// directories from inotify. If an addition takes so long that an event is forgotten, the watch of the addition gets
+/// an overflow. If a removal is forgotten, the addition is retried.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Events that every watch of a directory gets, whatever flags it has asked for.
@@ -35,10 +35,11 @@ pub(super) struct AdditionStart(u64);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdditionResult {
     Added,
-    /// The descriptor was removed from inotify meanwhile, because another watch has ended. The directory has to be added again.
+    /// The descriptor was removed from inotify meanwhile, or this cannot be excluded, because a removal was
+    /// forgotten. The directory has to be added again.
     Retry,
-    /// The session of the watch has this many directories, and may not watch more than it leaves free for other
-    /// sessions. A session is all watches with the same [`WatchedDirectoryCount`].
+    /// The session of the watch has this many directories, and no more than this many are left free. A session is all
+    /// watches with the same [`WatchedDirectoryCount`]. It may watch only as many directories as are left free.
     TooManyDirectories(usize),
 }
 
@@ -46,7 +47,7 @@ pub(super) enum AdditionResult {
 pub(super) struct Subscriptions {
     watches: HashMap<WatchId, SubscribedWatch>,
     by_descriptor: HashMap<WatchDescriptor, Vec<Subscription>>,
-    /// Directories of all watches together. A directory of several watches is counted for each.
+    /// Number of directories of all watches together. A directory of several watches is counted for each.
     total: usize,
     last_watch: WatchId,
     /// Number of unfinished additions.
@@ -57,33 +58,37 @@ pub(super) struct Subscriptions {
     events: VecDeque<(u64, InotifyEvent)>,
     /// Removals from inotify since the first unfinished addition, with their sequence numbers.
     removals: VecDeque<(u64, WatchDescriptor)>,
-    /// The error by which reading events has ended.
+    /// The error that has ended the reading of events.
     failure: Option<Errno>,
 }
 
 struct SubscribedWatch {
     queue: Arc<EventQueue>,
+    /// Number of directories of all watches of the session.
     count: WatchedDirectoryCount,
     descriptors: HashSet<WatchDescriptor>,
 }
 
+/// Connects a directory with one of its watches.
 struct Subscription {
     watch: WatchId,
-    /// The events that this watch has asked for. The kernel reports those that any watch of the directory has asked for.
+    /// The events that this watch has asked for. The kernel also reports events that only other watches of the
+    /// directory have asked for.
     wanted: ReadFlags,
 }
 
 impl Subscriptions {
     pub(super) fn subscribe(&mut self, queue: Arc<EventQueue>, count: WatchedDirectoryCount) -> WatchId {
         if let Some(error) = self.failure {
-            queue.fail(error);
+            queue.record_failure(error);
         }
         self.last_watch += 1;
         self.watches.insert(self.last_watch, SubscribedWatch { queue, count, descriptors: HashSet::new() });
         self.last_watch
     }
 
-    /// The directories of a watch. Each has to be [removed](Self::remove) before the watch [unsubscribes](Self::unsubscribe).
+    /// The directories of a watch. Each has to be [removed](Self::remove) before
+    /// [`unsubscribe`](Self::unsubscribe) is called for the watch.
     pub(super) fn descriptors_of(&self, watch: WatchId) -> Vec<WatchDescriptor> {
         self.watches
             .get(&watch)
@@ -101,7 +106,8 @@ impl Subscriptions {
         AdditionStart(self.sequence)
     }
 
-    /// Ends an addition. To be called from outside only if the kernel refused to add the directory.
+    /// Ends an addition. Other modules call this only if the kernel refused to add the directory; otherwise they call
+    /// [`finish_addition`](Self::finish_addition).
     pub(super) fn end_addition(&mut self) {
         self.additions -= 1;
         if self.additions == 0 {
@@ -110,7 +116,8 @@ impl Subscriptions {
         }
     }
 
-    /// To be called when the kernel has returned a descriptor. `limit` is the number of directories that this user may watch.
+    /// To be called when the kernel has returned a descriptor. `limit` is the number of directories that this user
+    /// may watch.
     pub(super) fn finish_addition(
         &mut self,
         start: AdditionStart,
@@ -119,12 +126,13 @@ impl Subscriptions {
         flags: WatchFlags,
         limit: usize,
     ) -> AdditionResult {
-        let added = self.try_finish(start, watch, descriptor, flags, limit);
+        let result = self.subscribe_to_directory(start, watch, descriptor, flags, limit);
         self.end_addition();
-        added
+        result
     }
 
-    fn try_finish(
+    /// Gives the watch the directory, and puts the remembered events of the directory into its queue.
+    fn subscribe_to_directory(
         &mut self,
         AdditionStart(begun): AdditionStart,
         watch: WatchId,
@@ -132,14 +140,16 @@ impl Subscriptions {
         flags: WatchFlags,
         limit: usize,
     ) -> AdditionResult {
-        let has_forgotten =
+        // Whether a queue that has `len` items may have dropped one since the addition began.
+        let may_have_forgotten =
             |oldest: Option<u64>, len: usize| len == MAX_REMEMBERED && oldest.is_some_and(|oldest| oldest > begun);
         let oldest_removal = self.removals.front().map(|(at, _)| *at);
-        if has_forgotten(oldest_removal, self.removals.len())
+        if may_have_forgotten(oldest_removal, self.removals.len())
             || self.removals.iter().any(|(at, removed)| *at > begun && *removed == descriptor)
         {
             return AdditionResult::Retry;
         }
+        // A watch adds no directories after it has unsubscribed, so it is always found.
         let Some(subscribed) = self.watches.get_mut(&watch) else { return AdditionResult::Added };
         if !subscribed.descriptors.contains(&descriptor) {
             let watched = subscribed.count.get();
@@ -159,13 +169,13 @@ impl Subscriptions {
         let since = self.events.iter().filter(|(at, _)| *at > begun);
         for (_, event) in since {
             if event.is(ReadFlags::QUEUE_OVERFLOW) {
-                subscribed.queue.overflow();
+                subscribed.queue.record_overflow();
             } else if event.descriptor == descriptor && event.is(wanted | ALWAYS_WANTED) {
                 subscribed.queue.push(event.clone());
             }
         }
-        if has_forgotten(self.events.front().map(|(at, _)| *at), self.events.len()) {
-            subscribed.queue.overflow();
+        if may_have_forgotten(self.events.front().map(|(at, _)| *at), self.events.len()) {
+            subscribed.queue.record_overflow();
         }
         AdditionResult::Added
     }
@@ -183,7 +193,8 @@ impl Subscriptions {
         subscriptions.is_empty() && self.forget(descriptor)
     }
 
-    /// Whether no watch has the directory. If so, the caller must remove it from inotify before it calls another method.
+    /// Whether no watch has the directory. If so, the caller must remove it from inotify before it calls another
+    /// method.
     #[must_use]
     pub(super) fn remove_if_unused(&mut self, descriptor: WatchDescriptor) -> bool {
         !self.by_descriptor.contains_key(&descriptor) && self.forget(descriptor)
@@ -203,7 +214,7 @@ impl Subscriptions {
     pub(super) fn dispatch(&mut self, event: InotifyEvent) {
         self.sequence += 1;
         if event.is(ReadFlags::QUEUE_OVERFLOW) {
-            self.watches.values().for_each(|subscribed| subscribed.queue.overflow());
+            self.watches.values().for_each(|subscribed| subscribed.queue.record_overflow());
         }
         for subscription in self.by_descriptor.get(&event.descriptor).into_iter().flatten() {
             if event.is(subscription.wanted | ALWAYS_WANTED)
@@ -227,7 +238,7 @@ impl Subscriptions {
     /// No more events can be read. Every watch gets the error, also one that subscribes later.
     pub(super) fn fail(&mut self, error: Errno) {
         self.failure = Some(error);
-        self.watches.values().for_each(|subscribed| subscribed.queue.fail(error));
+        self.watches.values().for_each(|subscribed| subscribed.queue.record_failure(error));
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -236,7 +247,7 @@ impl Subscriptions {
 }
 
 impl SubscribedWatch {
-    /// Takes a directory from the watch. Returns whether the watch had it.
+    /// Removes a directory from the watch. Returns whether the watch had it.
     fn release(&mut self, descriptor: WatchDescriptor) -> bool {
         let had = self.descriptors.remove(&descriptor);
         if had {
@@ -295,13 +306,19 @@ mod tests {
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         assert_eq!((drain(&first_queue), drain(&second_queue)), ((vec![], false), (vec![7], false)));
         assert!(subscriptions.remove(second, 7) && !subscriptions.remove(second, 7));
-        subscriptions.dispatch(event(-1, ReadFlags::QUEUE_OVERFLOW));
-        let drained = (drain(&first_queue), drain(&second_queue));
-        assert_eq!(drained, ((vec![], true), (vec![], true)), "an overflow concerns all watches");
     }
 
     #[test]
-    fn events_during_an_addition_are_delivered_when_it_is_finished() {
+    fn an_overflow_of_the_kernel_is_passed_to_all_watches() {
+        let mut subscriptions = Subscriptions::default();
+        let (_first, first_queue) = subscribe(&mut subscriptions);
+        let (_second, second_queue) = subscribe(&mut subscriptions);
+        subscriptions.dispatch(event(-1, ReadFlags::QUEUE_OVERFLOW));
+        assert_eq!((drain(&first_queue), drain(&second_queue)), ((vec![], true), (vec![], true)));
+    }
+
+    #[test]
+    fn events_during_an_addition_are_queued_when_the_addition_is_finished() {
         let mut subscriptions = Subscriptions::default();
         let (first, first_queue) = subscribe(&mut subscriptions);
         let (second, second_queue) = subscribe(&mut subscriptions);
@@ -315,13 +332,18 @@ mod tests {
         assert_eq!((added, drain(&second_queue)), (AdditionResult::Added, (vec![7], false)));
         assert_eq!(drain(&first_queue), (vec![7, 7], false));
         assert!(subscriptions.events.is_empty(), "no addition needs the remembered events any more");
+    }
 
+    #[test]
+    fn a_watch_gets_an_overflow_if_an_event_during_its_addition_was_forgotten() {
+        let mut subscriptions = Subscriptions::default();
+        let (watch, queue) = subscribe(&mut subscriptions);
         let slow = subscriptions.begin_addition();
         for _ in 0..=MAX_REMEMBERED {
             subscriptions.dispatch(event(1, ReadFlags::CREATE));
         }
-        subscriptions.finish_addition(slow, second, 8, WatchFlags::CREATE, HIGH_LIMIT);
-        assert_eq!(drain(&second_queue), (vec![], true), "a forgotten event is reported as an overflow");
+        subscriptions.finish_addition(slow, watch, 8, WatchFlags::CREATE, HIGH_LIMIT);
+        assert_eq!(drain(&queue), (vec![], true));
     }
 
     #[test]
@@ -366,7 +388,7 @@ mod tests {
             assert!(subscriptions.remove(1, descriptor));
         }
         subscriptions.unsubscribe(1);
-        assert_eq!((count.get(), subscriptions.total), (0, 38));
+        assert_eq!((count.get(), subscriptions.total), (0, 38), "removed directories are free again");
     }
 
     #[test]

@@ -48,8 +48,9 @@ pub(super) struct TreeState {
     pending_renames: PendingRenames,
     recent_renames: RecentRenames,
     sync: SyncState,
-    /// Descriptors of directories that were watched before the last [`reset`](Self::reset). They stay in inotify until the next overflow is
-    /// delivered; those of directories that are not in the tree any more are removed then.
+    /// Descriptors of directories that were watched before the last [`reset`](Self::reset). They stay in inotify
+    /// until [`prepare_for_receiver_listing`](Self::prepare_for_receiver_listing). Those that are not in the tree any
+    /// more are removed then.
     descriptors_before_reset: Vec<WatchDescriptor>,
     /// Descriptors that have to be removed from inotify.
     unneeded: Vec<WatchDescriptor>,
@@ -89,7 +90,8 @@ enum SyncState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanVerdict {
     Accepted,
-    /// The directory has to be scanned again, because its path may have led to another directory.
+    /// The directory has to be scanned again, because its path may have led to another directory, or because a rename
+    /// of the directory that was found is pending.
     Discarded,
 }
 
@@ -107,8 +109,8 @@ impl EntryLocation<'_> {
 }
 
 impl TreeState {
-    /// The state of a tree whose root is watched already, with this descriptor. If the tree is recursive, the root has to be
-    /// [scanned](Self::next_unscanned).
+    /// The state of a tree whose root is watched already, with this descriptor. If the tree is recursive, the root
+    /// has to be [scanned](Self::next_unscanned).
     pub(super) fn new(config: TreeConfig, root: WatchDescriptor) -> Self {
         let mut scans = ScanQueue::default();
         if config.is_recursive {
@@ -126,7 +128,7 @@ impl TreeState {
         }
     }
 
-    /// Handles one event: updates the state, and reports the change. Fails if the watch has to end.
+    /// Handles one event: updates the state, and reports the change to `report`. Fails if the watch has to end.
     pub(super) fn handle(
         &mut self,
         event: &InotifyEvent,
@@ -140,12 +142,12 @@ impl TreeState {
             return if is_about_root { Err(WatchEnd::RootRemoved) } else { Ok(()) };
         }
         let Some(directory) = self.directories.by_descriptor(event.descriptor) else { return Ok(()) };
-        let Some(name) = &event.name else { return self.handle_self(directory, event, report) };
+        let Some(name) = &event.name else { return self.handle_directory_event(directory, event, report) };
         let Some(parent_path) = self.directories.path(directory) else { return Ok(()) };
         let entry = EntryLocation { parent: directory, name, path: parent_path.join(name) };
         if event.is(NAME_EVENTS) {
             self.scans.retry_missing();
-            return self.handle_name(&entry, event, now, report).map_err(WatchEnd::Failed);
+            return self.handle_name_event(&entry, event, now, report).map_err(WatchEnd::Failed);
         }
         if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
             let is_directory = event.is(ReadFlags::ISDIR);
@@ -159,7 +161,7 @@ impl TreeState {
 
     /// Handles an event about a watched directory itself. For directories below the root, most of these are ignored, because the parent
     /// directory reports the same change.
-    fn handle_self(
+    fn handle_directory_event(
         &mut self,
         directory: DirectoryId,
         event: &InotifyEvent,
@@ -181,7 +183,8 @@ impl TreeState {
         Ok(())
     }
 
-    fn handle_name(
+    /// Handles one of the [`NAME_EVENTS`].
+    fn handle_name_event(
         &mut self,
         entry: &EntryLocation<'_>,
         event: &InotifyEvent,
@@ -236,6 +239,8 @@ impl TreeState {
         });
     }
 
+    /// Handles the second event of a rename. `pending` is the first event. It is `None` if the old name is not in a
+    /// watched directory, or if the wait for the second event has timed out.
     fn handle_moved_to(
         &mut self,
         entry: &EntryLocation<'_>,
@@ -267,7 +272,9 @@ impl TreeState {
         report(entry.path.clone(), is_directory, PathEvent::Renamed { from });
         match pending.directory {
             Some(directory) if self.directories.contains(directory) => {
-                if !self.directories.move_to(directory, entry.parent, entry.name) {
+                let is_moved = self.directories.move_to(directory, entry.parent, entry.name);
+                if !is_moved {
+                    // The new parent is recorded below the directory itself, so the recorded tree is wrong.
                     self.mark_out_of_sync();
                 }
                 Ok(())
@@ -276,7 +283,8 @@ impl TreeState {
         }
     }
 
-    /// The old path of a renamed entry, by the current names of the directories above it, which may have been renamed since.
+    /// The old path of a renamed entry, with the current names of the directories above it, which may have been
+    /// renamed since. `None` if the directory that contained the entry is not in the tree any more.
     fn origin_path(&self, pending: &PendingRename) -> Option<PathBuf> {
         Some(self.directories.path(pending.parent)?.join(&pending.name))
     }
@@ -287,14 +295,15 @@ impl TreeState {
         }
     }
 
-    /// An exchange cannot be reported as such, because it may have been a rename and a rename back. If a directory may have been exchanged,
-    /// it is also unknown which directory has which name.
+    /// Handles an exchange, which cannot be reported as such, because it may have been a rename and a rename back. If
+    /// a directory may have been exchanged, it is also unknown which directory has which name.
     fn handle_exchange(&mut self, exchange: &Exchange) {
         let needed = if exchange.has_directory { SyncState::OutOfSync } else { SyncState::NeedsOverflow };
         self.sync = self.sync.max(needed);
     }
 
-    /// Records a new directory, which has to be scanned. Its entries are reported after the scan.
+    /// Records a new directory, which has to be scanned. Its entries are reported after the scan. Does nothing for a
+    /// file, or if the watch is not recursive.
     fn track_directory(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> Result<(), FileError> {
         if !is_directory || !self.config.is_recursive {
             return Ok(());
@@ -309,20 +318,21 @@ impl TreeState {
 
     fn too_many_directories(&self) -> FileError {
         let text = format!(
-            "there are more than {} directories to watch; watch a smaller tree or raise the limit",
+            "there are more than {} directories to watch, which is the limit for one watch; watch a smaller tree",
             self.config.max_directories
         );
         FileError::failed_check(std::io::ErrorKind::QuotaExceeded, text, &self.config.root)
     }
 
-    /// A directory that has to be scanned, and its path. A directory whose rename is pending has no path, and is
-    /// skipped.
+    /// A directory that has to be scanned, and its path. The path of a directory is unknown while its rename, or that
+    /// of a directory above it, is pending; such a directory is skipped.
     pub(super) fn next_unscanned(&self) -> Option<(DirectoryId, PathBuf)> {
         let reachable = self.scans.waiting().find(|directory| self.directories.components(*directory).is_some())?;
         Some((reachable, self.directories.path(reachable)?))
     }
 
-    /// Handles the scan of a directory. `events` are those that were read after the scan; the caller must handle them next.
+    /// Handles the scan of a directory. `events` are those that were read after the scan; the caller must handle them
+    /// next.
     pub(super) fn handle_scan(
         &mut self,
         directory: DirectoryId,
@@ -351,7 +361,8 @@ impl TreeState {
                     self.scans.add(directory);
                     return Ok(ScanVerdict::Discarded);
                 }
-                // A mount gives one directory two paths. The directory is watched under the path that was found first.
+                // A mount gives one directory two paths. The directory is watched under the path that was found
+                // first.
                 Some(_) => {}
             },
             DirectoryScan::Missing | DirectoryScan::Refused(_) if directory == ROOT => {
@@ -366,13 +377,15 @@ impl TreeState {
         Ok(ScanVerdict::Accepted)
     }
 
-    /// Drops a scan that is not used. Its directory is removed from inotify, unless the tree has that directory.
+    /// Drops a scan that is not used. The scanned directory is removed from inotify, unless it is recorded in the
+    /// tree.
     fn discard_scan(&mut self, scan: &DirectoryScan) {
         self.unneeded
             .extend(scan.descriptor().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
     }
 
-    /// Whether the path of a directory has led to this directory all the time, according to the events read after its scan.
+    /// Whether the path of a directory led to this directory during its whole scan, according to `events`, which were
+    /// read after the scan.
     fn is_path_certain(&self, directory: DirectoryId, events: &[InotifyEvent]) -> bool {
         let Some(components) = self.directories.components(directory) else { return false };
         if events.is_empty() {
@@ -389,6 +402,7 @@ impl TreeState {
         !events.iter().any(is_on_path)
     }
 
+    /// Handles a scan by which a directory was added to inotify and listed. `events` were read after the scan.
     fn handle_listed(
         &mut self,
         directory: DirectoryId,
@@ -402,7 +416,7 @@ impl TreeState {
         if listing.is_incomplete {
             self.mark_out_of_sync();
         }
-        if self.scans.take_unwatched_at_overflow(directory) && directory != ROOT {
+        if self.scans.take_unwatched_at_listing(directory) && directory != ROOT {
             // The receiver may know entries that no longer exist. The removal of the directory makes it forget them.
             report(path.clone(), true, PathEvent::Removed);
             report(path.clone(), true, PathEvent::Created);
@@ -426,7 +440,8 @@ impl TreeState {
         }
     }
 
-    /// Reports the pending renames out of a directory as removals, after another event about the directory.
+    /// Reports the pending renames whose old name is in a directory as removals, because a later event about a name
+    /// in this directory has come.
     fn finish_renames_in(&mut self, parent: DirectoryId, report: &mut ReportEvent<'_>) {
         for pending in self.pending_renames.take_in_directory(parent) {
             self.report_removed(pending, report);
@@ -443,7 +458,8 @@ impl TreeState {
         }
     }
 
-    /// Whether a change can be reported only as an overflow, although the state is correct. Resets the flag.
+    /// Whether the state is correct, but a change can be reported only as an overflow. Returns true only once for
+    /// such a change.
     pub(super) fn take_needs_overflow(&mut self) -> bool {
         let needs_overflow = self.sync == SyncState::NeedsOverflow;
         if needs_overflow {
@@ -466,7 +482,7 @@ impl TreeState {
     }
 
     /// Discards the state, so that the whole tree has to be scanned again. Directories stay in inotify until
-    /// [`handle_overflow_delivered`](Self::handle_overflow_delivered).
+    /// [`prepare_for_receiver_listing`](Self::prepare_for_receiver_listing).
     pub(super) fn reset(&mut self) {
         let Some(root) = self.directories.descriptor(ROOT) else { return };
         let mut descriptors_before_reset = std::mem::take(&mut self.descriptors_before_reset);
@@ -475,21 +491,23 @@ impl TreeState {
         *self = Self { descriptors_before_reset, unneeded, ..Self::new(self.config.clone(), root) };
     }
 
-    /// To be called when an overflow is delivered, after which the receiver lists the whole tree.
-    pub(super) fn handle_overflow_delivered(&mut self) {
+    /// To be called before the receiver lists the whole tree: when an overflow is delivered, and after the whole tree
+    /// was scanned. The directories from before the last reset that are not in the tree any more become unneeded.
+    pub(super) fn prepare_for_receiver_listing(&mut self) {
         let before_reset = std::mem::take(&mut self.descriptors_before_reset);
         let gone =
             before_reset.into_iter().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none());
         self.unneeded.extend(gone);
-        self.scans.handle_overflow_delivered();
+        self.scans.prepare_for_receiver_listing();
     }
 
-    /// Descriptors that the caller has to remove from inotify. To be called before every scan: as long as a directory is in inotify, adding
-    /// it again would return the same descriptor.
+    /// Descriptors that the caller has to remove from inotify. To be called before every scan: as long as a directory
+    /// is in inotify, adding it again would return the same descriptor, which would then be removed.
     pub(super) fn take_unneeded(&mut self) -> Vec<WatchDescriptor> {
         std::mem::take(&mut self.unneeded)
     }
 
+    /// Removes a directory and everything below it from the state.
     fn forget_directory(&mut self, directory: DirectoryId) {
         for (directory, descriptor) in self.directories.remove(directory) {
             self.unneeded.extend(descriptor);
@@ -498,8 +516,8 @@ impl TreeState {
     }
 }
 
-/// The entries that a directory had before these events. The flag says whether the entry is a directory. The
-/// directory was listed after it was added to inotify and before the events were read.
+/// The names of the entries that a directory had before these events, each with a flag that says whether the entry is
+/// a directory. `listing` was made after the directory was added to inotify and before the events were read.
 fn entries_before(
     descriptor: WatchDescriptor,
     listing: ScannedEntries,

@@ -1,6 +1,9 @@
-//! A watched directory and, if the watch is recursive, everything below it. [`WatchedTree`] adds directories to
-//! inotify, lists them and reads events. It decides nothing: [`TreeState`] says which directory to scan next and what
-//! the events mean.
+//! A watched directory, which is the *root* of the watch, and, if the watch is recursive, everything below it.
+//! [`WatchedTree`] makes the system calls: it adds directories to inotify, lists them and reads events. [`TreeState`]
+//! says which directory to scan next and what the events mean.
+//!
+//! The *receiver* gets the reported changes. It lists the whole tree when the watch begins and after each *overflow*,
+//! which tells it that changes are missing.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,28 +15,29 @@ use super::watcher::ReportEvent;
 use super::{WatchEnd, WatchOptions};
 use crate::FileError;
 
-/// Most discarded scans in a row. After that, the watch begins although some directories have not been scanned; they
-/// are scanned later. Scans are discarded while a process keeps renaming directories.
+/// Maximum number of discarded scans in a row while the whole tree is scanned. After that, the watch goes on although
+/// some directories have not been scanned; they are scanned later. Scans are discarded while a process keeps renaming
+/// directories.
 const MAX_DISCARDED_SCANS: usize = 100;
 
 pub(super) struct WatchedTree {
     root: PathBuf,
     tree: TreeState,
-    /// At most this many files of one directory are listed. It is the number of changes that a watch collects, so a longer list would only
-    /// become an overflow.
+    /// At most this many entries of one directory that are not directories are listed. This is the number of changes
+    /// that a watch collects at most, so a longer list would only become an overflow.
     max_listed_files: usize,
 }
 
 impl WatchedTree {
-    /// Begins to watch a tree. When this function returns, all directories of the tree are in inotify, or only the
-    /// root if the watch is not recursive.
+    /// Begins to watch a tree. When this function returns, the root is in inotify and, if the watch is recursive,
+    /// also the directories below it, except those that could not be scanned yet.
     pub(super) fn new(
         inotify: &InotifyHandle,
         root: &Path,
         is_recursive: bool,
         options: WatchOptions,
     ) -> Result<Self, FileError> {
-        let descriptor = inotify.watch_root(root)?;
+        let descriptor = inotify.watch_root_directory(root)?;
         let root_parent = match (root.parent(), root.file_name()) {
             (Some(parent), Some(name)) => inotify
                 .watch_root_parent(parent)
@@ -53,6 +57,7 @@ impl WatchedTree {
         Ok(watched)
     }
 
+    /// Handles one event. Fails if the watch has to end.
     pub(super) fn handle(
         &mut self,
         event: &InotifyEvent,
@@ -81,6 +86,7 @@ impl WatchedTree {
         self.tree.has_pending_renames()
     }
 
+    /// Reports renames as removals if their second event has not come in time.
     pub(super) fn expire_pending_renames(
         &mut self,
         inotify: &InotifyHandle,
@@ -91,14 +97,17 @@ impl WatchedTree {
         self.unwatch_unneeded(inotify);
     }
 
+    /// Whether something has happened that can be reported only as an overflow. Returns true only once for it.
     pub(super) fn take_needs_overflow(&mut self) -> bool {
         self.tree.take_needs_overflow()
     }
 
-    pub(super) fn handle_overflow_delivered(&mut self) {
-        self.tree.handle_overflow_delivered();
+    /// To be called when an overflow is delivered.
+    pub(super) fn prepare_for_receiver_listing(&mut self) {
+        self.tree.prepare_for_receiver_listing();
     }
 
+    /// Records that the state of the tree may be wrong until the next [`rescan`](Self::rescan).
     pub(super) fn mark_out_of_sync(&mut self) {
         self.tree.mark_out_of_sync();
     }
@@ -107,9 +116,10 @@ impl WatchedTree {
         self.tree.is_out_of_sync()
     }
 
-    /// Scans the whole tree again, after events were lost.
+    /// Scans the whole tree again, because its state may be wrong. Fails if the path of the root no longer leads to
+    /// the same directory.
     pub(super) fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
-        match inotify.watch_root(&self.root) {
+        match inotify.watch_root_directory(&self.root) {
             Ok(descriptor) if self.tree.is_root(descriptor) => {}
             _ => return Err(WatchEnd::RootRemoved),
         }
@@ -117,7 +127,8 @@ impl WatchedTree {
         self.scan_all(inotify)
     }
 
-    /// Scans all directories. Reports nothing, because the receiver of the changes lists the whole tree afterwards.
+    /// Scans all directories that have to be scanned. Reports nothing, because the receiver lists the whole tree
+    /// afterwards.
     fn scan_all(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         let mut discarded = 0;
         while discarded < MAX_DISCARDED_SCANS {
@@ -127,12 +138,13 @@ impl WatchedTree {
                 None => break,
             }
         }
-        self.tree.handle_overflow_delivered();
+        self.tree.prepare_for_receiver_listing();
         self.unwatch_unneeded(inotify);
         Ok(())
     }
 
-    /// Scans one directory. `None` if there is no directory to scan.
+    /// Scans one directory, and handles the events that came meanwhile. Returns `None` if there is no directory to
+    /// scan. At most `max_files` entries that are not directories are listed; with `None`, only directories are.
     fn scan(
         &mut self,
         inotify: &InotifyHandle,

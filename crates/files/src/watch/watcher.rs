@@ -1,5 +1,7 @@
-//! The thread of a watch. It waits for events, passes them to the watched tree or file, collects the changes in a [`Coalescer`], and
-//! delivers them to the sink when they are due.
+//! The thread of a watch. It waits for events, passes them to the watched tree or file, collects the changes in a
+//! [`Coalescer`], and delivers them when they are due. The *sink* is the function of the caller that receives the
+//! changes. An *overflow* tells the receiver of the changes that some are missing and that it must list the whole
+//! tree again.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ pub(super) struct Watcher {
     inotify: InotifyHandle,
     target: WatchTarget,
     coalescer: Coalescer,
+    /// Called with each batch of changes. The watch ends when it returns `Break`.
     sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
 }
 
@@ -32,7 +35,8 @@ enum WatchTarget {
 }
 
 impl Watcher {
-    /// Begins to watch. When this function returns, all directories to be watched are in inotify.
+    /// Begins to watch. When this function returns, the directories to be watched are in inotify, except those that
+    /// could not be scanned yet.
     pub(super) fn new(
         root: &Path,
         recursive: bool,
@@ -56,7 +60,7 @@ impl Watcher {
         Ok(Self { root: root.to_owned(), inotify, target, coalescer, sink })
     }
 
-    /// Runs until the event queue is closed, the sink breaks, or the watch fails or loses its root.
+    /// Runs until the event queue is closed, the sink returns `Break`, the watch fails or the root is removed.
     pub(super) fn run(mut self) {
         let mut events = Vec::new();
         while self.inotify.wait(self.wait_timeout()).is_continue() {
@@ -68,23 +72,25 @@ impl Watcher {
         }
     }
 
-    /// The time to wait for events. `None` is without a limit.
+    /// The longest time to wait for events. `None` means no limit.
     fn wait_timeout(&self) -> Option<Duration> {
         if self.target.needs_scan() {
             return Some(Duration::ZERO);
         }
         let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
         if self.target.has_pending_renames() {
-            // The kernel reports a rename as two events. A delivery waits for the second one at most this long.
+            // The kernel reports a rename as two events. A delivery waits for the second event at most this long.
             let longest = SECOND_EVENT_TIMEOUT;
-            return Some(until_due.map_or(longest, |due| due.clamp(Duration::from_millis(1), longest)));
+            return Some(until_due.map_or(longest, |time| time.clamp(Duration::from_millis(1), longest)));
         }
         until_due
     }
 
-    /// Handles all events, scans directories that have to be scanned, and delivers the changes if they are due.
+    /// Reads and handles all events, scans directories until none is left to scan or the changes are due, and
+    /// delivers the changes if they are due.
     fn advance(&mut self, events: &mut Vec<InotifyEvent>) -> Result<ControlFlow<()>, WatchEnd> {
-        if self.inotify.read_events(events).map_err(|error| failed(error, &self.root))? {
+        let has_lost_events = self.inotify.read_events(events).map_err(|error| failed(error, &self.root))?;
+        if has_lost_events {
             self.target.mark_out_of_sync();
         }
         for event in events.drain(..) {
@@ -103,8 +109,9 @@ impl Watcher {
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
     }
 
-    /// Scans the tree again if events were lost, and stops waiting for the second event of renames that have timed
-    /// out. To be called when all events were handled.
+    /// Records an overflow if changes cannot be reported otherwise, scans the whole tree again if its state may be
+    /// wrong, and stops waiting for the second event of renames that have timed out. To be called when all events
+    /// were handled.
     fn catch_up(&mut self) -> Result<(), WatchEnd> {
         let now = Instant::now();
         if self.target.take_needs_overflow() {
@@ -120,8 +127,10 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether the collected changes are due. To be called only when all events of the kernel were read. Otherwise an event of the next
-    /// batch could report an entry that a scan has already reported in this one.
+    /// Whether the collected changes must be delivered now. The coalescer says when they are due. If the second event
+    /// of a rename is awaited, the delivery is a little later. To be called only when all events of the kernel were
+    /// read: otherwise an event of the next batch could report an entry that a scan has already reported in this
+    /// batch.
     fn is_time_to_deliver(&self) -> bool {
         let now = Instant::now();
         let is_past = |time: Instant| now >= time;
@@ -135,7 +144,7 @@ impl Watcher {
             return ControlFlow::Continue(());
         }
         if overflow {
-            self.target.handle_overflow_delivered();
+            self.target.prepare_for_receiver_listing();
         }
         (self.sink)(ChangeBatch { changes, overflow, end: None })
     }
@@ -148,6 +157,7 @@ impl Watcher {
         }
         let (mut changes, overflow) = self.coalescer.take();
         if is_root_removed && overflow {
+            // The overflow has dropped all changes, also the removal of the root.
             changes.push(PathChange { path: self.root, kind: PathChangeKind::Removed, is_directory });
         }
         // The watch has ended, so it does not matter what the sink returns.
@@ -155,7 +165,7 @@ impl Watcher {
     }
 }
 
-/// Receives the meaning of an event: the path, whether it is a directory, and what happened at the path.
+/// Receives what an event means: the path, whether it is the path of a directory, and what happened at the path.
 pub(super) type ReportEvent<'r> = dyn FnMut(PathBuf, bool, PathEvent) + 'r;
 
 impl WatchTarget {
@@ -166,12 +176,12 @@ impl WatchTarget {
         }
     }
 
-    /// Whether a directory is waiting to be scanned. The watch does this without waiting for an event.
+    /// Whether a directory, or the whole tree, has to be scanned. The watch scans without waiting for an event.
     fn needs_scan(&self) -> bool {
         matches!(self, Self::Tree(tree) if tree.needs_scan())
     }
 
-    /// Scans one directory.
+    /// Scans one directory, if one has to be scanned, and handles the events that came meanwhile.
     fn scan_next(
         &mut self,
         inotify: &InotifyHandle,
@@ -184,7 +194,7 @@ impl WatchTarget {
         }
     }
 
-    /// Whether something has happened that can be reported only as an overflow. Resets the flag.
+    /// Whether something has happened that can be reported only as an overflow. Returns true only once for it.
     fn take_needs_overflow(&mut self) -> bool {
         match self {
             Self::Tree(tree) => tree.take_needs_overflow(),
@@ -192,10 +202,10 @@ impl WatchTarget {
         }
     }
 
-    /// To be called when an overflow is delivered, after which the receiver lists the whole tree.
-    fn handle_overflow_delivered(&mut self) {
+    /// To be called when an overflow is delivered, because the receiver then lists the whole tree.
+    fn prepare_for_receiver_listing(&mut self) {
         if let Self::Tree(tree) = self {
-            tree.handle_overflow_delivered();
+            tree.prepare_for_receiver_listing();
         }
     }
 

@@ -1,7 +1,8 @@
-//! Tests of reading an open file block by block, and of finding the extents of sparse files.
+//! Tests of reading an open file block by block, and of finding its data extents, which are the parts between holes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use files::{DataExtent, Follow, open_file};
 
@@ -58,16 +59,21 @@ fn an_open_file_can_be_read_after_its_path_was_replaced() {
     assert_eq!(file.metadata().unwrap().links, 0);
 }
 
-#[test]
-fn the_extents_of_a_sparse_file_cover_its_data() {
-    let test_dir = TestDirectory::new();
+/// Creates a sparse file of 20 GiB with 4096 bytes of data at 0, 7 and 19 GiB.
+fn sparse_file(test_dir: &TestDirectory) -> PathBuf {
     let path = test_dir.at("sparse");
     let sparse = File::create(&path).unwrap();
     sparse.set_len(20 * GIB).unwrap();
     for at in [0, 7 * GIB, 19 * GIB] {
         sparse.write_all_at(&[1; 4096], at).unwrap();
     }
-    let file = open_file(&path, Follow::Yes).unwrap();
+    path
+}
+
+#[test]
+fn the_extents_of_a_sparse_file_cover_its_data_and_can_be_listed_in_parts() {
+    let test_dir = TestDirectory::new();
+    let file = open_file(&sparse_file(&test_dir), Follow::Yes).unwrap();
     let covers = |extents: &[DataExtent], at: u64| extents.iter().any(|e| e.offset <= at && at + 4096 <= e.end());
 
     let all = file.extents(0, 10).unwrap();
@@ -80,22 +86,31 @@ fn the_extents_of_a_sparse_file_cover_its_data() {
     let rest = file.extents(first.extents[1].end(), 2).unwrap();
     assert_eq!((rest.more, &rest.extents[..]), (false, &all.extents[2..]));
     assert_eq!(file.extents(20 * GIB, 2).unwrap().extents, []);
+}
 
+#[test]
+fn a_hole_is_read_as_zeros() {
+    let test_dir = TestDirectory::new();
+    let file = open_file(&sparse_file(&test_dir), Follow::Yes).unwrap();
     let mut into = Vec::new();
     assert!(!file.read_block(19 * GIB - 1, 3, &mut into).unwrap());
     assert_eq!(into, [0, 1, 1]);
 }
 
 #[test]
-fn a_file_without_information_about_holes_is_one_extent() {
+fn a_file_without_holes_is_one_extent() {
     let test_dir = TestDirectory::new();
     let file = open_file(&test_dir.file("a", [1; 10_000]), Follow::Yes).unwrap();
     assert_eq!(file.extents(10, 5).unwrap().extents, [DataExtent { offset: 10, length: 9_990 }]);
+}
+
+#[test]
+fn a_file_without_information_about_holes_is_one_extent_of_its_reported_size() {
     // Files of sysfs do not support `SEEK_DATA`.
     let sysfs_file = open_file("/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
     let size = sysfs_file.metadata().unwrap().size;
     assert!(size > 0);
     assert_eq!(sysfs_file.extents(1, 5).unwrap().extents, [DataExtent { offset: 1, length: size - 1 }]);
     let proc_file = open_file("/proc/self/status".as_ref(), Follow::Yes).unwrap();
-    assert_eq!(proc_file.extents(0, 5).unwrap().extents, []);
+    assert_eq!(proc_file.extents(0, 5).unwrap().extents, [], "files of procfs report the size 0");
 }

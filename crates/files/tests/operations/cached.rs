@@ -1,5 +1,5 @@
-//! Tests that metadata and contents from the cache of the kernel are the same as those that the blocking calls
-//! return.
+//! Tests of the calls that return metadata and contents only from the cache of the kernel. They must return the same
+//! as the blocking calls, or nothing.
 
 use std::fs;
 use std::io::IoSliceMut;
@@ -11,6 +11,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::support::TestDirectory;
 
+/// Size limit in bytes for the files that are read.
 const LIMIT: u64 = 64 * 1024;
 
 /// A result with errors that can be compared: their text and path.
@@ -19,7 +20,7 @@ fn comparable<T>(result: Result<T, FileError>) -> Result<T, (String, Option<Path
 }
 
 #[test]
-fn cached_answers_equal_those_of_the_blocking_calls() {
+fn cached_answers_equal_the_results_of_the_blocking_calls() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "contents");
     test_dir.link("d", "to-d");
@@ -68,7 +69,8 @@ fn cached_answers_equal_those_of_the_blocking_calls() {
     }
 }
 
-/// Whether this kernel can open a cached path without blocking, and whether it can read a cached file without blocking.
+/// Whether this kernel can open a cached path without blocking, and whether it can read a cached file without
+/// blocking.
 fn kernel_support(path: &Path) -> (bool, bool) {
     let opened = openat2(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED);
     let mut byte = [0];
@@ -79,7 +81,7 @@ fn kernel_support(path: &Path) -> (bool, bool) {
 }
 
 #[test]
-fn a_cached_file_gets_an_answer_if_the_kernel_supports_it() {
+fn a_cached_file_gets_an_answer_if_the_kernel_can_open_and_read_it_without_blocking() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "contents");
     let described = metadata(&path, Follow::Yes).unwrap();
@@ -90,15 +92,16 @@ fn a_cached_file_gets_an_answer_if_the_kernel_supports_it() {
 }
 
 #[test]
-fn files_on_a_device_that_is_not_local_get_no_answer() {
+fn files_of_procfs_get_no_cached_answer_because_it_is_not_a_local_file_system() {
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
+    // The blocking call finds out that the device of procfs is not local.
     metadata("/proc/version".as_ref(), Follow::Yes).unwrap();
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
     assert!(read_file_if_cached("/proc/version".as_ref(), LIMIT).is_none());
 }
 
 #[test]
-fn changes_are_seen_at_once() {
+fn cached_answers_show_changes_at_once() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "");
     for size in 1..200 {

@@ -1,4 +1,5 @@
-//! Tests of copying files, links and trees.
+//! Tests of copying files, links and trees. A *role* is an ignored test that another test runs in a process of its
+//! own.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -29,10 +30,16 @@ fn a_file_is_copied_with_its_permissions() {
         assert_eq!(fs::read(&target).unwrap(), contents);
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, mode);
     }
+}
+
+#[test]
+fn an_existing_file_is_overwritten_in_place_through_a_link() {
+    let test_dir = TestDirectory::new();
+    let source = test_dir.file("a", vec![1; 300_000]);
     let existing = test_dir.file("existing", vec![9; 500_000]);
     let inode = fs::metadata(&existing).unwrap().ino();
     copy(&source, &test_dir.link("existing", "link"), true, &not_cancelled()).unwrap();
-    assert_eq!(fs::read(&existing).unwrap(), contents);
+    assert_eq!(fs::read(&existing).unwrap(), vec![1; 300_000]);
     assert_eq!(fs::metadata(&existing).unwrap().ino(), inode);
 }
 
@@ -67,14 +74,19 @@ fn empty_files_and_files_that_report_a_wrong_size_are_copied() {
 }
 
 #[test]
-fn a_missing_source_or_parent_is_an_error() {
+fn a_missing_source_or_destination_parent_is_an_error() {
     let test_dir = TestDirectory::new();
     let source = test_dir.file("a", "");
     for (from, to) in [(test_dir.at("none"), test_dir.at("b")), (source, test_dir.at("none/b"))] {
         assert_eq!(copy(&from, &to, true, &not_cancelled()).unwrap_err().kind(), ErrorKind::NotFound);
     }
-    let directory = test_dir.directory("d");
-    assert_errno(copy(&test_dir.at("a"), &directory, true, &not_cancelled()), Errno::ISDIR);
+}
+
+#[test]
+fn a_file_is_not_copied_onto_a_directory() {
+    let test_dir = TestDirectory::new();
+    let (source, directory) = (test_dir.file("a", ""), test_dir.directory("d"));
+    assert_errno(copy(&source, &directory, true, &not_cancelled()), Errno::ISDIR);
 }
 
 #[test]
@@ -130,16 +142,28 @@ fn a_tree_is_merged_into_an_existing_one_with_its_links_but_without_special_file
     assert_eq!(fs::read(test_dir.at("to/a")).unwrap(), b"new");
     assert_eq!(names_in(&test_dir.at("to/b")), ["c", "kept", "link"]);
     assert_eq!(fs::read_link(test_dir.at("to/b/link")).unwrap(), Path::new("../elsewhere"));
-
-    copy(&test_dir.at("from/b"), &test_dir.at("new/parents/copy"), true, &not_cancelled()).unwrap();
-    assert_eq!(names_in(&test_dir.at("new/parents/copy")), ["c", "link"]);
-    test_dir.file("blocked/b", "");
-    assert_errno(copy(&test_dir.at("from"), &test_dir.at("blocked"), true, &not_cancelled()), Errno::EXIST);
-    assert_errno(copy(&test_dir.at("from"), &test_dir.at("to/a"), true, &not_cancelled()), Errno::EXIST);
 }
 
 #[test]
-fn no_link_below_the_destination_is_followed() {
+fn the_missing_parents_of_a_copied_tree_are_created() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("from/a", "");
+    copy(&test_dir.at("from"), &test_dir.at("new/parents/copy"), true, &not_cancelled()).unwrap();
+    assert_eq!(names_in(&test_dir.at("new/parents/copy")), ["a"]);
+}
+
+#[test]
+fn a_copied_directory_does_not_replace_a_file() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("from/b/c", "c");
+    test_dir.file("blocked/b", "");
+    for target in ["blocked", "blocked/b"] {
+        assert_errno(copy(&test_dir.at("from"), &test_dir.at(target), true, &not_cancelled()), Errno::EXIST);
+    }
+}
+
+#[test]
+fn the_destination_may_be_a_link_but_no_link_below_it_is_followed() {
     let test_dir = TestDirectory::new();
     test_dir.file("outside/a", "precious");
     test_dir.file("from/b/a", "new");
@@ -162,13 +186,17 @@ fn no_link_below_the_destination_is_followed() {
         (vec!["a".to_owned()], b"precious".to_vec())
     );
 
-    // The destination itself may be a link.
     test_dir.directory("real");
     copy(&test_dir.at("from"), &test_dir.link("real", "to-real"), true, &not_cancelled()).unwrap();
     assert_eq!(names_in(&test_dir.at("real")), ["b", "dangling", "file"]);
-    // A special file at the destination is not replaced.
-    test_dir.fifo("to/pipe");
+}
+
+#[test]
+fn a_special_file_below_the_destination_is_not_replaced() {
+    let test_dir = TestDirectory::new();
     test_dir.file("from/pipe", "x");
+    test_dir.directory("to");
+    test_dir.fifo("to/pipe");
     assert_refused(
         copy(&test_dir.at("from"), &test_dir.at("to"), true, &not_cancelled()),
         &format!("path `{}` is not a file", test_dir.at("to/pipe").display()),
@@ -176,7 +204,7 @@ fn no_link_below_the_destination_is_followed() {
 }
 
 #[test]
-fn a_link_is_copied_as_a_link() {
+fn a_link_is_copied_as_a_link_and_does_not_replace_an_existing_entry() {
     let test_dir = TestDirectory::new();
     let link = test_dir.link("none/at/all", "link");
     copy(&link, &test_dir.at("other"), false, &not_cancelled()).unwrap();
@@ -201,7 +229,7 @@ fn special_files_are_neither_read_nor_written() {
 }
 
 #[test]
-fn a_sparse_file_stays_sparse() {
+fn the_copy_of_a_sparse_file_is_sparse() {
     let test_dir = TestDirectory::new();
     let source = test_dir.at("sparse");
     let file = File::create(&source).unwrap();
@@ -253,7 +281,7 @@ fn role_copy_deep_tree() {
 }
 
 #[test]
-fn a_cancelled_copy_copies_nothing() {
+fn a_copy_that_was_cancelled_before_it_began_copies_nothing() {
     let test_dir = TestDirectory::new();
     let cancelled = Cancel::new();
     cancelled.cancel();

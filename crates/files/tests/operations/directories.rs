@@ -13,7 +13,7 @@ use crate::support::{TestDirectory, assert_errno, error_text};
 const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
 
 #[test]
-fn missing_parents_are_created_only_if_recursive() {
+fn missing_parents_are_created_and_existing_directories_are_accepted_only_if_recursive() {
     let test_dir = TestDirectory::new();
     for follow in BOTH {
         let deep = test_dir.at(format!("{follow:?}/b/c"));
@@ -28,7 +28,7 @@ fn missing_parents_are_created_only_if_recursive() {
 }
 
 #[test]
-fn an_existing_file_is_an_error() {
+fn a_file_at_the_path_or_above_it_is_an_error() {
     let test_dir = TestDirectory::new();
     let file = test_dir.file("a", "");
     for follow in BOTH {
@@ -40,7 +40,7 @@ fn an_existing_file_is_an_error() {
 }
 
 #[test]
-fn creating_the_root_is_an_error() {
+fn creating_the_root_is_an_error_if_not_recursive() {
     assert_eq!(error_text(create_directory("/".as_ref(), false, Follow::No)), "directory already exists");
     assert_errno(create_directory("/".as_ref(), false, Follow::Yes), Errno::EXIST);
 }

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-use files::{DanglingLinks, read_directory, read_directory_while};
+use files::{DanglingLinks, read_directory, read_directory_if};
 use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno};
 
 #[test]
-fn a_link_is_listed_as_its_target_and_left_out_if_it_is_dangling() {
+fn a_link_is_listed_as_its_target_and_a_dangling_link_only_if_asked() {
     let test_dir = TestDirectory::new();
     test_dir.file("a", "");
     test_dir.directory("d");
@@ -47,25 +47,25 @@ fn a_link_is_listed_as_its_target_and_left_out_if_it_is_dangling() {
 }
 
 #[test]
-fn after_the_callback_returns_false_names_are_passed_but_entries_are_not_returned() {
+fn after_the_callback_has_returned_false_it_still_gets_all_names_but_no_entries_are_returned() {
     let test_dir = TestDirectory::new();
     for name in ["a", "b", "c", "d"] {
         test_dir.file(name, "");
     }
     let mut passed = Vec::new();
-    let returned = read_directory_while(test_dir.root(), 4, DanglingLinks::LeftOut, |name| {
+    let returned = read_directory_if(test_dir.root(), 4, DanglingLinks::LeftOut, |name| {
         passed.push(name.to_owned());
         passed.len() != 2
     });
     assert_eq!(returned.unwrap(), None);
     passed.sort();
     assert_eq!(passed, ["a", "b", "c", "d"]);
-    let returned = read_directory_while(test_dir.root(), 4, DanglingLinks::LeftOut, |_| true);
+    let returned = read_directory_if(test_dir.root(), 4, DanglingLinks::LeftOut, |_| true);
     assert_eq!(returned.unwrap().map(|entries| entries.len()), Some(4));
 }
 
 #[test]
-fn only_directories_are_listed() {
+fn only_directories_and_links_to_directories_are_listed() {
     let test_dir = TestDirectory::new();
     assert_errno(read_directory(&test_dir.file("a", ""), 10, DanglingLinks::LeftOut), Errno::NOTDIR);
     assert_eq!(
@@ -77,7 +77,7 @@ fn only_directories_are_listed() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_are_counted() {
+fn the_error_for_a_directory_with_too_many_entries_contains_their_number() {
     let test_dir = TestDirectory::in_memory();
     for number in 0..100_000 {
         File::create(test_dir.at(format!("{number}"))).unwrap();

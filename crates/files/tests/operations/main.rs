@@ -1,5 +1,5 @@
-//! Tests of the operations on real files, one module for each topic. They need the programs `sh`, `find` and
-//! `unshare`, which every Debian system has.
+//! Tests of the operations on real files, one module for each topic. They need `sh`, `find`, `unshare` and, unless
+//! they run as root, `su`, which every Debian system has.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 mod blocks;

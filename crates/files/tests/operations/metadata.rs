@@ -14,7 +14,7 @@ use crate::support::{TestDirectory, assert_errno, assert_refused};
 const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
 
 #[test]
-fn files_and_directories_are_described_as_the_system_does() {
+fn the_metadata_of_files_and_directories_equals_that_of_the_standard_library() {
     let test_dir = TestDirectory::new();
     let file = test_dir.file("a", "12345");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o4751)).unwrap();
@@ -50,7 +50,7 @@ fn a_special_file_is_neither_file_nor_directory() {
 }
 
 #[test]
-fn a_link_is_described_by_its_target_or_refused() {
+fn a_link_is_described_by_its_target_or_refused_if_links_may_not_be_followed() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "12345");
     let link = test_dir.link("d/a", "link");
@@ -68,7 +68,7 @@ fn a_link_is_described_by_its_target_or_refused() {
 }
 
 #[test]
-fn times_before_1970_are_reported_only_without_following_links() {
+fn a_time_before_1970_is_reported_as_0_if_links_are_followed_and_exactly_otherwise() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "");
     set_metadata(&path, None, Some((-2, 500_000_000)), Follow::Yes).unwrap();
@@ -78,27 +78,30 @@ fn times_before_1970_are_reported_only_without_following_links() {
 }
 
 #[test]
-fn permissions_and_time_are_set() {
+fn permissions_and_modification_time_are_set() {
     let test_dir = TestDirectory::new();
     for follow in BOTH {
         let path = test_dir.file("a", "");
         let accessed = fs::metadata(&path).unwrap().accessed().unwrap();
+        // The mode contains the file type, which is ignored.
         set_metadata(&path, Some(0o107_640), Some((1_000_000_000, 123_456_789)), follow).unwrap();
         let found = metadata(&path, follow).unwrap();
         assert_eq!((found.mode, found.modified_at_ms), (0o7640, 1_000_000_000_123));
         assert_eq!(found.modified_nanos, 123_456_789);
-        assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), accessed);
+        assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), accessed, "the access time stays");
         set_metadata(&path, Some(0), None, follow).unwrap();
         assert_eq!(metadata(&path, follow).unwrap().mode, 0);
         fs::remove_file(path).unwrap();
+    }
+}
 
-        let fifo = test_dir.fifo("fifo");
+#[test]
+fn setting_the_metadata_of_a_fifo_does_not_block_and_that_of_a_missing_path_fails() {
+    let test_dir = TestDirectory::new();
+    let (fifo, missing) = (test_dir.fifo("fifo"), test_dir.at("none"));
+    for follow in BOTH {
         set_metadata(&fifo, Some(0o600), None, follow).unwrap();
-        fs::remove_file(fifo).unwrap();
-        assert_eq!(
-            set_metadata(&test_dir.at("none"), Some(0), None, follow).unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(set_metadata(&missing, Some(0), None, follow).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
 
@@ -106,6 +109,7 @@ fn permissions_and_time_are_set() {
 fn invalid_nanoseconds_are_refused() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "");
+    // The last two values are `UTIME_NOW` and `UTIME_OMIT`, to which the kernel gives a special meaning.
     for nanos in [1_000_000_000, (1 << 30) - 1, (1 << 30) - 2] {
         let set = set_metadata(&path, Some(0o600), Some((1, nanos)), Follow::Yes);
         assert_refused(set, "nanoseconds must be below 1000000000");
@@ -124,7 +128,13 @@ fn a_link_has_a_time_of_its_own_but_no_permissions() {
     assert_refused(set_metadata(&link, Some(0o777), None, Follow::No), "path contains a symbolic link");
     set_metadata(&link, Some(0o700), Some((2_000, 0)), Follow::Yes).unwrap();
     let found = fs::metadata(&target).unwrap();
-    assert_eq!((found.mode() & 0o7777, found.mtime()), (0o700, 2_000));
+    assert_eq!((found.mode() & 0o7777, found.mtime()), (0o700, 2_000), "the target, if links are followed");
+}
+
+#[test]
+fn a_link_above_the_file_and_a_relative_path_are_refused_if_links_may_not_be_followed() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "");
     test_dir.link("d", "to-d");
     assert_errno(set_metadata(&test_dir.at("to-d/a"), Some(0), None, Follow::No), Errno::NOTDIR);
     assert!(metadata(Path::new("relative"), Follow::No).is_err());

@@ -29,14 +29,15 @@ enum Operation {
     /// The flag says whether an existing file is replaced.
     Upload(ModelPath, Vec<u8>, bool),
     Read(ModelPath),
-    /// Creates a directory. The flag says whether missing parents are created.
-    Create(ModelPath, bool),
+    /// The flag is `recursive`: whether missing parents are created.
+    CreateDirectory(ModelPath, bool),
     /// The flags are `recursive` and `force`.
     Remove(ModelPath, bool, bool),
     /// The flag says whether an existing entry is replaced.
     Rename(ModelPath, ModelPath, bool),
     /// The flag is `recursive`.
     Copy(ModelPath, ModelPath, bool),
+    /// Reads the metadata.
     Describe(ModelPath),
     List(ModelPath),
 }
@@ -53,14 +54,14 @@ fn os_error<T>(errno: Errno) -> Result<T, String> {
 struct FileModel(BTreeMap<ModelPath, ModelNode>);
 
 impl FileModel {
-    fn node(&self, name: &[&'static str]) -> Option<&ModelNode> {
-        if name.is_empty() { Some(&ModelNode::Directory) } else { self.0.get(name) }
+    fn node(&self, path: &[&'static str]) -> Option<&ModelNode> {
+        if path.is_empty() { Some(&ModelNode::Directory) } else { self.0.get(path) }
     }
 
-    /// Fails like the lookup of a name if one of its parents is missing or is not a directory.
-    fn check_parents(&self, name: &[&'static str]) -> Result<(), String> {
-        for length in 0..name.len() {
-            match self.node(&name[..length]) {
+    /// Fails as the kernel does if one of the parents of `path` is missing or is not a directory.
+    fn check_parents(&self, path: &[&'static str]) -> Result<(), String> {
+        for length in 0..path.len() {
+            match self.node(&path[..length]) {
                 Some(ModelNode::Directory) => {}
                 Some(ModelNode::File(_)) => return os_error(Errno::NOTDIR),
                 None => return os_error(Errno::NOENT),
@@ -69,45 +70,45 @@ impl FileModel {
         Ok(())
     }
 
-    fn existing_node(&self, name: &[&'static str]) -> Result<&ModelNode, String> {
-        self.check_parents(name)?;
-        self.node(name).map_or_else(|| os_error(Errno::NOENT), Ok)
+    fn existing_node(&self, path: &[&'static str]) -> Result<&ModelNode, String> {
+        self.check_parents(path)?;
+        self.node(path).map_or_else(|| os_error(Errno::NOENT), Ok)
     }
 
     /// Everything below a directory, at any depth.
-    fn below(&self, name: &[&'static str]) -> Vec<(ModelPath, ModelNode)> {
-        let entries = self.0.iter().filter(|(other, _)| other.len() > name.len() && other.starts_with(name));
+    fn below(&self, path: &[&'static str]) -> Vec<(ModelPath, ModelNode)> {
+        let entries = self.0.iter().filter(|(other, _)| other.len() > path.len() && other.starts_with(path));
         entries.map(|(other, node)| (other.clone(), node.clone())).collect()
     }
 
-    fn write(&mut self, name: &ModelPath, data: &[u8]) -> Result<(), String> {
-        self.check_parents(name)?;
-        if self.node(name) == Some(&ModelNode::Directory) {
+    fn write(&mut self, path: &ModelPath, data: &[u8]) -> Result<(), String> {
+        self.check_parents(path)?;
+        if self.node(path) == Some(&ModelNode::Directory) {
             return os_error(Errno::ISDIR);
         }
-        self.0.insert(name.clone(), ModelNode::File(data.to_vec()));
+        self.0.insert(path.clone(), ModelNode::File(data.to_vec()));
         Ok(())
     }
 
-    fn create_all(&mut self, name: &[&'static str]) -> Result<(), String> {
-        for length in 1..=name.len() {
-            match self.node(&name[..length]) {
+    fn create_all(&mut self, path: &[&'static str]) -> Result<(), String> {
+        for length in 1..=path.len() {
+            match self.node(&path[..length]) {
                 Some(ModelNode::Directory) => {}
-                Some(ModelNode::File(_)) if length == name.len() => return os_error(Errno::EXIST),
+                Some(ModelNode::File(_)) if length == path.len() => return os_error(Errno::EXIST),
                 Some(ModelNode::File(_)) => return os_error(Errno::NOTDIR),
-                None => drop(self.0.insert(name[..length].to_vec(), ModelNode::Directory)),
+                None => drop(self.0.insert(path[..length].to_vec(), ModelNode::Directory)),
             }
         }
         Ok(())
     }
 
-    fn remove(&mut self, name: &ModelPath, recursive: bool) -> Result<(), String> {
-        let is_directory = self.existing_node(name)? == &ModelNode::Directory;
-        let below = self.below(name);
+    fn remove(&mut self, path: &ModelPath, recursive: bool) -> Result<(), String> {
+        let is_directory = self.existing_node(path)? == &ModelNode::Directory;
+        let below = self.below(path);
         if is_directory && !recursive && !below.is_empty() {
             return os_error(Errno::NOTEMPTY);
         }
-        self.0.remove(name);
+        self.0.remove(path);
         below.iter().for_each(|(other, _)| drop(self.0.remove(other)));
         Ok(())
     }
@@ -136,16 +137,17 @@ impl FileModel {
             }
             _ => {}
         }
-        for (other, below) in self.below(from) {
+        for (other, other_node) in self.below(from) {
             self.0.remove(&other);
-            self.0.insert([&to[..], &other[from.len()..]].concat(), below);
+            self.0.insert([&to[..], &other[from.len()..]].concat(), other_node);
         }
         self.0.remove(from);
         self.0.insert(to.clone(), node);
         Ok(())
     }
 
-    /// `None` if the result depends on the order in which the file system lists entries.
+    /// Returns `None` if the result depends on the order in which the file system lists entries. The model must not
+    /// be used after that.
     fn copy(&mut self, from: &ModelPath, to: &ModelPath, recursive: bool) -> Option<Result<(), String>> {
         let node = match self.existing_node(from) {
             Ok(node) => node.clone(),
@@ -186,49 +188,49 @@ impl FileModel {
         Some(Ok(()))
     }
 
-    /// Performs an operation on the model. `None` if its result cannot be predicted.
+    /// Performs an operation on the model. Returns `None` if the result of the operation cannot be predicted.
     fn apply(&mut self, operation: &Operation) -> Option<OperationResult> {
         let without_text = |result: Result<(), String>| Some(result.map(|()| String::new()));
         match operation {
-            Operation::Write(name, data) => without_text(self.write(name, data)),
-            Operation::Upload(name, data, replace) => {
-                if name.is_empty() {
+            Operation::Write(path, data) => without_text(self.write(path, data)),
+            Operation::Upload(path, data, replace) => {
+                if path.is_empty() {
                     return Some(os_error(Errno::ISDIR));
                 }
-                if !replace && self.existing_node(name).is_ok() {
+                if !replace && self.existing_node(path).is_ok() {
                     return Some(os_error(Errno::EXIST));
                 }
-                without_text(self.write(name, data))
+                without_text(self.write(path, data))
             }
-            Operation::Read(name) => Some(match self.existing_node(name) {
+            Operation::Read(path) => Some(match self.existing_node(path) {
                 Ok(ModelNode::File(data)) => Ok(format!("{data:?}")),
                 Ok(ModelNode::Directory) => Err("is not a file".into()),
                 Err(error) => Err(error),
             }),
-            Operation::Create(name, true) => without_text(self.create_all(name)),
-            Operation::Create(name, false) => without_text(self.check_parents(name).and_then(|()| {
-                if self.node(name).is_some() {
+            Operation::CreateDirectory(path, true) => without_text(self.create_all(path)),
+            Operation::CreateDirectory(path, false) => without_text(self.check_parents(path).and_then(|()| {
+                if self.node(path).is_some() {
                     return os_error(Errno::EXIST);
                 }
-                self.0.insert(name.clone(), ModelNode::Directory);
+                self.0.insert(path.clone(), ModelNode::Directory);
                 Ok(())
             })),
-            Operation::Remove(name, recursive, force) => {
-                let removed = self.remove(name, *recursive);
+            Operation::Remove(path, recursive, force) => {
+                let removed = self.remove(path, *recursive);
                 without_text(if *force && removed == os_error(Errno::NOENT) { Ok(()) } else { removed })
             }
             Operation::Rename(from, to, replace) => without_text(self.rename(from, to, *replace)),
             Operation::Copy(from, to, recursive) => {
                 self.copy(from, to, *recursive).map(|copied| copied.map(|()| String::new()))
             }
-            Operation::Describe(name) => Some(self.existing_node(name).map(|node| match node {
+            Operation::Describe(path) => Some(self.existing_node(path).map(|node| match node {
                 ModelNode::File(data) => format!("file of {}", data.len()),
                 ModelNode::Directory => "directory".into(),
             })),
-            Operation::List(name) => Some(match self.existing_node(name) {
+            Operation::List(path) => Some(match self.existing_node(path) {
                 Ok(ModelNode::Directory) => {
-                    let entries = self.below(name).into_iter().filter(|(other, _)| other.len() == name.len() + 1);
-                    Ok(entries.map(|(other, _)| format!("{} ", other[name.len()])).collect())
+                    let entries = self.below(path).into_iter().filter(|(other, _)| other.len() == path.len() + 1);
+                    Ok(entries.map(|(other, _)| format!("{} ", other[path.len()])).collect())
                 }
                 Ok(ModelNode::File(_)) => os_error(Errno::NOTDIR),
                 Err(error) => Err(error),
@@ -239,27 +241,28 @@ impl FileModel {
 
 /// Performs an operation on the real files below `root`.
 fn apply(root: &Path, operation: &Operation, follow: Follow) -> OperationResult {
-    let at = |name: &ModelPath| name.iter().fold(root.to_owned(), |path, part| path.join(part));
+    let at = |path: &ModelPath| path.iter().fold(root.to_owned(), |above, name| above.join(name));
     let without_text = |result: Result<(), FileError>| result.map(|()| String::new());
     let result = match operation {
-        Operation::Write(name, data) => without_text(write_file(&at(name), data, follow)),
-        Operation::Upload(name, data, replace) => {
-            without_text(Upload::create(&at(name), *replace, Follow::Yes).and_then(|upload| {
+        Operation::Write(path, data) => without_text(write_file(&at(path), data, follow)),
+        Operation::Upload(path, data, replace) => {
+            without_text(Upload::create(&at(path), *replace, Follow::Yes).and_then(|upload| {
                 upload.write_block(0, data)?;
                 upload.commit(&CommitOptions::default())
             }))
         }
-        Operation::Read(name) => read_file(&at(name), follow, 1000).map(|data| format!("{data:?}")),
-        Operation::Create(name, recursive) => without_text(create_directory(&at(name), *recursive, follow)),
-        Operation::Remove(name, recursive, force) => {
+        Operation::Read(path) => read_file(&at(path), follow, 1000).map(|data| format!("{data:?}")),
+        Operation::CreateDirectory(path, recursive) => without_text(create_directory(&at(path), *recursive, follow)),
+        Operation::Remove(path, recursive, force) => {
+            // A recursive removal without following links is not supported.
             let follow = if *recursive { Follow::Yes } else { follow };
-            without_text(remove(&at(name), *recursive, *force, follow, &not_cancelled()))
+            without_text(remove(&at(path), *recursive, *force, follow, &not_cancelled()))
         }
         Operation::Rename(from, to, replace) => without_text(rename(&at(from), &at(to), *replace)),
         Operation::Copy(from, to, recursive) => without_text(copy(&at(from), &at(to), *recursive, &not_cancelled())),
-        Operation::Describe(name) => metadata(&at(name), follow)
+        Operation::Describe(path) => metadata(&at(path), follow)
             .map(|found| if found.is_directory { "directory".into() } else { format!("file of {}", found.size) }),
-        Operation::List(name) => read_directory(&at(name), 1000, DanglingLinks::LeftOut).map(|entries| {
+        Operation::List(path) => read_directory(&at(path), 1000, DanglingLinks::LeftOut).map(|entries| {
             let mut names: Vec<_> =
                 entries.iter().map(|entry| format!("{} ", entry.name.to_string_lossy())).collect();
             names.sort();
@@ -288,7 +291,7 @@ fn real_tree(root: &Path) -> BTreeMap<String, ModelNode> {
     found
 }
 
-/// Paths of at least `shortest` names.
+/// Paths of `shortest` to 3 names.
 fn paths(shortest: usize) -> impl Strategy<Value = ModelPath> {
     prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), shortest..4)
 }
@@ -296,12 +299,12 @@ fn paths(shortest: usize) -> impl Strategy<Value = ModelPath> {
 fn operations() -> impl Strategy<Value = Operation> {
     let data = || prop::collection::vec(any::<u8>(), 0..20);
     prop_oneof![
-        3 => (paths(0), data()).prop_map(|(name, data)| Operation::Write(name, data)),
-        2 => (paths(1), data(), any::<bool>()).prop_map(|(name, data, replace)| Operation::Upload(name, data, replace)),
+        3 => (paths(0), data()).prop_map(|(path, data)| Operation::Write(path, data)),
+        2 => (paths(1), data(), any::<bool>()).prop_map(|(path, data, replace)| Operation::Upload(path, data, replace)),
         1 => paths(0).prop_map(Operation::Read),
-        3 => (paths(0), any::<bool>()).prop_map(|(name, recursive)| Operation::Create(name, recursive)),
-        1 => (paths(1), any::<bool>(), any::<bool>()).prop_map(|(name, recursive, force)| {
-            Operation::Remove(name, recursive, force)
+        3 => (paths(0), any::<bool>()).prop_map(|(path, recursive)| Operation::CreateDirectory(path, recursive)),
+        1 => (paths(1), any::<bool>(), any::<bool>()).prop_map(|(path, recursive, force)| {
+            Operation::Remove(path, recursive, force)
         }),
         2 => (paths(1), paths(1), any::<bool>()).prop_map(|(from, to, replace)| Operation::Rename(from, to, replace)),
         2 => (paths(1), paths(1), any::<bool>()).prop_map(|(from, to, recursive)| Operation::Copy(from, to, recursive)),
@@ -319,13 +322,14 @@ proptest! {
         let mut model = FileModel::default();
         for (operation, refuse_links) in steps {
             let follow = if refuse_links { Follow::No } else { Follow::Yes };
+            // The model cannot be used after an operation whose result cannot be predicted.
             let Some(expected) = model.apply(&operation) else { return Ok(()) };
             let result = apply(test_dir.root(), &operation, follow);
             match (&expected, &result) {
                 (Err(expected), Err(error)) if expected == "is not a file" => {
                     let prefix = format!("path `{}", test_dir.root().display());
-                    let is_named = error.starts_with(&prefix) && error.ends_with("` is not a file");
-                    prop_assert!(is_named || error == "path is not a regular file", "{error}");
+                    let contains_path = error.starts_with(&prefix) && error.ends_with("` is not a file");
+                    prop_assert!(contains_path || error == "path is not a regular file", "{error}");
                 }
                 _ => prop_assert_eq!(&result, &expected, "{:?}", operation),
             }

@@ -1,5 +1,5 @@
-//! Tests of operations on trees with mount points and on a full disk. They run in processes with a mount namespace of
-//! their own.
+//! Tests of operations on trees with mount points and on a full disk. Each test runs an ignored test, its *role*, in
+//! a process with a mount namespace of its own.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -82,7 +82,7 @@ fn role_copy_mounted_tree() {
 }
 
 #[test]
-fn a_full_disk_is_an_error() {
+fn a_full_disk_is_an_error_and_leaves_no_new_copy_and_no_unfinished_upload() {
     run_in_own_mount_namespace("mounts::role_fill_disk");
 }
 
@@ -115,7 +115,8 @@ fn role_fill_disk() {
     let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
     upload.write_block(0, b"begin").unwrap();
     assert_errno(upload.write_block(5, &large), Errno::NOSPC);
-    // A client may ask for the commit before it has read the error of a block.
+    // Every later call returns the error of the failed block too, because a client may ask for the commit before it
+    // has read that error.
     let expected =
         "the upload has failed: 2000000 bytes at offset 5 were not written: No space left on device (os error 28)";
     assert_eq!(error_text(upload.write_block(0, b"x")), expected);

@@ -1,5 +1,5 @@
-//! Tests of operations on files and directories that the user may not read. Root may read everything, so these tests
-//! run as another user.
+//! Tests of operations on files and directories that the user may not read or write. Root may do both everywhere, so
+//! each test runs an ignored test, its *role*, in a process that is not run by root.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn directories_that_cannot_be_listed_can_be_entered() {
+fn operations_work_below_a_directory_that_cannot_be_listed() {
     run_without_privileges("privileges::role_use_unlistable_directory");
 }
 
@@ -59,13 +59,13 @@ fn role_use_unlistable_directory() {
 }
 
 #[test]
-fn unreadable_directories_are_reported() {
-    run_without_privileges("privileges::role_use_closed_directory");
+fn a_walk_and_a_removal_report_a_directory_that_cannot_be_read() {
+    run_without_privileges("privileges::role_use_unreadable_directory");
 }
 
 #[test]
 #[ignore = "run by the test above in a process of its own"]
-fn role_use_closed_directory() {
+fn role_use_unreadable_directory() {
     if !is_role_process() {
         return;
     }
@@ -82,7 +82,7 @@ fn role_use_closed_directory() {
         follow_directory_symlinks: false,
         prune_hidden_directories: false,
     };
-    let listing = |root: &Path| {
+    let walk_from = |root: &Path| {
         let (mut entries, mut errors) = (0, Vec::new());
         let visit = &mut |item: WalkItem<'_>| {
             match item {
@@ -95,8 +95,8 @@ fn role_use_closed_directory() {
         (entries, errors)
     };
     let refusal = "Permission denied (os error 13)".to_owned();
-    assert_eq!(listing(&tree), (3, vec![(closed.clone(), refusal.clone())]));
-    assert_eq!(listing(&closed), (0, vec![(closed.clone(), refusal)]), "also as the root of the walk");
+    assert_eq!(walk_from(&tree), (3, vec![(closed.clone(), refusal.clone())]));
+    assert_eq!(walk_from(&closed), (0, vec![(closed.clone(), refusal)]), "also as the root of the walk");
 
     let error = remove(&tree, true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::PermissionDenied, Some(closed.as_path())));
@@ -105,7 +105,21 @@ fn role_use_closed_directory() {
     chmod(&closed, 0);
     remove(&tree, true, false, Follow::Yes, &not_cancelled()).unwrap();
     assert!(names_in(test_dir.root()).is_empty(), "an empty directory is removed without being listed");
+    report_done();
+}
 
+#[test]
+fn an_upload_into_a_read_only_directory_is_refused() {
+    run_without_privileges("privileges::role_upload_into_read_only_directory");
+}
+
+#[test]
+#[ignore = "run by the test above in a process of its own"]
+fn role_upload_into_read_only_directory() {
+    if !is_role_process() {
+        return;
+    }
+    let test_dir = TestDirectory::new();
     let read_only = test_dir.directory("read-only");
     chmod(&read_only, 0o500);
     assert_eq!(

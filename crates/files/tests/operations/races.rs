@@ -1,5 +1,5 @@
-//! Tests in which another thread exchanges a directory and a link while an operation runs. The operation must not
-//! touch files outside of its tree.
+//! Tests in which another thread changes the tree while an operation runs. If it exchanges a directory and a link,
+//! the operation must not touch files outside of the tree.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ fn run_while_exchanging(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
 }
 
 #[test]
-fn no_operation_follows_a_link_that_replaces_a_directory() {
+fn operations_that_may_not_follow_links_do_not_follow_one_that_replaces_a_directory() {
     let test_dir = TestDirectory::new();
     let secret = test_dir.file("outside/secret", "secret");
     test_dir.file("inside/secret", "inside");
@@ -50,6 +50,7 @@ fn no_operation_follows_a_link_that_replaces_a_directory() {
                     fs::metadata(&secret).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).unwrap()
                 );
             }
+            // These operations fail while the link is there.
             let _ = set_metadata(&target, Some(0o600), Some((1, 0)), Follow::No);
             let _ = create_directory(&test_dir.at(format!("inside/d{round}/e")), true, Follow::No);
             let _ = remove(&target, false, true, Follow::No, &not_cancelled());
@@ -62,7 +63,7 @@ fn no_operation_follows_a_link_that_replaces_a_directory() {
 }
 
 #[test]
-fn removing_a_tree_leaves_files_outside_of_it_alone() {
+fn removing_a_tree_does_not_follow_links_that_replace_its_directories() {
     let test_dir = TestDirectory::in_memory();
     for number in 0..200 {
         test_dir.file(&format!("outside/{number}"), "kept");
@@ -86,7 +87,7 @@ fn removing_a_tree_leaves_files_outside_of_it_alone() {
 }
 
 #[test]
-fn two_threads_can_remove_the_same_tree() {
+fn two_threads_can_remove_the_same_tree_at_once() {
     let test_dir = TestDirectory::in_memory();
     for _ in 0..20 {
         for number in 0..200 {

@@ -30,7 +30,7 @@ fn a_file_is_read_whole() {
 }
 
 #[test]
-fn the_error_of_a_missing_file_is_that_of_the_system() {
+fn the_error_for_a_missing_file_is_that_of_the_system_and_has_the_path() {
     let test_dir = TestDirectory::new();
     for follow in [Follow::Yes, Follow::No] {
         let missing = read_file(&test_dir.at("none/a"), follow, LIMIT);
@@ -62,7 +62,7 @@ fn only_regular_files_are_read_and_nothing_blocks() {
 }
 
 #[test]
-fn links_are_refused_if_they_may_not_be_followed() {
+fn links_and_dot_dot_are_refused_if_links_may_not_be_followed() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "a");
     test_dir.link("d/a", "link");
@@ -74,7 +74,7 @@ fn links_are_refused_if_they_may_not_be_followed() {
 }
 
 #[test]
-fn a_path_longer_than_the_kernel_allows_is_resolved_step_by_step() {
+fn only_without_following_links_a_path_longer_than_the_kernel_allows_is_resolved() {
     let test_dir = TestDirectory::in_memory();
     create_deep_tree(&test_dir.at("deep"), 3_000);
     let path = test_dir.at(format!("deep{}/file", "/d".repeat(2_999)));
@@ -99,7 +99,7 @@ fn the_error_for_a_file_that_is_too_large_contains_the_limit() {
 }
 
 #[test]
-fn files_in_proc_are_read_up_to_the_limit_although_their_size_is_0() {
+fn the_limit_applies_to_the_contents_of_files_in_proc_which_report_the_size_0() {
     let status = Path::new("/proc/self/status");
     assert_eq!(fs::metadata(status).unwrap().len(), 0);
     let read = read_file(status, Follow::Yes, LIMIT).unwrap();
@@ -109,7 +109,7 @@ fn files_in_proc_are_read_up_to_the_limit_although_their_size_is_0() {
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read_never_exceeds_the_limit() {
+fn a_read_of_a_growing_file_never_returns_more_than_the_limit() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("log", "");
     let mut log = OpenOptions::new().append(true).open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of removing files and trees.
+//! Tests of removing files and trees. A *role* is an ignored test that another test runs in a process of its own.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -88,11 +88,11 @@ fn a_link_in_the_parent_path_is_followed() {
 
 #[test]
 fn the_root_is_never_removed() {
+    // None of the calls in this test is recursive, so that a bug does no harm.
     for follow in [Follow::Yes, Follow::No] {
         let removed = remove("/".as_ref(), false, true, follow, &not_cancelled());
         assert_eq!(error_text(removed), "`/` is a mount point and is not removed");
     }
-    // None of these calls is recursive, so that a bug does no harm.
     assert_eq!(
         error_text(remove("/.".as_ref(), false, true, Follow::Yes, &not_cancelled())),
         "`/.` is a mount point and is not removed"
@@ -138,7 +138,7 @@ fn a_directory_with_many_entries_is_removed() {
 }
 
 #[test]
-fn a_cancelled_removal_removes_nothing() {
+fn a_removal_that_was_cancelled_before_it_began_removes_nothing() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "");
     let cancelled = Cancel::new();

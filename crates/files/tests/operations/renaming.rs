@@ -27,6 +27,12 @@ fn directories_and_links_are_moved_as_they_are() {
     rename(&test_dir.at("d"), &test_dir.at("e"), false).unwrap();
     rename(&test_dir.at("link"), &test_dir.at("e/link"), false).unwrap();
     assert_eq!(names_in(&test_dir.at("e")), ["a", "link"]);
+}
+
+#[test]
+fn a_directory_is_not_moved_below_itself_nor_onto_a_directory_with_entries() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("e/a", "");
     for replace in [true, false] {
         assert_errno(rename(&test_dir.at("e"), &test_dir.at("e/below"), replace), Errno::INVAL);
     }
@@ -35,7 +41,7 @@ fn directories_and_links_are_moved_as_they_are() {
 }
 
 #[test]
-fn the_error_is_about_the_path_that_is_missing() {
+fn the_error_for_a_missing_source_or_destination_parent_has_the_path_that_cannot_be_found() {
     let test_dir = TestDirectory::new();
     let a = test_dir.file("a", "");
     for replace in [true, false] {

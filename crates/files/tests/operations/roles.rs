@@ -1,5 +1,6 @@
-//! Runs an ignored test of this binary in a process of its own: as another user, in another mount namespace or with other limits. The
-//! *role* is the name of the ignored test.
+//! Runs a *role*: an ignored test of this binary that another test starts in a process of its own, as another user,
+//! in another mount namespace or with other limits. The functions take the path of the ignored test, such as
+//! `walking::role_walk_deep_and_wide_tree`.
 
 use std::env;
 use std::fs;
@@ -7,24 +8,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-const ROLE: &str = "FILES_TEST_ROLE";
+/// The environment variable that is set in the process of a role.
+const ROLE_VARIABLE: &str = "FILES_TEST_ROLE";
+/// The id of the user `nobody`, and of its group.
 const NOBODY: u32 = 65534;
+/// The line that a role prints when it has finished.
 const DONE: &str = "the role has finished";
 
-/// Whether this process was started to run a role. Otherwise a role does nothing, so that all tests can be run by hand.
+/// Whether this process was started to run a role. In any other process a role returns at once, so that a run of all
+/// ignored tests does not fail.
 pub(crate) fn is_role_process() -> bool {
-    env::var_os(ROLE).is_some()
+    env::var_os(ROLE_VARIABLE).is_some()
 }
 
 /// Reports that a role has run to its end. Every role calls this last.
-#[expect(clippy::print_stdout, reason = "the test that has started the role reads it")]
+#[expect(clippy::print_stdout, reason = "the test that started the role reads this line")]
 pub(crate) fn report_done() {
     println!("{DONE}");
 }
 
-/// Runs a role without the rights of root, who may read and write every file.
+/// Runs a role without the rights of root, who may read and write every file: as `nobody`, or as the current user if
+/// that is not root.
 pub(crate) fn run_without_privileges(role: &str) {
-    // The other user may not be able to read the build directory.
+    // The user `nobody` may not be able to read the build directory, so the role runs a copy of this program.
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("role");
@@ -51,7 +57,10 @@ pub(crate) fn run_with_few_descriptors(role: &str) {
 }
 
 fn run_role(mut command: Command, role: &str) {
-    command.args([role, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env(ROLE, "yes").current_dir("/");
+    command
+        .args([role, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ROLE_VARIABLE, "yes")
+        .current_dir("/");
     let run = command.output().unwrap();
     let output = String::from_utf8_lossy(&run.stdout);
     assert!(output.contains(DONE), "{output}{}", String::from_utf8_lossy(&run.stderr));

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Long enough for a busy machine, so only a bug makes a test wait this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A directory of its own for each test, without links in its path.
+/// A temporary directory for one test. Its path contains no symbolic links.
 pub(crate) struct TestDirectory {
     _directory: TempDir,
     root: PathBuf,
@@ -57,18 +57,21 @@ impl TestDirectory {
         path
     }
 
+    /// Creates a directory, and the directories above it.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.at(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
 
+    /// Creates the symbolic link `name`, which leads to `target`.
     pub(crate) fn link(&self, target: impl AsRef<Path>, name: &str) -> PathBuf {
         let path = self.at(name);
         std::os::unix::fs::symlink(target, &path).unwrap();
         path
     }
 
+    /// Creates a FIFO that no process has open.
     pub(crate) fn fifo(&self, name: &str) -> PathBuf {
         let path = self.at(name);
         mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
@@ -100,7 +103,8 @@ pub(crate) fn error_text<T: Debug>(result: Result<T, FileError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// Checks that this crate itself has refused the operation, with this text.
+/// Checks that the operation was refused with this text. The crate `files` uses the kind `InvalidInput` for
+/// operations that it refuses itself.
 #[track_caller]
 pub(crate) fn assert_refused<T: Debug>(result: Result<T, FileError>, expected: &str) {
     let error = result.unwrap_err();
@@ -113,15 +117,15 @@ pub(crate) fn assert_errno<T: Debug>(result: Result<T, FileError>, expected: rus
     assert_eq!(error.io().raw_os_error(), Some(expected.raw_os_error()), "{error}");
 }
 
-/// Runs `work` on another thread. Fails the test if `work` is not finished after [`TIMEOUT`].
+/// Runs `work` on another thread. Fails the test if `work` panics or is not finished after [`TIMEOUT`].
 pub(crate) fn run_with_timeout<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(work()));
-    receive.recv_timeout(TIMEOUT).expect("the work blocks")
+    receive.recv_timeout(TIMEOUT).expect("the work panicked or blocks")
 }
 
-/// Creates `depth` nested directories, each with a file. Each directory is created relative to the one above, because
-/// the whole path would be too long.
+/// Creates the directory `top` and `depth` directories nested in it. Each directory except the deepest one contains a
+/// file. Each directory is created relative to the one above, because the whole path would be too long.
 pub(crate) fn create_deep_tree(top: &Path, depth: usize) {
     use rustix::fs::{OFlags, mkdirat, openat};
     fs::create_dir(top).unwrap();

@@ -1,4 +1,5 @@
-//! Tests of uploads: files that are written block by block and appear when they are committed.
+//! Tests of uploads: files that are written block by block and appear when they are committed. The second argument of
+//! `Upload::create` says whether the upload may replace an existing file.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -92,7 +93,7 @@ fn the_commit_sets_size_mode_and_time() {
 }
 
 #[test]
-fn the_umask_applies_only_to_the_mode_of_a_new_file() {
+fn the_umask_applies_to_mode_if_new_and_not_to_mode() {
     let test_dir = TestDirectory::new();
     let mode_after_upload = |name: &str, options: CommitOptions| {
         let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
@@ -108,13 +109,13 @@ fn the_umask_applies_only_to_the_mode_of_a_new_file() {
     let mode_if_new = |bits| CommitOptions { mode_if_new: Some(bits), ..default_options() };
     assert_eq!(mode_after_upload("usual", default_options()), 0o666 & allowed);
     assert_eq!(mode_after_upload("wide", mode_if_new(0o777)), allowed);
-    assert_eq!(mode_after_upload("narrow", mode_if_new(0o4500)), 0o500 & allowed);
+    assert_eq!(mode_after_upload("narrow", mode_if_new(0o4500)), 0o500 & allowed, "set-user-ID is never allowed");
     assert_eq!(mode_after_upload("exact", CommitOptions { mode: Some(0o706), ..mode_if_new(0o777) }), 0o706);
     assert_eq!(mode_after_upload("exact", mode_if_new(0o777)), 0o706, "a file that is replaced keeps its mode");
 }
 
 #[test]
-fn an_upload_to_a_link_replaces_its_target() {
+fn an_upload_follows_links_and_fails_at_a_loop_of_links() {
     let test_dir = TestDirectory::new();
     let target = test_dir.file("d/a", "old");
     test_dir.link("d/a", "link");
@@ -152,7 +153,7 @@ fn an_existing_file_is_not_replaced_unless_asked() {
 }
 
 #[test]
-fn only_regular_files_are_replaced() {
+fn only_regular_files_are_replaced_and_the_parent_directory_must_exist() {
     let test_dir = TestDirectory::new();
     assert_errno(Upload::create(&test_dir.directory("d"), true, Follow::Yes), Errno::ISDIR);
     assert_errno(Upload::create("/".as_ref(), true, Follow::Yes), Errno::ISDIR);
@@ -173,7 +174,7 @@ fn only_regular_files_are_replaced() {
 }
 
 #[test]
-fn a_commit_finishes_the_upload_even_if_it_fails() {
+fn a_failed_commit_also_finishes_the_upload() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
@@ -186,7 +187,7 @@ fn a_commit_finishes_the_upload_even_if_it_fails() {
 }
 
 #[test]
-fn offsets_that_no_file_can_have_are_refused() {
+fn a_block_at_an_offset_that_no_file_can_have_fails_and_so_does_the_commit() {
     let test_dir = TestDirectory::new();
     for offset in [u64::MAX, i64::MAX as u64] {
         let upload = Upload::create(&test_dir.at("a"), false, Follow::Yes).unwrap();
@@ -200,7 +201,7 @@ fn offsets_that_no_file_can_have_are_refused() {
 }
 
 #[test]
-fn the_longest_name_can_be_uploaded() {
+fn a_file_with_the_longest_possible_name_can_be_uploaded() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file(&"n".repeat(255), "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();

@@ -14,7 +14,7 @@ use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
 use crate::support::{TestDirectory, assert_refused, create_deep_tree, not_cancelled};
 
-/// The largest limits. Links are not followed.
+/// The largest limits that a walk accepts. Links are not followed.
 const ALL: TreeWalkOptions = TreeWalkOptions {
     max_depth: 64,
     max_directories: 10_000,
@@ -24,8 +24,8 @@ const ALL: TreeWalkOptions = TreeWalkOptions {
 };
 const FOLLOWING: TreeWalkOptions = TreeWalkOptions { follow_directory_symlinks: true, ..ALL };
 
-/// Everything that a walk has passed to its visitor. Entries are relative to the root, and directories end with a
-/// slash.
+/// Everything that a walk has passed to its visitor, and whether the walk was truncated. Entries are relative to the
+/// root, and directories end with a slash.
 struct WalkRecord {
     entries: Vec<String>,
     errors: Vec<(PathBuf, String)>,
@@ -47,12 +47,14 @@ fn record_walk(root: &Path, options: &TreeWalkOptions) -> Result<WalkRecord, Fil
     Ok(WalkRecord { entries, errors, truncated: end.truncated })
 }
 
+/// The entries of a walk that must be neither truncated nor report an error.
 fn entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     let record = record_walk(root, options).unwrap();
     assert!(record.errors.is_empty() && !record.truncated);
     record.entries
 }
 
+/// The entries of a walk that must be truncated.
 fn truncated_entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     let record = record_walk(root, options).unwrap();
     assert!(record.truncated);
@@ -74,7 +76,7 @@ fn entries_come_level_by_level_and_sorted() {
 }
 
 #[test]
-fn a_limit_truncates_the_walk() {
+fn the_limits_of_directories_and_entries_truncate_a_walk_but_the_depth_limit_does_not() {
     let test_dir = sample_tree();
     let depth = |max_depth| TreeWalkOptions { max_depth, ..ALL };
     assert_eq!(entries(test_dir.root(), &depth(0)), ["B", "a/", "b/", "c"]);
@@ -92,7 +94,7 @@ fn a_limit_truncates_the_walk() {
 }
 
 #[test]
-fn limits_are_checked_before_anything_else() {
+fn limits_out_of_range_are_refused_before_the_root_is_examined() {
     let none = Path::new("/none/at/all");
     for options in [TreeWalkOptions { max_directories: 0, ..ALL }, TreeWalkOptions { max_entries: 0, ..ALL }] {
         assert_refused(record_walk(none, &options).map(|_| ()), "filesystem walk limits must be greater than zero");
@@ -109,7 +111,7 @@ fn limits_are_checked_before_anything_else() {
 }
 
 #[test]
-fn a_root_that_is_no_directory_has_no_entries() {
+fn a_root_that_is_a_file_or_a_link_that_is_not_followed_has_no_entries() {
     let test_dir = sample_tree();
     assert!(entries(&test_dir.at("c"), &ALL).is_empty());
     let link = test_dir.link("b", "link");
@@ -121,7 +123,7 @@ fn a_root_that_is_no_directory_has_no_entries() {
 }
 
 #[test]
-fn links_to_directories_are_followed_once_and_other_links_are_not_listed() {
+fn only_followed_links_to_directories_are_listed_and_no_directory_is_entered_twice() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "");
     test_dir.link("..", "d/up");
@@ -143,7 +145,7 @@ fn a_link_to_itself_is_reported_and_the_walk_goes_on() {
 }
 
 #[test]
-fn hidden_directories_are_listed_but_not_entered() {
+fn pruned_hidden_directories_are_listed_but_not_entered() {
     let test_dir = TestDirectory::new();
     test_dir.file(".hidden/a", "");
     test_dir.file("seen/b", "");
@@ -209,6 +211,8 @@ fn role_walk_deep_and_wide_tree() {
     }
     let record = record_walk(test_dir.root(), &ALL).unwrap();
     assert!(record.errors.is_empty(), "{:?}", record.errors);
+    // `deep` and `wide`, two entries in each of the 64 deep directories that the depth limit lets the walk enter, and
+    // three entries for each number.
     assert_eq!(record.entries.len(), 2 + 64 * 2 + 3000);
     report_done();
 }
@@ -241,6 +245,7 @@ fn a_walk_is_not_much_slower_than_find() {
     });
     let find = fastest_of_five(&mut || {
         let found = Command::new("find").arg(test_dir.root()).output().unwrap();
+        // In addition to the entries, `find` prints the root, and an empty piece follows the last line feed.
         assert_eq!(found.stdout.split(|byte| *byte == b'\n').count(), 49_512);
     });
     println!("ours {ours:?}, find {find:?}");

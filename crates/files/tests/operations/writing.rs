@@ -9,12 +9,12 @@ use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno, assert_refused, run_with_timeout};
 
-const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
+const BOTH_FOLLOW_MODES: [Follow; 2] = [Follow::Yes, Follow::No];
 
 #[test]
 fn a_file_is_created_or_overwritten() {
     let test_dir = TestDirectory::new();
-    for follow in BOTH {
+    for follow in BOTH_FOLLOW_MODES {
         let path = test_dir.at(format!("{follow:?}"));
         for contents in ["a longer text", "short", ""] {
             write_file(&path, contents.as_bytes(), follow).unwrap();
@@ -24,9 +24,9 @@ fn a_file_is_created_or_overwritten() {
 }
 
 #[test]
-fn an_existing_file_stays_the_same_file() {
+fn an_overwritten_file_keeps_its_inode_mode_and_owner() {
     let test_dir = TestDirectory::new();
-    for follow in BOTH {
+    for follow in BOTH_FOLLOW_MODES {
         let path = test_dir.file(&format!("{follow:?}"), "old");
         let other_name = test_dir.at(format!("{follow:?}-too"));
         fs::hard_link(&path, &other_name).unwrap();
@@ -45,7 +45,7 @@ fn an_existing_file_stays_the_same_file() {
 #[test]
 fn missing_parents_are_not_created() {
     let test_dir = TestDirectory::new();
-    for follow in BOTH {
+    for follow in BOTH_FOLLOW_MODES {
         assert_eq!(write_file(&test_dir.at("none/a"), b"a", follow).unwrap_err().kind(), ErrorKind::NotFound);
         assert!(!test_dir.at("none").exists());
     }
@@ -55,7 +55,7 @@ fn missing_parents_are_not_created() {
 fn a_directory_cannot_be_written() {
     let test_dir = TestDirectory::new();
     let directory = test_dir.directory("d");
-    for follow in BOTH {
+    for follow in BOTH_FOLLOW_MODES {
         assert_errno(write_file(&directory, b"a", follow), Errno::ISDIR);
         assert_errno(write_file("/".as_ref(), b"a", follow), Errno::ISDIR);
     }

@@ -1,4 +1,5 @@
-//! Tests of searches in real trees: which lines and files are reported, which are skipped, and how a search ends.
+//! Tests of searches in real trees: which lines and files are reported, which are skipped, and how a search ends. The
+//! *sink* is the callback to which a search passes its results.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 mod rules;
@@ -84,14 +85,14 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_match_does_not_wait_for_the_end_of_its_file() {
+fn a_match_is_reported_before_the_rest_of_its_file_is_read() {
     let text = format!("needle\n{}needle\n", "straw\n".repeat(1 << 20));
     let root = tree(&[("large", &text)]);
     let file = fs::OpenOptions::new().write(true).open(root.path().join("large")).unwrap();
     let found = Mutex::new(Vec::new());
     let prepared = search(&root, pattern("needle")).prepare().unwrap();
     prepared.run(&Cancel::new(), &|hit| {
-        // The match comes early enough that the end of the file can still be removed.
+        // Cuts off the second match, which the search must not have read yet.
         file.set_len(1 << 20).unwrap();
         let SearchHit::Lines { lines, .. } = hit else { panic!("the search asks for lines") };
         found.lock().unwrap().extend(lines.iter().map(|line| line.number));
@@ -148,7 +149,7 @@ fn case_words_and_fixed_strings_are_respected() {
 }
 
 #[test]
-fn empty_matches_are_matches() {
+fn empty_matches_are_reported() {
     let root = tree(&[("a.txt", "x\n\nlast")]);
     let ranges: Vec<_> = lines(search(&root, pattern("$"))).into_iter().map(|line| line.matches).collect();
     assert_eq!(ranges, [vec![(1, 1)], vec![(0, 0)], vec![(4, 4)]]);
@@ -167,7 +168,7 @@ fn globs_include_and_exclude_files() {
 }
 
 #[test]
-fn ignore_files_are_obeyed_and_gitignore_only_in_a_repository() {
+fn ignored_and_hidden_files_are_left_out_by_default_and_gitignore_counts_only_in_a_repository() {
     let root =
         tree(&[(".ignore", "i.txt\n"), (".gitignore", "g.txt\n"), ("i.txt", ""), ("g.txt", ""), (".h.txt", "")]);
     assert_eq!(names(root.path(), listing(&root)), set(&["g.txt"]));
@@ -180,7 +181,7 @@ fn ignore_files_are_obeyed_and_gitignore_only_in_a_repository() {
 }
 
 #[test]
-fn depth_size_and_matches_per_file_are_bounded() {
+fn depth_file_size_and_matches_per_file_can_be_limited() {
     let root = tree(&[("a", "x\nx\nx\n"), ("d/b", "x\n"), ("large", &"x\n".repeat(1000))]);
     assert_eq!(names(root.path(), SearchQuery { max_depth: Some(1), ..listing(&root) }), set(&["a", "large"]));
     assert_eq!(names(root.path(), SearchQuery { max_file_size: Some(100), ..listing(&root) }), set(&["a", "d/b"]));
@@ -189,7 +190,7 @@ fn depth_size_and_matches_per_file_are_bounded() {
 }
 
 #[test]
-fn a_file_as_root_and_a_link_as_root_are_searched() {
+fn the_root_may_be_a_file_or_a_link_and_links_below_it_are_followed_only_if_asked() {
     let root = tree(&[("d/a", "x\n")]);
     assert_eq!(
         lines(SearchQuery { pattern: Some(pattern("x")), ..SearchQuery::below(root.path().join("d/a")) }).len(),
@@ -247,7 +248,7 @@ fn many_matches_come_in_order_in_small_batches() {
 }
 
 #[test]
-fn a_sink_that_breaks_ends_the_search() {
+fn a_sink_that_returns_break_ends_the_search() {
     let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", &"x\n".repeat(100_000))]);
     let prepared = SearchQuery { threads: Some(1), ..search(&root, pattern("x")) }.prepare().unwrap();
     let calls = Mutex::new(0);
@@ -289,6 +290,7 @@ fn unreadable_files_are_reported_and_the_others_are_searched() {
         symlink("nowhere", root.path().join(format!("broken-{number}"))).unwrap();
     }
     let (found, end) = run(SearchQuery { follow_symlinks: true, ..search(&root, pattern("x")) });
+    // All errors are counted, but only the first 100 are listed.
     assert_eq!((found.len(), end.errors.len(), end.error_count), (1, 100, 150));
 }
 
@@ -309,7 +311,7 @@ fn an_invalid_query_is_refused_with_the_reason() {
     let bad_glob = refusal(SearchQuery { globs: vec!["a[".into()], ..listing(&root) });
     assert!(matches!(&bad_glob, PrepareSearchError::InvalidGlob { glob, .. } if glob == "a["), "{bad_glob}");
     let long = refusal(search(&root, pattern(&format!("({}", "é".repeat(10_000)))));
-    assert!(long.to_string().len() < 600, "{long}");
+    assert!(long.to_string().len() < 600, "the error must not repeat the whole pattern: {long}");
     assert!(matches!(
         refusal(SearchQuery { context_after: 21, ..listing(&root) }),
         PrepareSearchError::TooMuchContext { lines: 21 }
@@ -320,7 +322,7 @@ fn an_invalid_query_is_refused_with_the_reason() {
 }
 
 #[test]
-fn special_or_oversized_ignore_files_are_not_read() {
+fn a_directory_whose_ignore_file_is_special_or_exceeds_a_limit_is_reported_and_not_searched() {
     let root = tree(&[
         ("fine/a", ""),
         ("fifo/b", ""),
@@ -364,8 +366,7 @@ fn special_or_oversized_ignore_files_are_not_read() {
     let refused: BTreeSet<_> = end.errors.iter().map(|error| error.path.clone()).collect();
     assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 6));
 
-    // In the root or above it, such a file is an error of the search. A search that does not read ignore files is not
-    // affected.
+    // If such a file is in the root or above it, the whole search is refused, unless it reads no ignore files.
     for root in [at("fifo"), at("device"), at("fifo/b")] {
         assert!(matches!(SearchQuery::below(root).prepare(), Err(PrepareSearchError::Root(_))));
     }
@@ -388,7 +389,7 @@ fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
     assert_eq!(end.completion, SearchCompletion::Cancelled);
 }
 
-/// With a pattern that may span lines, the searcher passes all matching lines of this file on as a single block.
+/// If the pattern may span lines, the library `grep-searcher` reports all matching lines of this file at once.
 #[test]
 fn many_matches_over_many_lines_are_not_all_held_in_memory() {
     const LINES: usize = MAX_SEARCHED_BYTES / 8;
@@ -405,7 +406,7 @@ fn many_matches_over_many_lines_are_not_all_held_in_memory() {
     });
     assert_eq!((end.errors, reported.into_inner().unwrap()), (vec![], (LINES, LINES * 7)));
     let grown = peak_resident_bytes() - before;
-    assert!(grown < LINES * 8 * 6, "{grown} bytes");
+    assert!(grown < 6 * MAX_SEARCHED_BYTES, "{grown} bytes");
 }
 
 fn peak_resident_bytes() -> usize {

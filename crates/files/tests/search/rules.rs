@@ -1,5 +1,6 @@
-//! Compares the files that a search finds with those that the walker of ripgrep finds, in random trees with many ignore files. That walker
-//! opens ignore files in a way that can block, so this crate has its own implementation of the rules, which must give the same result.
+//! Compares the files that a search finds with those that the walker of ripgrep (the crate `ignore`) finds, in random
+//! and in fixed trees with ignore files. The walker of ripgrep opens ignore files in a way that can block. So the
+//! crate `files` has its own implementation of the rules, which must give the same result.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +56,7 @@ const PATTERNS: [&str; 34] = [
 const GLOBS: [&str; 6] = ["*.t", "!a", "!b/**", ".h", "/a", "a/**"];
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
-/// The kind of a repository. The directory that has it is the top of the repository.
+/// The kind of a repository whose top is a [`RandomDirectory`]. `excludes` are the lines of its `info/exclude`.
 #[derive(Clone, Debug)]
 enum RepositoryKind {
     Repository {
@@ -117,8 +118,9 @@ fn directory() -> impl Strategy<Value = RandomDirectory> {
     })
 }
 
-/// Creates a directory with everything in it. A name that exists already is left as it is. The repositories of
-/// worktrees are created in the directory `outside`.
+/// Creates a directory with everything in it. Files, subdirectories and links whose names exist already are skipped.
+/// Of two ignore files with the same name, the second overwrites the first. The repositories of worktrees are created
+/// in the directory `outside`.
 fn create(directory: &RandomDirectory, at: &Path, outside: &Path) {
     if fs::create_dir(at).is_err() {
         return;
@@ -154,7 +156,7 @@ fn create(directory: &RandomDirectory, at: &Path, outside: &Path) {
         }
     }
     if let Some((name, target)) = directory.link {
-        let _exists_already = symlink(target, at.join(name));
+        let _fails_if_name_exists = symlink(target, at.join(name));
     }
 }
 
@@ -217,6 +219,7 @@ fn roots(tree: &Path, outside: &Path) -> Vec<PathBuf> {
     roots
 }
 
+/// Queries with random options. The test replaces their root.
 fn options() -> impl Strategy<Value = SearchQuery> {
     let globs = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(select(&GLOBS), 1..3)];
     (
@@ -268,8 +271,8 @@ fn rules_above_the_root_are_obeyed_however_the_root_is_written() {
     }
 }
 
-/// The environment says where the configuration of git is, so the test runs itself in another process for each
-/// configuration.
+/// Environment variables say where the configuration of git is. So the test starts itself in another process for each
+/// configuration. In that process, the variable `INNER` names the directory to search.
 #[test]
 fn global_excludes_of_git_are_obeyed_as_by_ripgrep() {
     const INNER: &str = "SEARCH_WITH_GLOBAL_EXCLUDES";
@@ -302,6 +305,7 @@ fn global_excludes_of_git_are_obeyed_as_by_ripgrep() {
     fs::remove_file(home.path().join(".config/git/ignore")).unwrap();
     let configurations =
         [home.path().join("global"), home.path().join(".gitconfig"), home.path().join(".config/git/config")];
+    // `GIT_CONFIG_GLOBAL` always names the first of these files. While that file does not exist, the others count.
     for text in &configuration_texts {
         for configuration in &configurations {
             fs::write(configuration, text).unwrap();

@@ -1,5 +1,6 @@
-//! Trees in which a careless search would hang. Where the search expects an ignore file, a directory or a file, it finds a FIFO or a file
-//! on which another process holds a lease. A blocking `open` of these would wait.
+//! Trees in which a careless search would hang or use too much memory. Where the search expects an ignore file, a
+//! directory or a file, it finds a FIFO or a file on which another process holds a lease. A blocking `open` of these
+//! would wait. One tree has too many ignore rules.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -17,19 +18,22 @@ use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 
 use super::{listing, names, run, set, tree};
 
-/// A search of these few files takes milliseconds. A lease that its holder keeps makes a blocking `open` wait for 45 seconds.
+/// A search of these few files takes milliseconds. A lease that its holder keeps makes a blocking `open` wait for 45
+/// seconds by default.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a task on a thread of its own. Fails the test if the task is not finished after [`TIMEOUT`].
+/// Runs a task on a thread of its own. Fails the test if the task panics or is not finished after [`TIMEOUT`].
 fn run_with_timeout<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(task()));
-    receiver.recv_timeout(TIMEOUT).expect("the search hangs")
+    receiver.recv_timeout(TIMEOUT).expect("the search panicked or hangs")
 }
 
+/// A Perl script that takes a write lease on the file that the variable `FILE` names, prints `leased`, and keeps the
+/// lease until its stdin ends.
 const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 
-/// A process that holds a write lease on a file until it is dropped.
+/// A process that holds a write lease on a file until this value is dropped.
 struct LeaseHolder(Child);
 
 impl LeaseHolder {
@@ -47,7 +51,7 @@ impl LeaseHolder {
 impl Drop for LeaseHolder {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        let _ended = self.0.wait();
+        let _exit_status = self.0.wait();
     }
 }
 
@@ -89,27 +93,27 @@ fn a_leased_file_is_an_error_and_does_not_block_the_search() {
 
 /// A thread that keeps exchanging two names, as fast as it can, until this value is dropped.
 struct ExchangeThread {
-    is_over: Arc<AtomicBool>,
+    must_end: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl ExchangeThread {
     fn start(first: PathBuf, second: PathBuf) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let must_end = Arc::clone(&is_over);
+        let must_end = Arc::new(AtomicBool::new(false));
+        let thread_must_end = Arc::clone(&must_end);
         let exchange = move || {
-            while !must_end.load(Ordering::Relaxed) {
+            while !thread_must_end.load(Ordering::Relaxed) {
                 renameat_with(CWD, &first, CWD, &second, RenameFlags::EXCHANGE).unwrap();
             }
         };
-        Self { is_over, thread: Some(thread::spawn(exchange)) }
+        Self { must_end, thread: Some(thread::spawn(exchange)) }
     }
 }
 
 impl Drop for ExchangeThread {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        let _ended = self.thread.take().unwrap().join();
+        self.must_end.store(true, Ordering::Relaxed);
+        let _join_result = self.thread.take().unwrap().join();
     }
 }
 
@@ -117,11 +121,12 @@ impl Drop for ExchangeThread {
 /// file in a blocking way hangs within some tens of searches.
 const SEARCHES: usize = 100;
 
+/// Runs a search [`SEARCHES`] times, and returns the summaries of those that could begin.
 fn search_often(search: SearchQuery) -> Vec<SearchSummary> {
     run_with_timeout(move || (0..SEARCHES).filter_map(|_| run_to_end(search.clone())).collect())
 }
 
-/// Runs a search to its end. `None` if the root cannot be searched at this moment.
+/// Runs a search to its end. `None` if the search cannot begin, because an ignore file in its root is a FIFO.
 fn run_to_end(search: SearchQuery) -> Option<SearchSummary> {
     let prepared = search.prepare().ok()?;
     Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
@@ -171,7 +176,8 @@ fn a_file_that_turns_into_a_fifo_does_not_block_a_search() {
     }
 }
 
-/// The environment says where the configuration of git is, so the test runs itself in another process.
+/// An environment variable says where the configuration of git is. So the test starts itself in another process, in
+/// which the variable `INNER` names the directory to search.
 #[test]
 fn a_leased_configuration_of_git_does_not_block_a_search() {
     const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
@@ -201,7 +207,7 @@ fn a_leased_configuration_of_git_does_not_block_a_search() {
 }
 
 #[test]
-fn a_directory_with_too_many_rules_above_it_is_left_out() {
+fn a_directory_is_left_out_if_it_and_those_above_it_have_too_many_rules() {
     let rules: String = (0..5000).map(|number| format!("name-{number}\n")).collect();
     let directories = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e"];
     let root = tree(&[("a/b/c/d/e/f", "")]);

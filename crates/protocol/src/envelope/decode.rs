@@ -20,9 +20,9 @@ pub enum Incoming<'a> {
     Request(Request<'a>),
     /// A notification, which gets no answer.
     Notification(Notification<'a>),
-    /// The answer to a request of the receiver that succeeded.
+    /// The successful answer to a request that the receiver of this message has sent.
     Response(Response<'a>),
-    /// The answer to a request of the receiver that failed.
+    /// The answer to a request that the receiver of this message has sent and that failed.
     Error {
         /// The request that failed, or -1 if the peer could not read its id.
         id: RequestId,
@@ -36,7 +36,7 @@ pub enum Incoming<'a> {
 pub struct Request<'a> {
     /// The id that the answer must repeat.
     pub id: RequestId,
-    /// Name of the method, which the receiver may not know.
+    /// Name of the method. The receiver may not know the method.
     pub method: Cow<'a, str>,
     /// Params, not decoded yet. None if the member is absent.
     pub params: Option<&'a RawValue>,
@@ -45,7 +45,7 @@ pub struct Request<'a> {
 /// A notification of the peer.
 #[derive(Debug)]
 pub struct Notification<'a> {
-    /// Name of the notification, which the receiver may not know.
+    /// Name of the notification. The receiver may not know the notification.
     pub method: Cow<'a, str>,
     /// Params, not decoded yet. None if the member is absent.
     pub params: Option<&'a RawValue>,
@@ -54,14 +54,14 @@ pub struct Notification<'a> {
 /// A successful answer of the peer.
 #[derive(Debug)]
 pub struct Response<'a> {
-    /// The id of the request that is answered. The receiver may not know it.
+    /// The id of the request that is answered. The receiver may know no such request.
     pub id: RequestId,
     /// Result, not decoded yet. It may be `null`.
     pub result: &'a RawValue,
 }
 
-/// Why a message could not be decoded. It is always the sender's fault. The texts are part of the published protocol,
-/// that of `codex exec-server`.
+/// Why a message could not be decoded. The fault is always the sender's. The texts are part of the published
+/// protocol, that of `codex exec-server`.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The message is not UTF-8.
@@ -85,7 +85,7 @@ pub enum DecodeError {
     /// The object lacks this member, so it is no request, notification, response or error.
     #[error("missing field `{0}`")]
     Missing(&'static str),
-    /// A member of the envelope has the wrong type.
+    /// The member `method` or `error` of the envelope does not have the form that it must have.
     #[error("{0}")]
     Member(String),
     /// The id is neither a string nor an integer of 64 bits.
@@ -104,22 +104,22 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     members.classify()
 }
 
-/// Finds the id of a request in the beginning of its message. The server uses this for a message over the size limit,
-/// of which it has kept only the beginning. None unless `id` is the first member and is complete.
+/// Finds the id of a request in the beginning of its message. The server uses this for a message over the size
+/// limit, of which it has kept only the beginning. None unless `id` is the first member, complete and valid.
 pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
     let rest = members_of_object(prefix)?.trim_start().strip_prefix("\"id\"")?;
     let (id, _) = first_value(rest.trim_start().strip_prefix(':')?)?;
     serde_json::from_str(id.get()).ok()
 }
 
-/// Finds the method of a request in the beginning of its message, or in a message that is malformed after the method. None if a member
-/// before the method cannot be read.
+/// Finds the method of a request in the beginning of its message, or in a message that is malformed after the
+/// method. None if the method or a member before it cannot be read, or if there is no method.
 pub fn sniff_method(prefix: &[u8]) -> Option<String> {
     let mut rest = members_of_object(prefix)?;
     loop {
         let (name, after) = first_value(rest)?;
         let (value, after) = first_value(after.trim_start().strip_prefix(':')?)?;
-        if serde_json::from_str::<MemberName<'_>>(name.get()).ok()?.0 == "method" {
+        if serde_json::from_str::<JsonString<'_>>(name.get()).ok()?.0 == "method" {
             return serde_json::from_str(value.get()).ok();
         }
         rest = after.trim_start().strip_prefix(',')?;
@@ -144,8 +144,8 @@ fn first_value(text: &str) -> Option<(&RawValue, &str)> {
     Some((value, rest))
 }
 
-/// Makes the error for a text that has no envelope. Valid JSON that is not an object gets an error of its own. For any other text the error
-/// says where the JSON is invalid.
+/// Makes the error for a text from which no envelope could be read. Valid JSON that is not an object gets an error
+/// of its own. For any other text the error says where the JSON is invalid.
 fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
     if !error.is_data() || text.trim_start().starts_with('{') {
         return DecodeError::Json(error);
@@ -156,6 +156,7 @@ fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
     }
 }
 
+/// The members of the envelope, not decoded yet. None for each absent member.
 #[derive(Default)]
 struct EnvelopeMembers<'a> {
     id: Option<&'a RawValue>,
@@ -175,7 +176,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EnvelopeMembers<'de>, A::Error> {
                 let mut members = EnvelopeMembers::default();
-                while let Some(MemberName(key)) = map.next_key::<MemberName<'de>>()? {
+                while let Some(JsonString(key)) = map.next_key::<JsonString<'de>>()? {
                     let slot = match &*key {
                         "id" => &mut members.id,
                         "method" => &mut members.method,
@@ -196,13 +197,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
     }
 }
 
+/// A JSON string that borrows from the message if it has no escapes: the name of a member, or the value of `method`.
 #[derive(Deserialize)]
-struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonString<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> EnvelopeMembers<'a> {
+    /// Decides which kind of message has these members, and decodes all but params and result.
     fn classify(self) -> Result<Incoming<'a>, DecodeError> {
         if let Some(method) = self.method {
-            let method = serde_json::from_str::<MemberName<'a>>(method.get())
+            let method = serde_json::from_str::<JsonString<'a>>(method.get())
                 .map_err(|error| DecodeError::Member(published_text::<String>(method.get(), &error)))?
                 .0;
             return Ok(match self.id {

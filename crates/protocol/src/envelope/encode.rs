@@ -40,12 +40,12 @@ fn write(message: &impl Serialize) -> Vec<u8> {
     text
 }
 
-/// Encodes a request.
+/// Encodes a request. The member `params` is present even if it is null.
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
     write(&OutgoingRequest { id, method, params })
 }
 
-/// Encodes a notification, with `params` also if they are null.
+/// Encodes a notification. The member `params` is present even if it is null.
 pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     write(&OutgoingNotification { method, params })
 }

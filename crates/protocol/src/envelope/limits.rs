@@ -14,17 +14,20 @@ use crate::shortened;
 /// memory than its text.
 pub const MAX_VALUES: usize = 256 * 1024;
 
-/// Largest number of arrays and objects inside each other. The JSON library that decodes the params has the same limit.
+/// Largest number of arrays and objects inside each other, the message itself included. The JSON library could not
+/// decode deeper params either.
 pub const MAX_DEPTH: usize = 128;
 
 /// Up to this number of keys, a new key is compared with each earlier one. The keys of larger objects are kept in a set.
 const FEW_KEYS: usize = 16;
 
+/// An array or object whose end is not reached yet.
 enum Container<'a> {
     Array,
     Object(ObjectKeys<'a>),
 }
 
+/// The keys of an object so far: in `few`, or all in `many` if there are more than [`FEW_KEYS`].
 #[derive(Default)]
 struct ObjectKeys<'a> {
     few: Vec<Cow<'a, str>>,
@@ -48,7 +51,7 @@ impl<'a> ObjectKeys<'a> {
     }
 }
 
-/// Checks that `text` keeps the limits. `text` must be valid JSON.
+/// Checks that `text` keeps the limits and has no duplicate keys. `text` must be valid JSON.
 pub(super) fn check(text: &str) -> Result<(), DecodeError> {
     let bytes = text.as_bytes();
     let mut values = 0usize;
@@ -97,6 +100,7 @@ pub(super) fn check(text: &str) -> Result<(), DecodeError> {
     Ok(())
 }
 
+/// Counts one more value. Fails if there are more than [`MAX_VALUES`].
 fn count(values: &mut usize) -> Result<(), DecodeError> {
     *values += 1;
     if *values > MAX_VALUES { Err(DecodeError::TooManyValues) } else { Ok(()) }
@@ -122,7 +126,7 @@ fn scalar_end(bytes: &[u8], start: usize) -> usize {
         .map_or(bytes.len(), |offset| start + offset)
 }
 
-/// The text of a quoted string without escapes, because different spellings of a key are the same key.
+/// Removes the quotes and resolves the escapes of a key, because `"k"` and `"\u006b"` are the same key.
 fn unescape(quoted: &str) -> Cow<'_, str> {
     let inner = &quoted[1..quoted.len().max(2) - 1];
     if !inner.contains('\\') {

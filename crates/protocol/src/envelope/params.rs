@@ -1,4 +1,4 @@
-//! Decodes the params of a request once the method is known. Whether the values make sense is checked by the handlers.
+//! Decodes the params of a request once the method is known. The server checks whether the values make sense.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use super::published_text::published_text;
 use crate::WireError;
 
 /// Decodes params. Absent params count as `null`, and a method without params accepts `{}` too. Any failure is an
-/// [`ErrorCode::InvalidParams`](crate::ErrorCode::InvalidParams) with the text that `published_text.rs` makes.
+/// [`ErrorCode::InvalidParams`](crate::ErrorCode::InvalidParams) with the text of the published protocol.
 pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, WireError> {
     let text = params.map_or("null", RawValue::get);
     // Serde would also fill the members of a struct from an array, but the protocol has no params by position.

@@ -25,6 +25,7 @@ fn without_position(error: &serde_json::Error) -> String {
     text.strip_suffix(&position).unwrap_or(&text).to_owned()
 }
 
+/// Replaces a text that repeats a number of the wrong type or range by one that does not.
 fn without_number(text: String) -> String {
     let Some((found, expected)) = text.split_once("`, expected ") else { return text };
     let is_number = |start: &str| found.strip_prefix(start).is_some_and(|number| number.parse::<f64>().is_ok());

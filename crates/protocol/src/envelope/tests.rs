@@ -140,7 +140,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn requests_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in any_json()) {
+    fn requests_and_responses_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in any_json()) {
         let text = encode_request(&id, &method, &params);
         let Incoming::Request(request) = decode(&text).unwrap() else { panic!("expected a request") };
         prop_assert_eq!(&request.id, &id);
@@ -163,7 +163,7 @@ proptest! {
         let _ = decode(&bytes);
         let _ = sniff_id(&bytes);
         let _ = sniff_method(&bytes);
-        let _ = crate::fs::refused_block(&bytes);
+        let _ = crate::fs::classify_refused_message(&bytes);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Encodes messages that carry a block of a file, and recognises them when they arrive. Almost all of such a message
 //! is base64, so this file scans the base64 only once, to encode or decode it.
 //!
-//! Only messages that are spelled exactly as this file writes them are recognised, by their beginning and their end.
-//! [`crate::decode`] handles every other spelling. Start with [`BlockAnswer`] for reading and [`encode_write_block`] for
+//! Only long messages that are spelled exactly as this file writes them are recognised, by their beginning and their
+//! end. [`crate::decode`] handles all others. Start with [`BlockAnswer`] for reading and [`encode_write_block`] for
 //! writing.
 
 use std::ops::Range;
@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::WriteBlockParams;
 use crate::{Base64Bytes, RequestId, decode_base64, encode_base64_into, encoded_len};
 
+// The fixed parts of the messages. Ids, handles, offsets and base64 stand between them.
 const ID: &[u8] = br#"{"id":"#;
 const RESULT: &[u8] = br#","result":"#;
 const CHUNK: &[u8] = br#"{"chunk":""#;
@@ -30,12 +31,14 @@ pub struct BlockAnswer {
 }
 
 impl BlockAnswer {
-    /// Begins the answer. `most` is the largest number of bytes that the block can have; the message is allocated for it once.
-    pub fn begin(id: &RequestId, most: usize) -> Self {
+    /// Begins the answer. The block can have at most `max_block_bytes`; the message is allocated once, for a block
+    /// of this size.
+    pub fn begin(id: &RequestId, max_block_bytes: usize) -> Self {
         // A request id is a string or a number, which cannot fail to serialize into memory.
         let id = serde_json::to_vec(id).unwrap_or_default();
         let before = [ID, &id, RESULT, CHUNK];
-        let length = before.iter().map(|part| part.len()).sum::<usize>() + encoded_len(most) + NOT_EOF.len() + 1;
+        let before_bytes = before.iter().map(|part| part.len()).sum::<usize>();
+        let length = before_bytes + encoded_len(max_block_bytes) + NOT_EOF.len() + 1;
         let mut message = Vec::with_capacity(length);
         before.iter().for_each(|part| message.extend_from_slice(part));
         Self { message }
@@ -55,8 +58,9 @@ impl BlockAnswer {
     }
 }
 
-/// Recognises an answer that [`BlockAnswer`] could have written, if its id is a number. Returns the id, and the range of the
-/// message that is the result. The base64 in it is not checked.
+/// Recognises a long answer that [`BlockAnswer`] could have written, with a non-negative number as its id. Returns
+/// the id, and the range of the message that is the result. The base64 in the result is not checked. Returns none
+/// for any other message.
 pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
     if message.len() < MIN_RECOGNISED_BYTES {
         return None;
@@ -70,9 +74,9 @@ pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
     Some((id, end - result.len()..end))
 }
 
-/// Decodes the result that [`recognise_block_answer`] found. Returns the bytes of the block and the member `eof`.
-/// Returns none if the result is spelled differently or has invalid base64.
-pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
+/// Decodes the result of `fs/readBlock` if it is spelled as [`BlockAnswer`] writes it. Returns the bytes of the
+/// block and the member `eof`, or none if the result is spelled differently or has invalid base64.
+pub fn decode_block_result(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     let chunk = result.strip_prefix(CHUNK)?;
     let (chunk, eof) = match chunk.strip_suffix(NOT_EOF) {
         Some(chunk) => (chunk, false),
@@ -81,7 +85,8 @@ pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((decode_base64(chunk).ok()?, eof))
 }
 
-/// Decodes a request that [`encode_write_block`] could have written, if its id is a number. Returns none for any other message.
+/// Decodes a long request that [`encode_write_block`] could have written, with a non-negative number as its id and a
+/// handle without escapes. Returns none for any other message.
 pub fn recognise_write_block(message: &[u8]) -> Option<(RequestId, WriteBlockParams)> {
     if message.len() < MIN_RECOGNISED_BYTES {
         return None;
@@ -116,8 +121,8 @@ pub fn encode_write_block(id: &RequestId, handle_id: &str, offset: u64, block: &
     message
 }
 
-/// Splits off a non-negative number at the start of `text`. Returns none for a spelling that JSON does not allow, such as
-/// leading zeros.
+/// Splits off a non-negative number at the start of `text`. Returns none if there is none, if it does not fit an
+/// `i64`, or if it has leading zeros, which JSON does not allow.
 fn leading_number(text: &[u8]) -> Option<(i64, &[u8])> {
     const MAX_DIGITS: usize = 19;
     let digits = text.iter().take(MAX_DIGITS + 1).position(|byte| !byte.is_ascii_digit())?;
@@ -155,7 +160,7 @@ mod tests {
                 Some((recognised, range)) => {
                     prop_assert_eq!(recognised, id);
                     prop_assert_eq!(&message[range.clone()], response.result.get().as_bytes());
-                    prop_assert_eq!(recognise_block(&message[range]), Some((bytes, eof)));
+                    prop_assert_eq!(decode_block_result(&message[range]), Some((bytes, eof)));
                 }
                 None => prop_assert!(message.len() < MIN_RECOGNISED_BYTES),
             }

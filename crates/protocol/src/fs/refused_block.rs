@@ -12,7 +12,7 @@ use crate::{Method, sniff_method};
 /// Whether a refused message was a block of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedBlock {
-    /// The message was another request.
+    /// The message was another request or a notification.
     NotABlock,
     /// The message was a block of the upload with this handle.
     BlockOf(String),
@@ -20,8 +20,8 @@ pub enum RefusedBlock {
     MaybeABlock,
 }
 
-/// Classifies a refused message. `message` may be only its beginning, if the rest was discarded.
-pub fn refused_block(message: &[u8]) -> RefusedBlock {
+/// Decides whether a refused message was a block. `message` may be only its beginning, if the rest was discarded.
+pub fn classify_refused_message(message: &[u8]) -> RefusedBlock {
     let is_block = |method: &str| method == Method::FsWriteBlock.name();
     if sniff_method(message).is_some_and(|method| !is_block(&method)) {
         return RefusedBlock::NotABlock;
@@ -50,11 +50,11 @@ mod tests {
     use super::*;
 
     fn classify(message: &str) -> RefusedBlock {
-        refused_block(message.as_bytes())
+        classify_refused_message(message.as_bytes())
     }
 
     #[test]
-    fn a_malformed_block_is_assigned_to_its_handle() {
+    fn a_malformed_block_is_assigned_to_the_upload_of_its_handle() {
         for message in [
             r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"u","offset":-1}}"#,
             r#"{"params":{"offset":1,"offset":2,"handleId":"u"},"method":"fs\/writeBlock"}"#,

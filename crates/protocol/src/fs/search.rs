@@ -1,5 +1,6 @@
-//! Extension `fsSearch`: searching for lines that match a pattern, or for files by name. Matches arrive in `fs/found`
-//! notifications before the answer. The search itself is in the crate `files`; it finds what ripgrep finds.
+//! Extension `fsSearch` of the published protocol: searching for lines that match a pattern, or for files by name.
+//! Matches arrive in `fs/found` notifications before the answer. The search itself is in the crate `files`; it finds
+//! what ripgrep finds.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,20 +31,20 @@ pub struct SearchParams {
     /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub multi_line: bool,
-    /// Globs of names to search, as with `rg -g`. A glob with `!` in front excludes names, and the last glob that matches
-    /// decides. At most 1,000. Empty, or absent: all names.
+    /// Globs of the files to search, as with `rg -g`. A glob with `!` in front excludes files and directories, and
+    /// the last glob that matches decides. At most 1,000. Empty, or absent: all files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub globs: Vec<String>,
     /// True searches also files and directories whose names begin with a dot. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// True, or absent: names that `.gitignore` and similar files exclude are left out.
+    /// True, or absent: files and directories that `.gitignore` and similar files exclude are left out.
     #[serde(default = "default_true")]
     pub respect_ignore: bool,
     /// True follows symbolic links. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow_symlinks: bool,
-    /// How many levels the search descends; 1 is the contents of `path` itself. Absent: no limit.
+    /// How many levels the search descends. With 1, only the entries of `path` itself are searched. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<usize>,
     /// Files with more bytes than this are left out. Absent: no limit.
@@ -105,7 +106,7 @@ pub enum SearchCase {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelSearchParams {
-    /// The search to cancel. One that has finished or is unknown is no error.
+    /// The search to cancel. A search that has finished or is unknown is no error.
     pub search_id: String,
 }
 
@@ -123,19 +124,19 @@ pub struct SearchResult {
     pub stopped: bool,
     /// The `seq` of the last `fs/found`. 0 if none was sent.
     pub last_seq: u64,
-    /// The first 100 files or directories that could not be searched.
+    /// The first 100 errors: files and directories that could not be searched completely, and faults of ignore files.
     pub errors: Vec<SearchError>,
-    /// Number of all files and directories that could not be searched.
+    /// Number of all errors, including those that are not in `errors`.
     pub error_count: u64,
 }
 
-/// A file or directory that could not be searched.
+/// A file or directory that could not be searched completely, or a fault of an ignore file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchError {
-    /// Path of the file or directory. Absent if it has no absolute path.
+    /// The file or directory, or the ignore file that is at fault. Absent if it has no absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathUri>,
-    /// Why it could not be searched, for people.
+    /// The reason, for people.
     pub message: String,
 }
 
@@ -145,7 +146,7 @@ pub struct SearchError {
 pub struct FoundNotification {
     /// The search that found the files.
     pub search_id: String,
-    /// Number of the notification: 1 for the first of a search, and one more for each further one.
+    /// Number of the notification: 1 for the first of a search, 2 for the second, and so on.
     pub seq: u64,
     /// The files with matches, in no particular order. The lines of one file come in order, perhaps in several notifications.
     pub files: Vec<FoundFile>,
@@ -167,7 +168,8 @@ pub struct FoundFile {
 pub struct FoundLine {
     /// Number of the line in the file, counted from 1.
     pub number: u64,
-    /// Position of the first byte of the line in the file. In a UTF-16 file, the position after decoding to UTF-8.
+    /// Position of the first byte of the line in the file. If the file begins with a byte order mark, the position
+    /// in the text after the mark, decoded to UTF-8.
     pub offset: u64,
     /// The line without its line feed, cut after 4,096 bytes. Bytes that are not UTF-8 are replaced.
     pub text: String,
@@ -182,7 +184,8 @@ pub struct FoundLine {
     pub cut: bool,
 }
 
-/// Position of a match, in bytes of the line in the file and not of the replaced `text`.
+/// Position of a match, counted in the bytes of the line. If `textBase64` is present, these are its bytes and not
+/// those of `text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchRange {
     /// Position of the first byte of the match.

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn absent_flags_are_true() {
+fn recursive_force_and_follow_symlinks_are_true_if_absent() {
     let path = r#"{"path":"file:///x"}"#;
     let remove: RemoveParams = serde_json::from_str(path).unwrap();
     assert_eq!((remove.recursive, remove.force, remove.follow_symlinks), (true, true, true));
@@ -21,7 +21,7 @@ fn follow_symlinks_is_sent_only_if_it_is_false() {
 }
 
 #[test]
-fn native_paths_do_not_decode() {
+fn paths_that_are_not_valid_file_uris_do_not_decode() {
     for bad in ["/tmp/x", "src/x", "C:\\\\x", "http://h/x", "file:///a%00b"] {
         assert!(serde_json::from_str::<PathParams>(&format!(r#"{{"path":"{bad}"}}"#)).is_err(), "{bad}");
     }

@@ -1,5 +1,6 @@
-//! Files in pieces: uploads (extension `fsWriteBlocks`), and where a file has data (extension `fsExtents`). An upload is
-//! `fs/create`, any number of `fs/writeBlock`, and `fs/commit`. Reading in blocks is in `fs.rs`.
+//! Files in pieces: uploads (extension `fsWriteBlocks`), and the extents of a file, which are the parts that have
+//! data (extension `fsExtents`). An upload is `fs/create`, any number of `fs/writeBlock`, and `fs/commit`. Reading
+//! in blocks is in `fs.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,8 @@ pub struct WriteBlockParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitParams {
-    /// The upload to finish. Repeating the commit of a finished upload is no error until the handle is closed.
+    /// The upload to finish. After a commit has succeeded, repeating it is no error until the handle is closed. A
+    /// commit that fails closes the handle.
     pub handle_id: String,
     /// Length of the file in bytes. Absent: the file ends with the block that reaches furthest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,11 +52,11 @@ pub struct CommitParams {
     /// replaced, or else `modeIfNew`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// Extension `fsModeIfNew`: permission bits if no file is replaced, reduced by the umask of the server. `mode` takes
-    /// precedence. Absent: `0o666`, reduced in the same way.
+    /// Extension `fsModeIfNew`: permission bits if no file is replaced, without those in the umask of the server and
+    /// without those above `0o777`. `mode` takes precedence. Absent: `0o666`, reduced by the umask in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode_if_new: Option<u32>,
-    /// Modification time of the file. Absent: the time of the upload.
+    /// Modification time of the file. Absent: the time of the last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
     /// True: the file is on the disk before the answer comes. Absent: false.
@@ -76,7 +78,8 @@ pub struct ExtentsParams {
 /// Result of `fs/extents`: where a file has data. Everything else up to `size` reads as zeros and need not be transferred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtentsResult {
-    /// The extents at or after the wanted offset, in order, at most 4,096.
+    /// The extents at or after the wanted offset, in order, at most 4,096. An extent that begins earlier is cut at
+    /// the offset.
     pub extents: Vec<Extent>,
     /// Current length of the file in bytes.
     pub size: u64,

@@ -13,15 +13,16 @@ pub const MAX_WALK_ANSWER_BYTES: usize = 4 << 20;
 /// Bytes that an entry or an error counts in addition to its text.
 const ENTRY_BYTES: usize = 64;
 
-/// A [`WalkResult`] that grows until it has [`MAX_WALK_ANSWER_BYTES`]. A path that has no URI is left out.
+/// A [`WalkResult`] that grows up to [`MAX_WALK_ANSWER_BYTES`]. A path that has no URI is left out.
 #[derive(Debug)]
 pub struct WalkAnswer {
     result: WalkResult,
-    left_bytes: usize,
+    /// How many bytes the answer may still grow.
+    remaining_bytes: usize,
 }
 
 impl WalkAnswer {
-    /// Adds a file or a directory. Returns `Break` if the answer is full, which ends the walk.
+    /// Adds a file or a directory. If the answer is full, adds nothing and returns `Break`, which ends the walk.
     pub fn add_entry(&mut self, path: &Path, kind: WalkKind) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
         self.reserve(path.as_str().len())?;
@@ -29,7 +30,8 @@ impl WalkAnswer {
         ControlFlow::Continue(())
     }
 
-    /// Adds a path that could not be examined. Returns `Break` if the answer is full, which ends the walk.
+    /// Adds a path that could not be examined. If the answer is full, adds nothing and returns `Break`, which ends
+    /// the walk.
     pub fn add_failure(&mut self, path: &Path, message: String) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
         self.reserve(path.as_str().len() + message.len())?;
@@ -42,10 +44,11 @@ impl WalkAnswer {
         WalkResult { truncated, ..self.result }
     }
 
+    /// Counts an entry or an error with this many bytes of text. Returns `Break` if the answer has no room for it.
     fn reserve(&mut self, text_bytes: usize) -> ControlFlow<()> {
-        match self.left_bytes.checked_sub(text_bytes + ENTRY_BYTES) {
-            Some(left) => {
-                self.left_bytes = left;
+        match self.remaining_bytes.checked_sub(text_bytes + ENTRY_BYTES) {
+            Some(remaining) => {
+                self.remaining_bytes = remaining;
                 ControlFlow::Continue(())
             }
             None => ControlFlow::Break(()),
@@ -55,6 +58,6 @@ impl WalkAnswer {
 
 impl Default for WalkAnswer {
     fn default() -> Self {
-        Self { result: WalkResult::default(), left_bytes: MAX_WALK_ANSWER_BYTES }
+        Self { result: WalkResult::default(), remaining_bytes: MAX_WALK_ANSWER_BYTES }
     }
 }

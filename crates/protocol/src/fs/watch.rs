@@ -1,5 +1,6 @@
-//! Extension `fsWatch`: reporting changes of a file or a directory tree. Watches belong to the session, so a client can
-//! continue a watch over another connection. How changes are detected is in the crate `files`.
+//! Extension `fsWatch` of the published protocol: reporting changes of a file or a directory tree. Watches belong to
+//! the session, the server's state of a client, so a client can continue a watch over another connection. How
+//! changes are detected is in the crate `files`.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +18,9 @@ pub struct WatchParams {
     /// True, or absent: a directory is watched with everything below it. False: only its own entries.
     #[serde(default = "default_true")]
     pub recursive: bool,
-    /// Continues an existing watch after a resume: the number of the last `fs/changed` that the client has. Later notifications are sent
-    /// again. An unknown watch is an error. Absent: a new watch begins.
+    /// Continues an existing watch after the client has resumed the session: the number of the last `fs/changed`
+    /// that the client has. Later notifications are sent again. An unknown watch is an error. Absent: a new watch
+    /// begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<u64>,
     /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
@@ -30,18 +32,18 @@ pub struct WatchParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnwatchParams {
-    /// The watch to end. An unknown one is no error.
+    /// The watch to end. An unknown watch is no error.
     pub watch_id: String,
 }
 
-/// Params of the notification `fs/changed`: the changes since the last such notification.
+/// Params of the notification `fs/changed`: the changes since the previous `fs/changed` of the same watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedNotification {
     /// The watch that has seen the changes.
     pub watch_id: String,
-    /// Number of the notification: 1 for the first of a watch, and one more for each further one, over all connections of the
-    /// session.
+    /// Number of the notification: 1 for the first of a watch, 2 for the second, and so on, over all connections of
+    /// the session.
     pub seq: u64,
     /// The changes, in an order in which the client can apply them. Absent: empty.
     #[serde(default)]
@@ -75,12 +77,14 @@ pub struct FileChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// The path did not exist before.
+    /// The path is new. Also used if a file was moved to this path from outside of the watched tree and may have
+    /// replaced another one.
     Created,
-    /// The contents or the metadata of the file changed.
+    /// The contents or the metadata of the file or directory changed, or another file has replaced the file.
     Modified,
-    /// The path no longer exists, nor does anything below it.
+    /// The path no longer exists in the watched tree, nor does anything below it.
     Removed,
-    /// A file or directory was moved to this path from another path of the watched tree. It replaces the file that had this path before.
+    /// A file or directory was moved to this path from another path of the watched tree. It replaces a file that had
+    /// this path before, if there was one.
     Renamed,
 }

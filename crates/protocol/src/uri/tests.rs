@@ -1,4 +1,4 @@
-//! Which URIs parse, which native paths they mean, and that every native path survives a round trip.
+//! Which URIs parse, which native paths they mean, and that every normalised native path survives a round trip.
 
 use super::*;
 use proptest::prelude::*;
@@ -14,6 +14,10 @@ fn different_spellings_of_a_path_are_equal() {
     {
         assert_eq!(text.parse::<PathUri>().unwrap().as_str(), "file:///w", "{text}");
     }
+}
+
+#[test]
+fn a_native_path_has_no_escapes_no_dot_segments_and_no_slash_at_its_end() {
     assert_eq!(native("file:///tmp/a%20b"), Ok("/tmp/a b".into()));
     assert_eq!(native("file:///tmp/100%25"), Ok("/tmp/100%".into()));
     assert_eq!(native("file:///tmp/a%3Fb%23c"), Ok("/tmp/a?b#c".into()));
@@ -57,11 +61,15 @@ fn a_native_path_that_looks_like_a_drive_takes_the_opaque_form() {
     let uri = PathUri::from_native(Path::new("/C:/x")).unwrap();
     assert!(uri.as_str().starts_with("file:///%00/bad/path/"), "{uri}");
     assert_eq!(uri.to_native().unwrap(), Path::new("/C:/x"));
+}
+
+#[test]
+fn a_relative_path_has_no_uri() {
     assert_eq!(PathUri::from_native(Path::new("relative")), None);
 }
 
 #[test]
-fn the_url_parser_leaves_plain_paths_unchanged() {
+fn only_paths_that_the_url_parser_leaves_unchanged_are_plain() {
     for path in ["/", "/a", "/a.b/c-d_e~f", "/..a/...", "/a+b@c,d=e"] {
         let text = format!("file://{path}");
         assert!(is_plain(path.as_bytes()), "{path}");

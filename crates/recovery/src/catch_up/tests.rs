@@ -88,13 +88,13 @@ fn a_process_can_be_closed_without_an_exit_code() {
         order.handle_read(ReadResult { closed: true, ..answer }, 0).unwrap();
         assert_eq!(drain(&mut order), [(1, Event::Closed)]);
     }
+}
+
+#[test]
+fn a_close_without_a_number_takes_a_missing_exit_from_the_answer() {
     let mut order = order_after(&[output("a")]);
     order.handle_read(closed([], 2), 1).unwrap();
-    assert_eq!(
-        drain(&mut order),
-        [(2, Event::Exited(EXIT)), (3, Event::Closed)],
-        "the exit is taken from the answer"
-    );
+    assert_eq!(drain(&mut order), [(2, Event::Exited(EXIT)), (3, Event::Closed)]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_number_of_an_exit_is_taken_from_the_answer() {
 }
 
 #[test]
-fn an_exit_without_a_number_is_the_one_missing_event() {
+fn an_exit_without_a_number_gets_the_number_of_the_missing_event() {
     for (answer, seq) in [
         (exited([(2, "b"), (3, "c")], 4), 1),
         (exited([(1, "a"), (3, "c")], 4), 2),
@@ -132,7 +132,7 @@ fn an_exit_without_a_number_is_the_one_missing_event() {
 }
 
 #[test]
-fn two_missing_events_are_refused() {
+fn an_answer_is_refused_if_more_than_the_exit_is_missing() {
     for answer in [exited([(2, "b")], 4), exited([], 3), closed([(2, "b")], 5), closed([(3, "c")], 6)] {
         let through = answer.next_seq - 1;
         assert_eq!(EventOrder::default().handle_read(answer, 0), Err(CatchUpError::NotRetained(through)));
@@ -140,7 +140,7 @@ fn two_missing_events_are_refused() {
 }
 
 #[test]
-fn a_missing_event_is_refused_if_it_cannot_be_the_exit() {
+fn an_answer_is_refused_if_the_missing_event_cannot_be_the_exit() {
     let error = order_after(&[output("a"), Event::Exited(EXIT)]).handle_read(exited([(4, "d")], 5), 1).unwrap_err();
     assert_eq!(error.to_string(), "process events are no longer retained while recovering through sequence 4");
     assert_eq!(order_after(&[]).handle_read(running([(2, "b")], 3), 0), Err(CatchUpError::NotRetained(2)));
@@ -268,7 +268,7 @@ fn a_page_before_the_last_does_not_close_the_process() {
 }
 
 #[test]
-fn the_close_of_an_old_server_has_no_number_in_an_answer_either() {
+fn a_close_that_an_answer_does_not_number_gets_the_number_after_the_exit() {
     let mut exit_missed = order_after(&[output("a")]);
     exit_missed.handle_read(closed([], 3), 1).unwrap();
     assert_eq!(drain(&mut exit_missed), [(2, Event::Exited(EXIT)), (3, Event::Closed)]);

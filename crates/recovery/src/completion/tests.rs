@@ -90,7 +90,7 @@ fn a_client_that_missed_events_reads_after_the_last_that_it_knows() {
 }
 
 #[test]
-fn a_failed_process_is_closed_without_an_exit() {
+fn an_answer_without_an_exit_code_closes_the_process_without_an_exit() {
     let mut completion = Completion::after(4);
     let failure = Some("exec-server transport disconnected".to_owned());
     completion.handle_read(&ReadResult { exited: true, closed: true, failure, ..answer(0..0, 5) });

@@ -35,7 +35,7 @@ fn events_are_handed_out_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn no_event_is_handed_out_twice() {
+fn no_event_is_handed_out_twice_or_before_a_missing_event() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
     assert_eq!(drain_numbers(&mut order), [1]);
@@ -60,7 +60,7 @@ fn no_event_follows_the_close() {
 }
 
 #[test]
-fn skipping_events_closes_the_hole_before_later_events() {
+fn skipped_events_are_not_handed_out_and_do_not_count_towards_the_limits() {
     let mut order = EventOrder::new(OrderLimits { events: 3, bytes: 8 });
     for seq in [4, 5, 7] {
         order.handle_event(seq, output(1)).unwrap();
@@ -75,7 +75,7 @@ fn skipping_events_closes_the_hole_before_later_events() {
 }
 
 #[test]
-fn an_order_may_start_after_an_event() {
+fn an_event_order_that_begins_after_an_event_ignores_that_event() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_event(5, output(1)).unwrap();
     order.handle_event(6, output(1)).unwrap();
@@ -83,7 +83,7 @@ fn an_order_may_start_after_an_event() {
 }
 
 #[test]
-fn output_that_is_too_large_is_refused_with_any_number() {
+fn output_that_is_too_large_is_refused_whether_or_not_it_is_the_next_event() {
     let mut order = EventOrder::default();
     let error = order.handle_event(2, output((1 << 20) + 1)).unwrap_err();
     assert_eq!(error.to_string(), "process event exceeds 1048576 bytes");

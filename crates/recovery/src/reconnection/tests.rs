@@ -42,14 +42,17 @@ impl Scene {
         self.reconnection.handle_timeout(self.now);
     }
 
+    /// Reports that the connection with this number is lost.
     fn lose(&mut self, generation: u64) {
         self.reconnection.disconnected(Generation(generation), Some("reset"), self.now, longest_wait());
     }
 
+    /// Reports that the attempt has failed and that another attempt may succeed.
     fn fail_attempt(&mut self, generation: u64, error: &str) {
         self.reconnection.attempt_failed(Generation(generation), error, true, self.now, longest_wait());
     }
 
+    /// Reports that the attempt has succeeded.
     fn succeed(&mut self, generation: u64) {
         self.reconnection.attempt_succeeded(Generation(generation), self.now);
     }
@@ -67,7 +70,8 @@ impl Scene {
         self.reconnection.poll_timeout().map(|at| at - self.now)
     }
 
-    fn admits(&self) -> [CallAdmission; 2] {
+    /// Whether a call may be sent that would wait for the next connection, and one that would fail fast.
+    fn admissions(&self) -> [CallAdmission; 2] {
         [self.reconnection.admit(WhenRecovering::Wait), self.reconnection.admit(WhenRecovering::FailFast)]
     }
 }
@@ -101,7 +105,7 @@ fn failed(error: &str) -> Action {
 fn a_new_client_is_connected_and_has_no_action() {
     let mut scene = Scene::usual();
     assert_eq!(scene.reconnection.current(), Some(Generation(0)));
-    assert_eq!(scene.admits(), [CallAdmission::Send(Generation(0)), CallAdmission::Send(Generation(0))]);
+    assert_eq!(scene.admissions(), [CallAdmission::Send(Generation(0)), CallAdmission::Send(Generation(0))]);
     scene.pass(1000 * SECOND);
     assert_eq!((scene.actions(), scene.wakes_in(), scene.reconnection.failure()), (vec![], None, None));
 }
@@ -111,11 +115,11 @@ fn after_a_loss_streams_fail_first_and_the_first_attempt_does_not_wait() {
     let mut scene = Scene::lost();
     assert_eq!(scene.actions(), [fail_streams(), attempt(1)]);
     assert_eq!((scene.reconnection.current(), scene.wakes_in()), (None, Some(25 * SECOND)));
-    assert_eq!(scene.admits(), [CallAdmission::Wait, CallAdmission::Refused(CallRefusal::Recovering)]);
+    assert_eq!(scene.admissions(), [CallAdmission::Wait, CallAdmission::Refused(CallRefusal::Recovering)]);
     scene.succeed(1);
     assert_eq!(scene.actions(), [connected(1)]);
     assert_eq!((scene.reconnection.current(), scene.wakes_in()), (Some(Generation(1)), None));
-    assert_eq!(scene.admits(), [CallAdmission::Send(Generation(1)), CallAdmission::Send(Generation(1))]);
+    assert_eq!(scene.admissions(), [CallAdmission::Send(Generation(1)), CallAdmission::Send(Generation(1))]);
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn only_the_loss_of_the_current_connection_counts() {
 }
 
 #[test]
-fn a_client_that_cannot_reconnect_fails_with_the_loss() {
+fn a_client_that_cannot_reconnect_fails_when_its_connection_is_lost() {
     let mut scene =
         Scene::new(ReconnectPolicy { can_reconnect: false, has_session: false, ..ReconnectPolicy::default() });
     assert!(scene.reconnection.note_start_sent(Generation(0)));
@@ -151,13 +155,13 @@ fn a_client_that_cannot_reconnect_fails_with_the_loss() {
     assert_eq!(scene.actions(), [fail_streams(), Action::Fail(LOST.to_owned())]);
     assert_eq!((scene.reconnection.failure(), scene.wakes_in()), (Some(LOST), None));
     let refused = CallAdmission::Refused(CallRefusal::Failed(LOST.to_owned()));
-    assert_eq!(scene.admits(), [refused.clone(), refused]);
+    assert_eq!(scene.admissions(), [refused.clone(), refused]);
     scene.finish_start();
     assert_eq!(scene.actions(), []);
 }
 
 #[test]
-fn a_client_without_a_session_fails_with_the_loss() {
+fn a_client_without_a_session_fails_when_its_connection_is_lost() {
     let mut scene = Scene::new(ReconnectPolicy { has_session: false, ..ReconnectPolicy::default() });
     scene.lose(0);
     assert_eq!(scene.actions(), [fail_streams(), failed("missing session id")]);
@@ -327,7 +331,7 @@ fn an_attempt_that_fails_after_the_deadline_is_the_last() {
 }
 
 #[test]
-fn an_attempt_that_succeeds_before_the_timer_fires_counts() {
+fn an_attempt_that_succeeds_at_the_deadline_counts_if_the_timer_has_not_fired() {
     let mut scene = Scene::lost();
     scene.actions();
     scene.now += 25 * SECOND;
@@ -374,7 +378,7 @@ fn a_permanent_error_counts_although_the_connection_of_its_attempt_was_lost() {
 }
 
 #[test]
-fn closing_a_connected_client_fails_everything_that_waits() {
+fn a_connected_client_that_is_closed_fails_once_with_the_text_of_the_first_close() {
     let mut scene = Scene::usual();
     scene.reconnection.close("closed by its user");
     assert_eq!(scene.actions(), [Action::Fail("closed by its user".to_owned())]);
@@ -384,7 +388,7 @@ fn closing_a_connected_client_fails_everything_that_waits() {
 }
 
 #[test]
-fn closing_ends_a_recovery_in_every_step() {
+fn closing_ends_a_recovery_in_every_step_and_does_not_replace_an_earlier_failure() {
     let closed = || Action::Fail("closed".to_owned());
 
     let mut awaiting_starts = Scene::usual();
@@ -423,7 +427,7 @@ fn the_error_names_the_budget_in_a_readable_unit() {
 }
 
 #[test]
-fn an_infinite_budget_does_not_panic() {
+fn an_infinite_budget_and_backoff_do_not_panic() {
     let forever = Backoff { first: Duration::MAX, longest: Duration::MAX };
     let mut scene =
         Scene::new(ReconnectPolicy { budget: Duration::MAX, backoff: forever, ..ReconnectPolicy::default() });
@@ -441,14 +445,14 @@ fn a_session_that_was_taken_over_is_not_resumed() {
     assert_eq!(scene.actions(), []);
     scene.reconnection.taken_over(Generation(0), "taken");
     assert_eq!(scene.actions(), [Action::Fail("taken".to_owned())]);
-    assert_eq!(scene.admits()[0], CallAdmission::Refused(CallRefusal::Failed("taken".to_owned())));
+    assert_eq!(scene.admissions()[0], CallAdmission::Refused(CallRefusal::Failed("taken".to_owned())));
     assert_eq!(scene.wakes_in(), None);
     scene.lose(0);
     assert_eq!(scene.actions(), [], "the end of that connection changes nothing");
 }
 
 #[test]
-fn an_attempt_that_receives_missing_events_starts_the_deadline_again() {
+fn an_attempt_that_receives_missing_events_starts_the_deadline_and_the_backoff_again() {
     let mut scene = Scene::lost();
     let mut attempt = 1;
     // Every connection breaks after it has received some events. Together the attempts take far longer than the budget.

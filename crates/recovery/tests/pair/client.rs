@@ -1,4 +1,5 @@
-//! The client's end of the simulation: an `EventOrder`, and the check of every event that it hands out.
+//! The client of the simulation: an `EventOrder`, and the check that every event which it hands out is what the
+//! simulated process did next (`truth.rs`).
 
 use protocol::ReadResult;
 use recovery::{CatchUpError, Event, EventOrder, OrderLimits};
@@ -12,8 +13,9 @@ pub(crate) struct SimulatedClient {
     /// How many symbols of the [`Truth`] were handed out. A symbol is a byte of output, the exit or the close.
     position: usize,
     received_bytes: u64,
-    /// An unnumbered close that came while the answer to a read was awaited.
-    held_close: bool,
+    /// A close without a sequence number came while the answer to a read was awaited. The `EventOrder` gets the close
+    /// after that answer.
+    has_held_close: bool,
     failure: Option<CatchUpError>,
 }
 
@@ -23,17 +25,17 @@ impl SimulatedClient {
             order: EventOrder::new(OrderLimits::default()),
             position: 0,
             received_bytes: 0,
-            held_close: false,
+            has_held_close: false,
             failure: None,
         }
     }
 
-    /// The last event that was handed out.
+    /// Sequence number of the last event that was handed out.
     pub(crate) fn last(&self) -> u64 {
         self.order.last()
     }
 
-    /// Whether an event waits for an earlier event that did not come.
+    /// Whether an event waits for an earlier event that did not come. False for a client that has failed.
     pub(crate) fn has_hole(&self) -> bool {
         !self.has_failed() && self.order.has_hole()
     }
@@ -42,17 +44,21 @@ impl SimulatedClient {
         self.failure.is_some()
     }
 
+    /// Takes a pushed message. `awaits_answer` says whether the answer to a read is still to come.
     pub(crate) fn take_push(&mut self, push: Push, awaits_answer: bool) {
         match push {
             _ if self.has_failed() => {}
             Push::Event(seq, event) => self.order.handle_event(seq, event).expect("the limit is not reached"),
-            Push::UnnumberedClose if awaits_answer => self.held_close = true,
+            Push::UnnumberedClose if awaits_answer => self.has_held_close = true,
             Push::UnnumberedClose => self.order.handle_unnumbered_close(),
             Push::Ping(_) => {}
         }
     }
 
-    /// Takes the answer to a read after [`SimulatedClient::last`]. If the client reports a loss, the server must have dropped output.
+    /// Takes the answer to a read after [`SimulatedClient::last`]. `dropped_bytes` is the number of bytes of output
+    /// that the server no longer retained when it answered. If the answer is refused, checks that this kind of server
+    /// may give such an answer: for example, a loss of output is an error of the test unless the server has dropped
+    /// output.
     pub(crate) fn take_answer(
         &mut self,
         answer: ReadResult,
@@ -68,7 +74,7 @@ impl SimulatedClient {
         let missed_bytes = dropped_bytes.saturating_sub(self.received_bytes);
         match self.order.handle_read(answer.clone(), self.received_bytes) {
             Ok(()) => {
-                if std::mem::take(&mut self.held_close) {
+                if std::mem::take(&mut self.has_held_close) {
                     self.order.handle_unnumbered_close();
                 }
             }
@@ -98,7 +104,7 @@ impl SimulatedClient {
             self.order = EventOrder::after(first - 1, OrderLimits::default());
             self.received_bytes = answer.dropped_bytes.expect("our server says how much it has dropped");
             self.position = match answer.chunks.is_empty() {
-                // A closed process that has no output left is handed out as a close and nothing else.
+                // If the server retains no output of a closed process, only the close is handed out.
                 true => truth.len() - usize::from(answer.closed),
                 false => truth.after_bytes(self.received_bytes),
             };
@@ -106,6 +112,7 @@ impl SimulatedClient {
         self.order.handle_read(answer, self.received_bytes).expect("the answer has every event after the gap");
     }
 
+    /// Hands out every event that is ready, and checks it.
     pub(crate) fn deliver_events(&mut self, truth: &Truth) {
         if self.has_failed() {
             return;

@@ -18,8 +18,9 @@ use crate::truth::Truth;
 /// A message that the server sends without a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Push {
+    /// An event with its sequence number.
     Event(u64, Event),
-    /// The close of an old server.
+    /// The close of an old server, which has no sequence number.
     UnnumberedClose,
     Ping([u8; 8]),
 }
@@ -29,12 +30,13 @@ pub(crate) struct SimulatedServer {
     page_bytes: usize,
     batch_bytes: usize,
     retain_bytes: usize,
+    /// How long the process waits for a client whose connection was lost.
     hold: Duration,
     delivery: Delivery,
     receipts: BTreeMap<ConnectionNumber, Receipts<()>>,
     /// The connection of the session's client.
     attached: Option<ConnectionNumber>,
-    /// When the process stops waiting for a client whose connection was lost. None while a client is attached, and before the first loss.
+    /// When the process stops waiting for the lost client. None while a client is attached.
     hold_ends: Option<Instant>,
     /// Acts of the process that wait until the delivery allows more output.
     waiting: VecDeque<ProcessAct>,
@@ -42,8 +44,9 @@ pub(crate) struct SimulatedServer {
     outbox: Vec<(ConnectionNumber, Push)>,
     max_chunk_bytes: usize,
     pub(crate) truth: Truth,
-    /// Whether output that the client had not acknowledged may have been dropped. True if the hold (the time for which the process waits
-    /// for a lost client) has ended, if memory was reclaimed, or if this kind of server never makes the process wait.
+    /// Whether output that the client had not acknowledged may have been dropped. Always true for the kinds of server
+    /// that never make the process wait. For our server, true after the process has written when `hold` was over, and
+    /// after output was dropped to free memory, unless that output was acknowledged.
     pub(crate) may_lose_output: bool,
 }
 
@@ -97,6 +100,7 @@ impl SimulatedServer {
                 ProcessAct::Write(stream, mut bytes) => {
                     let allowed = self.delivery.allowed_output_bytes(MemoryPressure::Normal, now);
                     if allowed == usize::MAX {
+                        // The process waits for no client.
                         let hold_is_over = self.hold_ends.is_some_and(|hold_ends| hold_ends <= now);
                         assert!(
                             hold_is_over || self.kind != ServerKind::Ours,
@@ -105,11 +109,15 @@ impl SimulatedServer {
                         self.may_lose_output = true;
                     }
                     let rest = bytes.split_off(bytes.len().min(allowed).min(self.max_chunk_bytes));
-                    self.truth.wrote(stream, &bytes);
+                    self.truth.note_written(stream, &bytes);
                     let (count, mut buffer) = (bytes.len(), bytes);
+                    // As in the real server, the buffer is longer than the output that was read into it.
                     buffer.resize(count * 3, 0);
-                    let missed = self.delivery.append(stream, &mut buffer, count);
-                    assert!(missed == 0 || self.may_lose_output, "output was dropped while the process was to wait");
+                    let missed_bytes = self.delivery.append(stream, &mut buffer, count);
+                    assert!(
+                        missed_bytes == 0 || self.may_lose_output,
+                        "output was dropped, but the process had to wait"
+                    );
                     if !rest.is_empty() {
                         self.waiting.push_front(ProcessAct::Write(stream, rest));
                     }
@@ -119,11 +127,11 @@ impl SimulatedServer {
                 }
                 ProcessAct::Exit { code, sandbox_denied, timed_out } => {
                     let timed_out = timed_out && self.kind == ServerKind::Ours;
-                    self.truth.exited(code, (self.kind != ServerKind::Old).then_some(sandbox_denied), timed_out);
+                    self.truth.note_exited(code, (self.kind != ServerKind::Old).then_some(sandbox_denied), timed_out);
                     self.delivery.exit(session::LoggedExit { code, sandbox_denied, timed_out });
                 }
                 ProcessAct::Close => {
-                    self.truth.closed();
+                    self.truth.note_closed();
                     self.delivery.close();
                 }
             }
@@ -144,14 +152,14 @@ impl SimulatedServer {
         !self.waiting.is_empty()
     }
 
-    /// A client has resumed the session, or taken it over.
+    /// A client has resumed the session, or taken it over. For the other kinds of server, also the first client.
     pub(crate) fn attach(&mut self, connection: ConnectionNumber, now: Instant) {
         if self.kind == ServerKind::Ours {
             self.delivery.attach(connection);
         } else {
             // These kinds of server send only events that happen from now on, whatever the client has.
-            if let Some(before) = self.attached {
-                self.delivery.detach(before, Departure::Lost, now);
+            if let Some(previous) = self.attached {
+                self.delivery.detach(previous, Departure::Lost, now);
             }
             self.delivery.watch(connection, self.delivery.log().next_seq() - 1);
         }
@@ -170,6 +178,7 @@ impl SimulatedServer {
         hold_ends
     }
 
+    /// Another connection begins to watch the process, after the event with the number `after`.
     pub(crate) fn watch(&mut self, connection: ConnectionNumber, after: u64) {
         self.delivery.watch(connection, after);
     }
@@ -188,7 +197,7 @@ impl SimulatedServer {
     }
 
     pub(crate) fn reclaim(&mut self, reclaim: Reclaim, now: Instant) {
-        let reclaimed = self.delivery.reclaim(reclaim.step, reclaim.share, reclaim.pressure, now);
+        let reclaimed = self.delivery.reclaim(reclaim.step, reclaim.kept_bytes, reclaim.pressure, now);
         // Dropping acknowledged output loses nothing. The other steps may drop output that is still in flight.
         self.may_lose_output |= reclaimed.bytes > 0 && reclaim.step != ReclaimStep::Acknowledged;
     }
@@ -244,7 +253,8 @@ impl SimulatedServer {
         }
     }
 
-    /// Answers `process/read`, after which events may be sent. Also returns the payload of the ping that follows the answer, if one does.
+    /// Answers `process/read`. If this read tells the server which events the client has (`catches_up`), later events
+    /// follow the answer. Also returns the payload of the ping that follows the answer, if there is one.
     pub(crate) fn read(
         &mut self,
         connection: ConnectionNumber,
@@ -262,6 +272,7 @@ impl SimulatedServer {
             self.truth.check_same(chunk.seq, &event);
         }
         let mut ping = None;
+        // A closed process waits for no client, so its output needs no receipt.
         if catches_up && !self.delivery.log().is_closed() {
             let output_bytes = page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum();
             let receipts = self.receipts(connection);
@@ -285,10 +296,11 @@ impl SimulatedServer {
             stream: chunk.stream,
             chunk: Base64Bytes(chunk.bytes.to_vec()),
         });
-        let unnumbered_close = self.kind == ServerKind::Old && log.is_closed() && page.next_seq == log.next_seq();
+        let ends_in_unnumbered_close =
+            self.kind == ServerKind::Old && log.is_closed() && page.next_seq == log.next_seq();
         ReadResult {
             chunks: chunks.collect(),
-            next_seq: page.next_seq - u64::from(unnumbered_close),
+            next_seq: page.next_seq - u64::from(ends_in_unnumbered_close),
             exited: exit.is_some(),
             exit_code: exit.map(|(_, exit)| exit.code),
             closed: log.is_closed(),

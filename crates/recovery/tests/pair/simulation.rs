@@ -1,5 +1,9 @@
-//! The simulation: a client, a server and the network between them, on virtual time. Everything that happens is on an agenda, ordered by
-//! time; [`PairSimulation::run`] takes one entry after the other.
+//! The simulation: a client, a server and the network between them, on virtual time. Everything that happens is on an
+//! agenda, ordered by time, except the timers of the client's [`Reconnection`]. [`PairSimulation::run`] takes one
+//! entry or timer after the other.
+//!
+//! A [`Generation`] is the client's number of a connection, or of an attempt to connect. The [`ConnectionNumber`] of
+//! the server has the same value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,11 +18,11 @@ use crate::server::{Push, SimulatedServer};
 
 /// How long our server waits for the first read after a resume.
 const READ_GRACE: Time = 1000;
-/// When the server gives up a connection that broke silently.
+/// How long after a silent break the server gives up the connection.
 const SERVER_GIVES_UP_AFTER: Time = 6000;
-/// Far beyond the end of any schedule.
+/// A simulation that reaches this time counts as endless. It is far beyond the end of any schedule.
 const END_OF_TIME: Time = 300_000;
-/// A simulation with more entries on its agenda than this counts as endless.
+/// A simulation that has put this many entries on its agenda counts as endless.
 const MOST_HAPPENINGS: u64 = 50_000;
 
 /// The connection of the client that takes the session over. It never breaks.
@@ -38,17 +42,19 @@ enum Happening {
     HoldEnds,
     /// The server stops waiting for the first read after a resume.
     ReadGraceEnds(ConnectionNumber),
-    /// The server has room to send to this connection.
+    /// The socket of this connection has room for messages of the server.
     Writable(ConnectionNumber),
     /// The server drops retained output, because its memory is short.
     Reclaim(Reclaim),
+    /// Another client takes the session over.
     TakeOver,
-    /// A watcher begins after the event with this number.
+    /// A connection begins to watch the process, after the event with this number.
     Watch(u64),
     /// The client pauses the process for this long.
     Pause(Time),
     /// The client starts another process, whose result comes after this long.
     StartIsSent(Time),
+    /// The result of the start of another process comes.
     StartFinishes,
     AttemptFails(Generation, Retry),
     MessageToServer(Generation, ToServer),
@@ -62,7 +68,7 @@ enum Retry {
     IsUseless,
 }
 
-/// A message of the client.
+/// A message of the client. `Flow` pauses the process or resumes it.
 enum ToServer {
     Resume,
     Read { after: u64 },
@@ -94,8 +100,9 @@ pub(crate) struct PairSimulation {
     schedule: Schedule,
     start: Instant,
     now: Time,
+    /// Entries by their time and their number. A message has a [`Flight`].
     agenda: BTreeMap<(Time, u64), (Option<Flight>, Happening)>,
-    /// Number of entries that were ever made. It keeps entries with the same time in order.
+    /// Number of the last entry. The numbers keep entries with the same time in order.
     agenda_entries: u64,
     /// How many random numbers were used, see [`Schedule::dice`].
     rolls: usize,
@@ -104,11 +111,13 @@ pub(crate) struct PairSimulation {
     server: SimulatedServer,
     client: SimulatedClient,
     reconnection: Reconnection,
+    /// The connections that have broken.
     cuts: BTreeMap<Generation, Cut>,
     /// When the last message of a connection arrives in each direction (`true`: at the client). Later messages do not overtake it.
     arrivals: BTreeMap<(Generation, bool), Time>,
     /// Connections for which [`Happening::Writable`] is on the agenda.
     writable: BTreeSet<ConnectionNumber>,
+    /// The attempt to connect that is under way.
     attempting: Option<Generation>,
     /// Connections over which the answer to a read is in flight.
     answers_in_flight: BTreeSet<Generation>,
@@ -116,14 +125,16 @@ pub(crate) struct PairSimulation {
     lost_at: Option<Time>,
     /// Starts of other processes that have no result yet.
     starts: usize,
-    /// Whether `Reconnection` has asked for [`Action::FailBodyStreams`] since the last loss.
+    /// Whether `Reconnection` has asked for [`Action::FailBodyStreams`] since the last loss. That action ends the
+    /// HTTP answers that the lost connection carried.
     body_streams_failed: bool,
+    /// Whether `Reconnection` has failed for good.
     client_failed: bool,
     /// The connection over which the client has asked for an event that did not come.
     filling_hole: Option<Generation>,
     /// The client that has taken the session over.
     taker: Option<SimulatedClient>,
-    /// The last event that the watcher got.
+    /// Number of the last event that the watcher got, or of the event after which it began.
     watcher_last: Option<u64>,
 }
 
@@ -252,8 +263,8 @@ impl PairSimulation {
                 self.reconnection.note_start_finished(now);
             }
             Happening::AttemptFails(generation, retry) => self.fail_attempt(generation, retry),
-            Happening::MessageToServer(generation, request) => self.serve(generation, request),
-            Happening::MessageToClient(generation, reply) => self.receive(generation, reply),
+            Happening::MessageToServer(generation, message) => self.serve(generation, message),
+            Happening::MessageToClient(generation, message) => self.receive(generation, message),
         }
     }
 
@@ -270,10 +281,10 @@ impl PairSimulation {
         self.plan(noticed, Happening::ServerNotices(victim));
     }
 
-    /// The server's end of a connection receives a request.
-    fn serve(&mut self, generation: Generation, request: ToServer) {
+    /// The server's end of a connection receives a message.
+    fn serve(&mut self, generation: Generation, message: ToServer) {
         let from = connection(generation);
-        match request {
+        match message {
             // The session belongs to the client that took it over.
             _ if self.taker.is_some() => self.plan(self.now, Happening::AttemptFails(generation, Retry::IsUseless)),
             ToServer::Resume => {
@@ -297,8 +308,8 @@ impl PairSimulation {
     }
 
     /// The client's end of a connection receives a message.
-    fn receive(&mut self, generation: Generation, reply: ToClient) {
-        match reply {
+    fn receive(&mut self, generation: Generation, message: ToClient) {
+        match message {
             ToClient::Resumed => {
                 let after = self.client.last();
                 self.send_to_server(generation, ToServer::Read { after });
@@ -379,8 +390,9 @@ impl PairSimulation {
         let generations = (0..=self.attempts as u64).map(ConnectionNumber);
         for to in generations.chain([TAKER, WATCHER]) {
             if self.server.has_events_for(to) && self.writable.insert(to) {
-                let slowest = if to == TAKER { 400 } else { 40 };
-                let wait = Time::from(self.roll()) % slowest;
+                // The client that has taken over reads ten times as slowly as the others.
+                let wait_limit = if to == TAKER { 400 } else { 40 };
+                let wait = Time::from(self.roll()) % wait_limit;
                 self.plan(self.now + wait, Happening::Writable(to));
             }
         }
@@ -393,6 +405,7 @@ impl PairSimulation {
         }
         let chance = self.chance();
         self.reconnection.disconnected(generation, Some("cut"), self.instant(), chance);
+        // An answer that was sent before the cut may still arrive. It then decides the attempt.
         let answer_comes =
             self.answers_in_flight.contains(&generation) && !self.cuts[&generation].loses_messages_in_flight;
         if !answer_comes {
@@ -446,6 +459,7 @@ impl PairSimulation {
         self.plan(later, Happening::ServerNotices(generation));
     }
 
+    /// Begins an attempt to connect, which ends as the schedule says.
     fn attempt(&mut self, generation: Generation) {
         let fate = self.schedule.attempts[self.attempts % self.schedule.attempts.len()];
         self.attempts += 1;
@@ -492,7 +506,8 @@ impl PairSimulation {
     }
 
     fn check_end(&self) {
-        assert!(self.client_failed != self.reconnection.current().is_some(), "neither connected nor failed");
+        let is_connected = self.reconnection.current().is_some();
+        assert!(self.client_failed != is_connected, "the client must be either connected or failed");
         assert!(!self.server.process_waits(), "the process waits for ever");
         assert!(!self.server.has_events_for(WATCHER), "the watcher was not sent everything");
         if let Some(taker) = &self.taker {
@@ -502,23 +517,24 @@ impl PairSimulation {
         }
     }
 
-    /// Whether the client has failed, so that it takes no more events.
+    /// Whether the client takes no more events: it could not reconnect, or it has learned that output was lost.
     fn is_over(&self) -> bool {
         self.client_failed || self.client.has_failed()
     }
 
+    /// Whether a message reaches its receiver.
     fn arrives(&self, flight: &Flight) -> bool {
         let Some(cut) = self.cuts.get(&flight.generation) else { return true };
-        // A client may still read messages that its machine had received before the cut, even after it has noticed the loss.
+        // A client may still read messages that were sent before the cut, even after it has noticed the loss.
         flight.to_client && flight.sent < cut.at && !cut.loses_messages_in_flight
     }
 
-    fn send_to_server(&mut self, generation: Generation, request: ToServer) {
-        self.send(generation, false, Happening::MessageToServer(generation, request));
+    fn send_to_server(&mut self, generation: Generation, message: ToServer) {
+        self.send(generation, false, Happening::MessageToServer(generation, message));
     }
 
-    fn send_to_client(&mut self, generation: Generation, reply: ToClient) {
-        self.send(generation, true, Happening::MessageToClient(generation, reply));
+    fn send_to_client(&mut self, generation: Generation, message: ToClient) {
+        self.send(generation, true, Happening::MessageToClient(generation, message));
     }
 
     fn send(&mut self, generation: Generation, to_client: bool, happening: Happening) {
@@ -540,12 +556,13 @@ impl PairSimulation {
         self.start + Duration::from_millis(self.now)
     }
 
+    /// The next random number.
     fn roll(&mut self) -> u16 {
         self.rolls += 1;
         self.schedule.dice[self.rolls % self.schedule.dice.len()]
     }
 
-    /// A random delay: mostly short, sometimes longer than the server waits for a read.
+    /// A random delay: mostly short, sometimes longer than [`READ_GRACE`].
     fn delay(&mut self) -> Time {
         let roll = Time::from(self.roll());
         if roll.is_multiple_of(16) { roll % 2000 } else { roll % 60 }

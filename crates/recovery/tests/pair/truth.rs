@@ -1,15 +1,16 @@
-//! What the process really did, to compare with the events that readers get.
+//! What the process really did, to compare with the events that clients and watchers get.
 
 use std::collections::BTreeMap;
 
 use protocol::Stream;
 use recovery::{Event, Exit};
 
-/// One step of a process that cannot be divided. The server decides how bytes are cut into chunks, so bytes are compared one by one.
+/// The smallest thing that a process does: it writes one byte, exits or closes. The server decides how bytes are cut
+/// into chunks, so bytes are compared one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Symbol {
     Byte(Stream, u8),
-    /// `sandbox_denied` is `None` for a server that does not push it.
+    /// `sandbox_denied` is `None` for a server that does not say it when it sends the event.
     Exited {
         code: i32,
         sandbox_denied: Option<bool>,
@@ -18,24 +19,24 @@ pub(crate) enum Symbol {
     Closed,
 }
 
-/// Everything that the process did, and every event that the server made of it.
+/// Everything that the process did, and every event that the server has sent.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     symbols: Vec<Symbol>,
-    /// The first version of each event that any reader got.
+    /// Each event by its number, as it was sent first, without `sandbox_denied`.
     events: BTreeMap<u64, Event>,
 }
 
 impl Truth {
-    pub(crate) fn wrote(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(crate) fn note_written(&mut self, stream: Stream, bytes: &[u8]) {
         self.symbols.extend(bytes.iter().map(|byte| Symbol::Byte(stream, *byte)));
     }
 
-    pub(crate) fn exited(&mut self, code: i32, sandbox_denied: Option<bool>, timed_out: bool) {
+    pub(crate) fn note_exited(&mut self, code: i32, sandbox_denied: Option<bool>, timed_out: bool) {
         self.symbols.push(Symbol::Exited { code, sandbox_denied, timed_out });
     }
 
-    pub(crate) fn closed(&mut self) {
+    pub(crate) fn note_closed(&mut self) {
         self.symbols.push(Symbol::Closed);
     }
 
@@ -47,14 +48,14 @@ impl Truth {
         self.symbols.len()
     }
 
-    /// Position of the first byte of output that follows `bytes` bytes of output.
+    /// Position of the first byte of output that follows `bytes` bytes of output. If there is none, the end.
     pub(crate) fn after_bytes(&self, bytes: u64) -> usize {
         let is_byte = |symbol: &Symbol| matches!(symbol, Symbol::Byte(..));
         let mut positions = (0..self.symbols.len()).filter(|position| is_byte(&self.symbols[*position]));
         positions.nth(bytes as usize).unwrap_or(self.symbols.len())
     }
 
-    /// Checks that an event which is sent to some reader is the same as every earlier event with this number.
+    /// Checks that an event that is sent now is the same as every event that was sent before with this number.
     pub(crate) fn check_same(&mut self, seq: u64, event: &Event) {
         let first = self.events.entry(seq).or_insert_with(|| without_sandbox_denied(event));
         assert_eq!(*first, without_sandbox_denied(event), "event {seq} was sent with another content before");

@@ -4,15 +4,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The rules for adding threads to a pool, beyond the threads that it always keeps.
+/// The rules for adding threads to a pool, beyond the threads that it always keeps, and for sharing them out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolGrowth {
     /// While there are fewer threads than this, a thread is added as soon as no thread is free for a job. The number should follow the
     /// number of processors: with more threads, jobs that compute are no faster, and the rest of the server waits for a processor, or for
     /// a lock of the allocator whose holder waits for a processor.
     pub(crate) eager_threads: usize,
-    /// From `eager_threads` on, a thread is added only if jobs wait and no job has been begun for this time. Then the threads are taken to
-    /// hang, for example on a dead network mount.
+    /// From `eager_threads` on, a thread is added only if jobs wait, and for this time no job was begun and no thread
+    /// was added. Then the threads are taken to hang, for example on a dead network mount.
     pub(crate) hang_timeout: Duration,
     /// Largest number of threads that work for one owner at once. Further jobs of this owner wait, even if a thread
     /// is free.
@@ -49,18 +49,19 @@ pub(super) struct WorkQueue<J> {
 struct OwnedJobs<J> {
     waiting: VecDeque<J>,
     running: usize,
-    /// Time that threads have spent on jobs of this owner. An owner that began with zero would get all threads until it had caught up, so a new
-    /// owner begins with the smallest value of the other owners.
+    /// Time that threads have spent on jobs of this owner. An owner that began with zero would be preferred until it
+    /// had caught up, so a new owner begins with the smallest value of the other owners.
     spent: Duration,
 }
 
-/// A job that a thread has begun.
+/// A job for a thread to run, and the record of it.
 pub(super) struct StartedJob<J> {
     pub(super) job: J,
     pub(super) running_job: RunningJob,
 }
 
-/// A job that a thread works on. The thread passes it back to [`WorkQueue::end`].
+/// The record of a job that was begun. The thread that runs the job passes the record to [`WorkQueue::end`]
+/// afterwards.
 #[derive(Clone, Copy)]
 pub(super) struct RunningJob {
     owner: JobOwner,
@@ -68,6 +69,7 @@ pub(super) struct RunningJob {
 }
 
 impl<J> WorkQueue<J> {
+    /// A queue without jobs. `threads` is the number of threads that the caller starts at once.
     pub(super) fn new(threads: usize, most_threads: usize, growth: PoolGrowth) -> Self {
         Self { owners: HashMap::new(), threads, starting: 0, most_threads, growth, idle: 0, last_progress: None }
     }
@@ -86,8 +88,9 @@ impl<J> WorkQueue<J> {
         jobs.waiting.push_back(job);
     }
 
-    /// Takes the next job: of the owner for whom the fewest threads work now, and among equals of the owner for whom threads have worked
-    /// for the shortest time.
+    /// Takes the next job: of the owner for whom the fewest threads work now, and among equals of the owner for whom
+    /// threads have worked for the shortest time. None if no job waits, or only jobs of owners that have as many
+    /// threads as they may.
     pub(super) fn begin(&mut self, now: Instant) -> Option<StartedJob<J>> {
         let most = self.growth.most_per_owner;
         let may_begin = |jobs: &OwnedJobs<J>| !jobs.waiting.is_empty() && jobs.running < most;
@@ -99,7 +102,7 @@ impl<J> WorkQueue<J> {
         Some(StartedJob { job, running_job: RunningJob { owner: *owner, began: now } })
     }
 
-    /// A job is done.
+    /// A job is done. The queue forgets its owner if the owner has no other job.
     pub(super) fn end(&mut self, running_job: RunningJob, now: Instant) {
         let Some(jobs) = self.owners.get_mut(&running_job.owner) else { return };
         jobs.running -= 1;
@@ -139,8 +142,9 @@ impl<J> WorkQueue<J> {
         self.starting -= 1;
     }
 
-    /// Called by a thread that has done `last_job`. Returns true if the thread has to end: the pool has more than `eager_threads` threads,
-    /// and another job was begun after `last_job`, so enough other threads work and do not hang.
+    /// Called by a thread that has done `last_job`. Returns true if the thread has to end: more than `eager_threads`
+    /// threads run, and after `last_job` began, another job was begun or another thread was requested. So other
+    /// threads do the work.
     pub(super) fn retire_thread_after(&mut self, last_job: RunningJob) -> bool {
         let is_spare =
             self.threads > self.growth.eager_threads && self.last_progress.is_some_and(|at| at > last_job.began);
@@ -180,13 +184,13 @@ mod tests {
         WorkQueue::new(threads, MOST_THREADS, growth)
     }
 
-    /// The number of threads that are added when a thousand callers ask for a thread at the same time.
+    /// The number of threads that are requested when a thousand callers ask at the same time whether one is needed.
     fn claim_threads(queue: &mut WorkQueue<&'static str>, now: Instant) -> usize {
         (0..1000).filter(|_| queue.claim_thread(now)).count()
     }
 
     #[test]
-    fn a_burst_of_jobs_adds_one_thread_at_a_time_while_threads_hang() {
+    fn a_burst_of_jobs_adds_one_thread_at_a_time_while_threads_hang_up_to_the_limit() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         (0..1000).for_each(|_| queue.push(OWNER, "hangs"));
@@ -199,11 +203,11 @@ mod tests {
         let much_later = later + HANG_TIMEOUT;
         assert_eq!(claim_threads(&mut queue, much_later), 1, "the second job hangs as well");
         queue.threads = MOST_THREADS;
-        assert_eq!(claim_threads(&mut queue, much_later + HANG_TIMEOUT), 0);
+        assert_eq!(claim_threads(&mut queue, much_later + HANG_TIMEOUT), 0, "the pool has all its threads");
     }
 
     #[test]
-    fn threads_are_added_at_once_up_to_eager_threads() {
+    fn threads_are_added_at_once_up_to_eager_threads_and_no_more_while_jobs_begin() {
         let now = Instant::now();
         let mut queue = queue(2, 4);
         (0..1000).for_each(|_| queue.push(OWNER, "needs a processor"));
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_added_because_others_hung_ends_when_they_go_on() {
+    fn a_thread_that_has_hung_ends_if_an_added_thread_does_its_work() {
         let now = Instant::now();
         let mut queue = queue(1, 1);
         (0..10).for_each(|_| queue.push(OWNER, "slow"));

@@ -16,7 +16,7 @@ pub struct Limit {
     pub at_limit: &'static str,
     /// The unit of all numbers of this limit.
     pub unit: LimitUnit,
-    /// The smallest value that a user can give.
+    /// The smallest value that takes effect, and what happens if a user gives a smaller one.
     pub minimum: Minimum,
     pub(crate) read: fn(&Config) -> Option<u64>,
     pub(crate) write: fn(&mut Config, u64),
@@ -25,7 +25,8 @@ pub struct Limit {
 /// The smallest value of a limit, and what happens if a user gives a smaller value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minimum {
-    /// The unit alone decides: at least 1 for a count, at least 0 for bytes and times.
+    /// The unit alone decides: at least 1 for a count, at least 0 for bytes and times. The parser of the flag checks
+    /// it.
     OfUnit,
     /// A smaller value is refused.
     Refused {
@@ -44,7 +45,8 @@ impl Limit {
         (self.read)(&Config::default()).map(|number| LimitValue { number, unit: self.unit })
     }
 
-    /// Checks a number that is in the unit of the limit. Fails with an error text for users if it is too small.
+    /// Checks a number that is in the unit of the limit. If [`Minimum::Refused`] refuses it, fails with an error text
+    /// for users.
     pub fn check(&self, number: u64) -> Result<(), &'static str> {
         match self.minimum {
             Minimum::Refused { below, because } if number < below => Err(because),
@@ -52,7 +54,8 @@ impl Limit {
         }
     }
 
-    /// Sets the field of `config` to a number that is in the unit of the limit.
+    /// Sets the field of `config` to a number that is in the unit of the limit. A number below [`Minimum::Raised`] is
+    /// raised.
     pub fn apply(&self, config: &mut Config, number: u64) {
         let least = if let Minimum::Raised(least) = self.minimum { least } else { 0 };
         (self.write)(config, number.max(least));
@@ -62,6 +65,7 @@ impl Limit {
 /// A type that a field of [`Config`] may have. Numbers are in the unit of the limit.
 pub(crate) trait LimitField {
     fn from_number(number: u64) -> Self;
+    /// None: there is no limit.
     fn number(&self) -> Option<u64>;
 }
 
@@ -96,7 +100,8 @@ impl LimitField for Option<Duration> {
 }
 
 /// Makes `Config` with its defaults, and `ADJUSTABLE_LIMITS`, from entries of the form
-/// `/// help sentence`, `/// sentences about what happens at the limit`, `field: type = default, unit, minimum;`.
+/// `/// help sentence`, `/// sentences about what happens at the limit`, `field: type = default, unit, minimum;`. The
+/// minimum may be left out.
 macro_rules! adjustable_limits {
     ($(
         #[doc = $help:literal]

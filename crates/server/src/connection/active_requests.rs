@@ -25,11 +25,13 @@ impl SearchCancel {
     }
 }
 
-/// An HTTP request that `http/cancel` can cancel and `http/flow` can pause.
+/// An HTTP request that `http/cancel` can cancel, and whose answer `http/flow` can pause.
 #[derive(Clone)]
 pub(crate) struct ActiveHttpRequest {
     pub(crate) cancel: CancellationToken,
+    /// Whether the client has paused the body of the answer.
     pub(crate) paused: Arc<watch::Sender<bool>>,
+    /// Whether the body of the answer is sent in pieces, as notifications.
     pub(crate) is_streamed: bool,
 }
 

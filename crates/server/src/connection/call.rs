@@ -66,6 +66,12 @@ impl Call {
         self.send(message, RequestOutcome::success, None, room);
     }
 
+    /// Queues an answer: a result or an error. `room`, the memory permits of the answer, is held until the answer has
+    /// been sent.
+    pub(crate) fn finish_in_room<R: Serialize>(self, result: Result<R, WireError>, room: Option<ReplyRoom>) {
+        self.finish_covering(result, None, room);
+    }
+
     /// Queues an answer. `covers` are the events in the answer, which need not be sent as notifications. `room`, the memory permits of the
     /// answer, is held until the answer has been sent.
     pub(crate) fn finish_covering<R: Serialize>(
@@ -84,6 +90,7 @@ impl Call {
         connection: &Connection,
         answered: Vec<(Self, Result<R, WireError>)>,
     ) {
+        // The calls are dropped after their answers were queued, see `_unanswered`.
         let (_calls, messages): (Vec<Self>, Vec<Vec<u8>>) = answered
             .into_iter()
             .map(|(mut call, result)| {

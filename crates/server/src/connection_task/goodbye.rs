@@ -20,29 +20,30 @@ pub(super) const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// round trip.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until everything was written and the peer has closed its side, but not longer than the peer shows signs of life. `writing` is the
-/// writer, which ends after the close frame; None if it has ended already.
+/// Waits until everything was written and the peer has closed its side. Gives up if the peer shows no sign of life
+/// for too long, and after [`LONGEST_GOODBYE`] at the latest. `writing` is the writer, which ends after the close
+/// frame; None if it has ended already.
 pub(super) async fn wait_for_peer<W>(mut writing: Option<Pin<&mut W>>, inbox: &mut Inbox, connection: &Connection)
 where
     W: Future<Output = io::Result<()>>,
 {
-    let (outbound, closing) = (&connection.outbound, &connection.shared.closing);
+    let (outbound, shutdown) = (&connection.outbound, &connection.shared.closing);
     let end = Instant::now() + LONGEST_GOODBYE;
     // When the current wait for the peer began.
     let mut since = Instant::now();
     // Pipes are never reset, so the other end of stdio is not waited for.
     let mut peer_has_ended = connection.transport == Transport::stdio;
     while writing.is_some() || !peer_has_ended {
-        let is_closing = closing.is_cancelled();
-        let patience = if !is_closing {
-            // The server does not wait for this connection to end, and its peer may only be stalled.
+        let is_shutting_down = shutdown.is_cancelled();
+        let patience = if !is_shutting_down {
+            // The peer may only be stalled, and nothing else waits for the end of this connection.
             connection.shared.config.pong_deadline
         } else if writing.is_some() || outbound.waits_for_pong() {
             FLUSH_PATIENCE
         } else {
             CLOSE_PATIENCE
         };
-        let given_up_at = outbound.given_up_since(since, patience).min(end);
+        let given_up_at = outbound.given_up_if_silent_since(since, patience).min(end);
         if given_up_at <= Instant::now() {
             return;
         }
@@ -59,7 +60,7 @@ where
                 Ok(_) => outbound.note_received(),
                 Err(_) => return,
             },
-            () = closing.cancelled(), if !is_closing => since = Instant::now(),
+            () = shutdown.cancelled(), if !is_shutting_down => since = Instant::now(),
             // The loop computes the time again, because there may have been a sign of life.
             () = tokio::time::sleep_until(given_up_at.into()) => {}
         }

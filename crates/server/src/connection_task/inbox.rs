@@ -67,7 +67,8 @@ impl Inbox {
         std::mem::take(&mut self.parked)
     }
 
-    /// Waits for more bytes and drops them. Returns their number; 0 is the end of the stream.
+    /// Drops the parked messages, then waits for more bytes and drops them too. Returns the number of these bytes; 0
+    /// is the end of the stream.
     pub(super) async fn discard(&mut self) -> io::Result<usize> {
         self.take_rest();
         self.reader.discard().await
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_only_sends_is_not_read_for_ever() {
+    async fn a_connection_is_not_read_while_too_many_bytes_are_parked() {
         let (mut inbox, mut peer) = connected_pair();
         let sending = async {
             let message = vec![b'x'; 64 << 10];

@@ -1,5 +1,5 @@
-//! Handles one message of a peer: requests go to their handlers, `initialized` finishes the handshake, and every other message is refused
-//! with an error that says why.
+//! Handles one message or control frame of a peer: requests go to their handlers, `initialized` finishes the
+//! handshake, pings are answered, pongs are noted, and every other message is refused with an error that says why.
 
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
 }
 
 async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
+    // Uploads consist of many large blocks, so a faster decoder tries them first.
     if let Some((id, params)) = protocol::fs::recognise_write_block(&message) {
         return handlers::write_block(connection, id, params);
     }
@@ -38,6 +39,7 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
             let kind = if connection.transport == Transport::websocket { "websocket JSON-RPC" } else { "JSON-RPC" };
             let from = name_in_errors(connection);
             let reason = format!("failed to parse {kind} message from {from}: {error}");
+            // An upload fails if this message was, or may have been, one of its blocks.
             handlers::note_refused_message(connection, &message, &reason);
             refuse(connection, reason);
         }
@@ -71,7 +73,7 @@ fn refuse_answer(connection: &Connection, id: &RequestId) {
     refuse(connection, format!("no request with id {} is waiting for an answer", protocol::shortened(&id)));
 }
 
-/// Answers a message that has no usable id.
+/// Refuses a message that is no request, or whose id cannot be read. So the error has the id for unknown requests.
 fn refuse(connection: &Connection, reason: String) {
     connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &WireError::invalid_request(reason)));
 }

@@ -12,7 +12,7 @@ use crate::outbound::Outbound;
 pub(super) enum PeerState {
     /// The connection goes on.
     MayBeAlive,
-    /// A ping is unanswered, and the peer has shown no sign of life for too long.
+    /// The peer had a ping to answer or its last messages to read, and has shown no sign of life for too long.
     TimedOut,
 }
 
@@ -76,7 +76,7 @@ impl<'a> PeerTimer<'a> {
     /// The time at which the peer counts as lost. None: the peer owes no sign of life now.
     fn given_up_at(&self) -> Option<Instant> {
         match self.goodbye_queued_at {
-            Some(at) => Some(self.outbound.given_up_since(at, FLUSH_PATIENCE)),
+            Some(at) => Some(self.outbound.given_up_if_silent_since(at, FLUSH_PATIENCE)),
             None => self.outbound.given_up_at(self.pong_deadline),
         }
     }

@@ -48,12 +48,14 @@ async fn a_write_that_waited_for_a_failed_start_does_not_wait_for_the_next_proce
     let session = shared.sessions.all().remove(0);
     let table = &session.table;
     let id = ProcessId::from("p");
+    // A start of the process `p` that is under way and fails below.
     let failing = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
     let write = json!({"processId": "p", "chunk": "eA=="});
     client.send(json!({"id": 2, "method": "process/write", "params": write})).await;
     client.send(json!({"id": 3, "method": "environment/status", "params": {}})).await;
     assert_eq!(client.next().await["id"], 3, "the write waits for the start");
 
+    // The start fails, and the client starts another process `p` before the waiting write learns of the failure.
     let waiting = table.abandon(&failing).unwrap();
     assert_eq!(waiting.len(), 1);
     let next = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();

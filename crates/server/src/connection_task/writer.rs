@@ -14,16 +14,17 @@ use crate::process::write_message;
 /// Bytes that are collected before a write. Larger writes would not be faster, and small messages would wait longer.
 const BATCH_BYTES: usize = 384 << 10;
 
-/// Bytes of output that the writer takes from one process before the next process. In base64 they are 192 KiB.
+/// Bytes of output that the writer takes from one process before it goes on to the next. In base64 they are 192 KiB.
 const PROCESS_BYTES: usize = 144 << 10;
 
 /// Capacity that the buffer of an idle connection may keep. A larger buffer is freed after [`BUFFER_KEPT`].
 const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
-/// A larger buffer is kept unused for at least this time. A busy connection uses its buffer again within this time.
+/// A buffer larger than [`IDLE_BUFFER_BYTES`] is kept unused for at least this time. A busy connection uses its
+/// buffer again within this time.
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
-/// Sends until the connection ends. Returns after a close frame was sent.
+/// Sends until the connection ends. Returns after a close frame was sent, or with an error if a write fails.
 pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut shared_room = Vec::new();
@@ -43,6 +44,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
                 () = &mut idle_check => {
                     idle_check_is_set = false;
                     if !std::mem::take(&mut was_used) {
+                        // The connection is idle: the buffer and the unused memory of the send queue are freed.
                         buffer = Vec::new();
                         outbound.trim();
                     }

@@ -1,5 +1,6 @@
-//! The environment of a child process: exactly the variables that the client sent, or, if the client sent a policy, variables that the
-//! policy selects from the environment of the server.
+//! The environment of a child process: the variables that the client sent and, if the client also sent a policy, the
+//! variables that the policy selects from the environment of the server or sets itself. A few protected variables
+//! never reach a child.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -27,13 +28,13 @@ const SECRET_PATTERNS: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
 /// Environment variables by name. Names and values that come from this machine may be invalid UTF-8.
 pub(crate) type Variables = BTreeMap<OsString, OsString>;
 
-/// The server's own environment, as it was when the server started.
+/// The present environment of the server's own process.
 pub(crate) fn server_env() -> Variables {
     std::env::vars_os().collect()
 }
 
-/// The environment of a child: the variables that `policy` selects from `server` (none without a policy), overridden
-/// by `overlay`, the variables that the client sent.
+/// The environment of a child: the variables that `policy` selects from `server` or sets (none without a policy),
+/// overridden by `overlay`, the variables that the client sent. [`PROTECTED`] variables are removed at the end.
 pub(crate) fn child_env(
     server: &Variables,
     policy: Option<&EnvPolicy>,
@@ -45,6 +46,7 @@ pub(crate) fn child_env(
     variables
 }
 
+/// The variables that the policy selects from `server`, and those that it sets.
 fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
     let mut variables = match policy.inherit {
         EnvInherit::All => server.clone(),
@@ -59,7 +61,8 @@ fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
     variables
 }
 
-/// Whether a variable that a shell profile exports may reach a child. False if the policy excludes the variable or sets it itself.
+/// Whether a variable that a shell profile exports may reach a child. False if the policy excludes the variable, does
+/// not include it or sets it itself, and for [`PROTECTED`] variables.
 pub(crate) fn policy_permits(policy: Option<&EnvPolicy>, name: &OsStr) -> bool {
     let by_policy = policy.is_none_or(|policy| {
         let is_set = policy.set.keys().any(|set| name == set.as_str());
@@ -81,8 +84,9 @@ fn is_any_of(name: &OsStr, names: &[&str]) -> bool {
     names.iter().any(|known| name.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether `pattern`, with the wildcards `*` and `?`, matches the whole name without regard to ASCII case. The time is at most the product
-/// of both lengths, because the pattern comes from a client and must not keep the server busy.
+/// Whether `pattern`, with the wildcards `*` and `?`, matches the whole name without regard to ASCII case. The
+/// pattern comes from a client and must not keep the server busy, so the number of steps is at most about the product
+/// of both lengths.
 fn matches(pattern: &str, name: &OsStr) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut in_pattern, mut in_name) = (0, 0);
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overlay_overrides_the_policy_and_protected_names_are_removed() {
+    fn a_policy_excludes_and_sets_variables_the_overlay_overrides_it_and_protected_names_are_removed() {
         let server = vars([
             ("PATH", "/bin"),
             ("API_KEY", "k"),
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_match_whole_names() {
+    fn wildcards_match_whole_names_without_regard_to_case() {
         for (pattern, name, expected) in [
             ("*", "", true),
             ("", "", true),

@@ -1,6 +1,10 @@
 //! Reads selected keys from the Codex configuration files of the machine, of its user and of a project. Each file is
-//! one layer of the result; a later layer overrides an earlier one. The client interprets the keys, except those that
-//! decide which projects are trusted (`trust`), and those that an administrator has fixed (`managed`).
+//! one layer of the result; a later layer overrides an earlier one. The result has two lists of layers: the
+//! configuration, and the requirements, by which an administrator limits the values that the configuration may have.
+//!
+//! The client interprets the keys. This module interprets only the keys that decide which projects are trusted
+//! (`trust`), the keys of `managed_config.toml` that become requirements (`managed`), and the keys that a project may
+//! not set (`project`).
 
 mod document;
 mod error;
@@ -29,12 +33,14 @@ use crate::limits::MAX_CONFIG_PATH_BYTES;
 
 const SYSTEM_DIRECTORY: &str = "/etc/codex";
 const CONFIG_FILE: &str = "config.toml";
+/// An older file for administrators. It is a layer of the configuration, and some of its keys become requirements.
 const MANAGED_FILE: &str = "managed_config.toml";
 const REQUIREMENTS_FILE: &str = "requirements.toml";
 /// Directory with a configuration file, in the home directory of a user and in directories of a project.
 const CODEX_DIRECTORY: &str = ".codex";
 
-/// The contents of one file, before the keys that the client asks for are selected.
+/// The contents of one file, or the requirements that follow from it, before the keys that the client asks for are
+/// selected.
 struct Layer {
     /// Kind and path of the file, for people.
     source: String,
@@ -96,8 +102,8 @@ impl ConfigLocations {
             user_home_dir: self.user_home.as_deref().and_then(PathUri::from_native),
             codex_home_dir,
             hostname: host_name::of_machine(),
-            config: selected(config_paths, system_layer, above_machine)?,
-            requirements: selected(
+            config: select_from_layers(config_paths, system_layer, above_machine)?,
+            requirements: select_from_layers(
                 requirements_paths,
                 plain(REQUIREMENTS_FILE, requirements),
                 [plain(MANAGED_FILE, managed_requirements)],
@@ -112,36 +118,36 @@ impl ConfigLocations {
         let path = Path::new(given);
         match files::metadata(path, Follow::Yes) {
             Ok(metadata) if metadata.is_directory => {
-                files::canonicalize(path).map_err(|error| ConfigError::unusable_home(path, error))
+                files::canonicalize(path).map_err(|error| ConfigError::home_access_failed(path, error))
             }
-            Ok(_) => Err(ConfigError::home(path, "but that path is not a directory")),
+            Ok(_) => Err(ConfigError::home_is_no_directory(path, "but that path is not a directory")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(ConfigError::home(path, "but that path does not exist"))
+                Err(ConfigError::home_is_no_directory(path, "but that path does not exist"))
             }
-            Err(error) => Err(ConfigError::unusable_home(path, error)),
+            Err(error) => Err(ConfigError::home_access_failed(path, error)),
         }
     }
 }
 
-/// The layers with the selected keys only, without layers that have none of them. `cloud_insertion_index` is the index between `first` and
-/// `rest`, where the client inserts settings that it gets from elsewhere.
-fn selected(
+/// The layers with the keys of `paths` only, without layers that have none of them. `cloud_insertion_index` is the
+/// index between `first` and `rest`, where the client inserts settings that it gets from elsewhere.
+fn select_from_layers(
     paths: &[Vec<String>],
     first: Layer,
     rest: impl IntoIterator<Item = Layer>,
 ) -> Result<ConfigLayers, ConfigError> {
     let selection = Selection::new(paths);
     let mut layers = Vec::new();
-    layers.extend(part(&selection, first)?);
+    layers.extend(select_from_layer(&selection, first)?);
     let cloud_insertion_index = layers.len();
     for layer in rest {
-        layers.extend(part(&selection, layer)?);
+        layers.extend(select_from_layer(&selection, layer)?);
     }
     Ok(ConfigLayers { layers, cloud_insertion_index })
 }
 
-/// A layer with the selected keys only. None if it has none of them.
-fn part(selection: &Selection<'_>, layer: Layer) -> Result<Option<ConfigLayer>, ConfigError> {
+/// A layer with the selected keys only. None if it has none of them, or if its directory has no URI.
+fn select_from_layer(selection: &Selection<'_>, layer: Layer) -> Result<Option<ConfigLayer>, ConfigError> {
     let table = selection.select_from(&layer.table);
     let Some(base_dir) = PathUri::from_native(&layer.directory).filter(|_| !table.is_empty()) else {
         return Ok(None);

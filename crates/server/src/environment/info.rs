@@ -1,6 +1,7 @@
-//! The answer to `environment/info`: shell, directories and capabilities of this machine. The shell is looked up when the server starts,
-//! because directories of the `PATH` can be on a dead network mount and the request must not block. Directories are determined for each
-//! request, because a working directory can be renamed or removed while the server runs.
+//! The answer to `environment/info`: shell, directories and capabilities of this machine. The shell is looked up when
+//! the server starts, because directories of the `PATH` can be on a dead network mount and the request must not
+//! block. The working directory is determined for each request, because it can be renamed or removed while the server
+//! runs.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,21 +13,21 @@ use protocol::{Capabilities, EnvironmentInfo, PathUri, ShellInfo};
 use super::child_env::Variables;
 use super::passwd;
 
-/// Makes the answer from the variables and the shell of the server.
+/// Makes the answer from the environment variables of the server and the shell that [`users_shell`] has found.
 pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> EnvironmentInfo {
     let cwd = std::env::current_dir().ok();
     let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty());
     let tmpdir = tmpdir.map(|value| cwd.as_deref().unwrap_or(Path::new("")).join(value));
-    let temporary_directory = tmpdir.as_deref().and_then(|path| PathUri::from_native(&without_dots(path)));
+    let tmpdir_uri = tmpdir.as_deref().and_then(|path| PathUri::from_native(&without_dots(path)));
     let temp_dir = match tmpdir {
-        Some(_) => temporary_directory.clone(),
+        Some(_) => tmpdir_uri.clone(),
         None => PathUri::from_native(Path::new("/tmp")),
     };
     EnvironmentInfo {
         shell: shell.clone(),
         cwd: cwd.as_deref().and_then(PathUri::from_native),
         temp_dir,
-        temporary_directories: Some(temporary_directory.into_iter().collect()),
+        temporary_directories: Some(tmpdir_uri.into_iter().collect()),
         capabilities: Capabilities {
             environment_config_read: true,
             shell_snapshot_v2: true,
@@ -58,7 +59,8 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
     }
 }
 
-/// The login shell of the user as whom the server runs. May block.
+/// The shell for commands of clients: if possible the login shell of the user as whom the server runs, otherwise
+/// another one ([`choose_shell`]). May block.
 pub(crate) fn users_shell(variables: &Variables) -> ShellInfo {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
     let login_shell = passwd_shell(&passwd, rustix::process::getuid().as_raw());
@@ -96,18 +98,20 @@ const POWERSHELL: ShellKind =
 const CMD: ShellKind = ShellKind { name: "cmd", programs: &["cmd"], usual_paths: &[] };
 const KINDS: [&ShellKind; 5] = [&BASH, &ZSH, &SH, &POWERSHELL, &CMD];
 
-/// The login shell of the user, if its kind is known; if it does not exist, another shell of this kind. Otherwise
-/// bash or zsh, whichever is found first. Otherwise `/bin/sh`.
-fn choose_shell(login_shell: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
+/// The login shell of the user, if its kind is known and the file exists. Otherwise a shell of the same kind. If
+/// there is none, bash; if there is no bash, zsh; if there is no zsh, `/bin/sh`. `path_variable` is the value of
+/// `PATH`.
+fn choose_shell(login_shell: Option<&Path>, path_variable: Option<&OsStr>) -> ShellInfo {
     let login_kind = login_shell.and_then(|shell| {
         let program = shell.file_stem()?.to_str()?;
         KINDS.into_iter().find(|kind| kind.programs.contains(&program))
     });
     let of_login_kind = login_kind.and_then(|kind| {
         let itself = login_shell.filter(|path| path.is_absolute() && path.is_file()).map(Path::to_owned);
-        Some((kind, itself.or_else(|| find(kind, path))?))
+        Some((kind, itself.or_else(|| find(kind, path_variable))?))
     });
-    let found = of_login_kind.or_else(|| [&BASH, &ZSH].into_iter().find_map(|kind| Some((kind, find(kind, path)?))));
+    let found =
+        of_login_kind.or_else(|| [&BASH, &ZSH].into_iter().find_map(|kind| Some((kind, find(kind, path_variable)?))));
     match found {
         Some((kind, path)) => ShellInfo { name: kind.name.to_owned(), path: path.to_string_lossy().into_owned() },
         None => ShellInfo { name: SH.name.to_owned(), path: "/bin/sh".to_owned() },
@@ -116,9 +120,9 @@ fn choose_shell(login_shell: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
 
 /// Finds a program of this kind: on the `PATH`, or at one of its usual paths. Relative directories of the `PATH` are skipped, because clients
 /// have other working directories.
-fn find(kind: &ShellKind, path: Option<&OsStr>) -> Option<PathBuf> {
+fn find(kind: &ShellKind, path_variable: Option<&OsStr>) -> Option<PathBuf> {
     let program = kind.programs.first()?;
-    let directories = path.map(std::env::split_paths).into_iter().flatten();
+    let directories = path_variable.map(std::env::split_paths).into_iter().flatten();
     let on_path = directories.filter(|directory| directory.is_absolute()).map(|directory| directory.join(program));
     on_path.chain(kind.usual_paths.iter().map(PathBuf::from)).find(|path| is_executable(path))
 }
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn tmpdir_is_reported_and_resolved_against_the_cwd() {
+    fn only_tmpdir_is_reported_and_it_is_resolved_against_the_cwd() {
         let cwd = std::env::current_dir().unwrap();
         let directories = |tmpdir: &str| {
             let info = environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh());
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_comes_from_the_passwd_entry() {
+    fn the_login_shell_comes_from_the_passwd_entry() {
         let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/srv/ann:/usr/bin/fish\nno:x:7:7::/:\n";
         assert_eq!(passwd_shell(passwd, 0), Some("/bin/sh".into()));
         assert_eq!(passwd_shell(passwd, 1000), Some("/usr/bin/fish".into()));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_of_the_user_is_used_if_its_kind_is_known() {
+    fn the_login_shell_is_chosen_or_else_one_of_its_kind_or_else_bash() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let program = |name: &str, mode| {

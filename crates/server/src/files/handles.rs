@@ -16,18 +16,19 @@ pub(crate) enum HandleState {
     File(RegularFile),
     /// A file that is written in blocks.
     Upload(Upload),
-    /// The upload was committed: the file has its final name. The handle remembers this until it is closed, so that a client that lost the
-    /// answer can repeat the commit.
+    /// The upload was committed: the file has its final name. The handle stays until it is closed, or until the
+    /// session needs room for another handle. So a client that lost the answer can repeat the commit.
     Committed,
 }
 
-/// A file handle. Requests for blocks hold its lock shared; opening and committing hold it exclusively. The lock is fair, so requests are
-/// carried out in the order in which they ask for it.
+/// A file handle. Requests for blocks hold its lock shared; opening, committing and closing hold it exclusively. The
+/// lock is fair: requests get it in the order in which they ask for it.
 #[derive(Clone)]
 pub(crate) struct FileHandle {
     state: Arc<RwLock<HandleState>>,
-    /// Why a block of this upload was refused before it was written. The file would lack the block, so later blocks and a commit fail.
-    refused_block: Arc<OnceLock<String>>,
+    /// Set when a block of this upload was refused, or may have been refused, before it was written; says why. The
+    /// file would lack the block, so later blocks and a commit fail.
+    upload_failure: Arc<OnceLock<String>>,
 }
 
 impl FileHandle {
@@ -39,15 +40,16 @@ impl FileHandle {
         Arc::clone(&self.state).write_owned()
     }
 
-    /// Makes the upload fail from now on; `sentence` says why. Only the first call counts.
-    pub(crate) fn note_refused_block(&self, sentence: &str) {
-        // Later refusals are consequences of the first one, which explains them best.
-        let _already_refused = self.refused_block.set(sentence.to_owned());
+    /// Makes the upload fail from now on; `sentence` says why. Only the first call counts. Has no effect on a file
+    /// that is read.
+    pub(crate) fn fail_upload(&self, sentence: &str) {
+        // Later refusals are consequences of the first refusal, so the first sentence explains them best.
+        let _error_if_set_before = self.upload_failure.set(sentence.to_owned());
     }
 
-    /// Why the upload has failed. None if no block was refused.
-    pub(crate) fn refused_block(&self) -> Option<&str> {
-        self.refused_block.get().map(String::as_str)
+    /// The sentence of the first [`Self::fail_upload`]. None if there was no such call.
+    pub(crate) fn upload_failure(&self) -> Option<&str> {
+        self.upload_failure.get().map(String::as_str)
     }
 
     fn is_committed(&self) -> bool {
@@ -57,7 +59,9 @@ impl FileHandle {
 
 /// Why a handle could not be made.
 pub(crate) enum HandleRefusal {
+    /// The session has a handle with this id already.
     Exists,
+    /// The session has reached its limit, which is this many handles.
     TooMany(usize),
 }
 
@@ -72,9 +76,13 @@ impl Handles {
         Self { limit, by_id: Mutex::default() }
     }
 
-    /// Makes a closed handle, and locks it exclusively. The caller opens the file and drops the guard; requests that use the handle wait
-    /// until then.
-    pub(crate) fn begin(&self, id: &str) -> Result<(FileHandle, OwnedRwLockWriteGuard<HandleState>), HandleRefusal> {
+    /// Makes a closed handle, and locks it exclusively. The caller opens the file and drops the guard; requests that
+    /// use the handle wait until then. If the limit is reached, the handles of all committed uploads are forgotten
+    /// first.
+    pub(crate) fn create_locked(
+        &self,
+        id: &str,
+    ) -> Result<(FileHandle, OwnedRwLockWriteGuard<HandleState>), HandleRefusal> {
         let lock = Arc::new(RwLock::new(HandleState::Closed));
         let mut by_id = self.by_id.lock();
         if by_id.contains_key(id) {
@@ -83,11 +91,12 @@ impl Handles {
         if by_id.len() >= self.limit {
             by_id.retain(|_, handle| !handle.is_committed());
         }
+        // Nobody else has this lock, so locking it cannot fail.
         let Ok(guard) = Arc::clone(&lock).try_write_owned() else { return Err(HandleRefusal::Exists) };
         if by_id.len() >= self.limit {
             return Err(HandleRefusal::TooMany(self.limit));
         }
-        let handle = FileHandle { state: lock, refused_block: Arc::default() };
+        let handle = FileHandle { state: lock, upload_failure: Arc::default() };
         by_id.insert(id.to_owned(), handle.clone());
         Ok((handle, guard))
     }
@@ -102,17 +111,18 @@ impl Handles {
 
     /// Makes every upload fail from now on; `sentence` says why. Files that are read are not affected.
     pub(crate) fn fail_all_uploads(&self, sentence: &str) {
-        self.by_id.lock().values().for_each(|handle| handle.note_refused_block(sentence));
+        self.by_id.lock().values().for_each(|handle| handle.fail_upload(sentence));
     }
 
-    /// Forgets a handle. A newer handle with the same id stays.
-    pub(crate) fn forget(&self, id: &str, handle: &FileHandle) {
+    /// Removes `handle`. If a newer handle has the same id, that one stays.
+    pub(crate) fn remove_if_same(&self, id: &str, handle: &FileHandle) {
         let mut by_id = self.by_id.lock();
         if by_id.get(id).is_some_and(|known| Arc::ptr_eq(&known.state, &handle.state)) {
             by_id.remove(id);
         }
     }
 
+    /// Removes the handle that has this id now.
     pub(crate) fn remove(&self, id: &str) -> Option<FileHandle> {
         self.by_id.lock().remove(id)
     }

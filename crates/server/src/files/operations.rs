@@ -1,6 +1,7 @@
-//! Runs operations on files on threads that may block. Permits limit how many run at once: for one session (`--max-file-operations`) and
-//! for all sessions (`--max-file-operations-total`). An operation that hangs, for example on a dead network mount, keeps its permits and
-//! its thread as long as it hangs, and blocks nobody else.
+//! Runs operations on files on threads that may block. Permits limit how many run at once: for one session
+//! (`--max-file-operations`) and for all sessions together (`--max-file-operations-total`). An operation that hangs,
+//! for example on a dead network mount, keeps its permits and its thread as long as it hangs. Other operations do not
+//! wait for it while permits are left.
 
 use std::sync::Arc;
 
@@ -9,11 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::blocking::{BlockingThreads, JobOwner};
 use crate::limits::MAX_LARGE_FILE_OPERATIONS;
 
-/// The permits of one session, and access to those of all sessions.
+/// The permits of one session, the permits that all sessions share, and the threads.
 pub(crate) struct FileOperations {
     of_session: Arc<Semaphore>,
     /// The number of permits in `of_session`, taken ones included.
     max_of_session: u32,
+    /// The permits that all sessions share.
     of_all: Arc<Semaphore>,
     threads: Arc<BlockingThreads>,
     /// Identifies the session to the threads.
@@ -25,7 +27,8 @@ pub(crate) struct FileOperations {
 pub(crate) enum MemoryNeed {
     /// A few megabytes.
     Ordinary,
-    /// As much as a whole message, or as all the threads of a search.
+    /// As much as the largest message, or as all the threads of a search together. Such an operation takes so many
+    /// permits of its session that at most [`MAX_LARGE_FILE_OPERATIONS`] such operations run at once.
     Large,
 }
 
@@ -35,8 +38,9 @@ struct OperationPermit {
     of_all: OwnedSemaphorePermit,
 }
 
-/// A permit of the session only. An operation holds it after its end until its answer can be sent, or before its beginning while it waits
-/// for memory for its answer. No permit of all sessions is held meanwhile, so a client that does not read delays only its own session.
+/// The permits that an operation has of its session, without a permit that all sessions share. An operation holds
+/// only these after its end until its answer can be sent, or before its beginning while it waits for memory for its
+/// answer. So a client that does not read delays only its own session.
 pub(crate) struct SessionPermit {
     of_session: OwnedSemaphorePermit,
 }
@@ -54,14 +58,15 @@ impl FileOperations {
         self.owner
     }
 
-    /// Runs `operation` when it has its permits. Returns None if it panicked. If the future is dropped before the operation has its permits,
-    /// the operation never begins; if it is dropped later, the operation runs to its end.
+    /// Runs `operation` when it has its permits. Returns None if the operation panicked. If the future is dropped
+    /// before the operation has its permits, the operation never begins; if the future is dropped later, the
+    /// operation runs to its end.
     pub(crate) async fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.run_for_reply(MemoryNeed::Ordinary, operation).await.map(|(done, _permit)| done)
     }
 
-    /// As [`Self::run`], but also returns the permit of the session. The caller keeps it until the answer can be sent, so that a session
-    /// cannot collect any number of unsent answers.
+    /// As [`Self::run`], but also returns the permits of the session. The caller keeps them until the answer can be
+    /// sent, which limits the number of unsent answers of a session.
     pub(crate) async fn run_for_reply<T: Send + 'static>(
         &self,
         need: MemoryNeed,
@@ -73,7 +78,8 @@ impl FileOperations {
         self.run_with_session_permit(permit, operation).await
     }
 
-    /// Waits for a permit of the session. For operations that, before they begin, must also wait for memory for their answer.
+    /// Waits for the permits of the session that an operation with this `need` takes. For operations that, before
+    /// they begin, must also wait for memory for their answer. None if the semaphore was closed.
     pub(crate) async fn session_permit(&self, need: MemoryNeed) -> Option<SessionPermit> {
         let count = match need {
             MemoryNeed::Ordinary => 1,
@@ -82,7 +88,8 @@ impl FileOperations {
         Some(SessionPermit { of_session: acquire(&self.of_session, count).await? })
     }
 
-    /// Runs `operation`, which has a permit of the session already, when it has a permit of all sessions too.
+    /// Runs `operation`, which has its permits of the session already, when it also has a permit that all sessions
+    /// share.
     pub(crate) async fn run_with_session_permit<T: Send + 'static>(
         &self,
         permit: SessionPermit,
@@ -159,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_waits_holds_only_a_permit_of_its_session() {
+    async fn an_answer_that_waits_to_be_sent_holds_only_a_permit_of_its_session() {
         let for_all = Arc::new(Semaphore::new(1));
         let (one, other) = (operations_of_session(1, &for_all), operations_of_session(1, &for_all));
         let (done, permit) = one.run_for_reply(MemoryNeed::Ordinary, || 7).await.unwrap();

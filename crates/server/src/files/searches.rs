@@ -1,31 +1,33 @@
-//! Permits for searches (`--max-searches`) and for their threads. They limit memory: each thread of a search takes some, and so do the
-//! compiled patterns. A session can have only a quarter of the permits, so that a client that does not read its results leaves permits to
-//! other sessions.
+//! Permits for searches (`--max-searches`) and for their threads. They limit memory: each thread of a search takes
+//! some, and so do the compiled patterns. A session can have only a quarter of the permits for searches, so that a
+//! client that does not read its results leaves permits to other sessions.
 
 use std::sync::Arc;
 
 use crate::limits::MAX_FURTHER_SEARCH_THREADS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A session can have the number of all permits divided by this number.
+/// A session can have the number of all permits for searches divided by this number, rounded up.
 const SESSION_DIVISOR: usize = 4;
-/// A pattern of at most this many bytes takes a few megabytes while it is compiled.
+/// A pattern of at most this many bytes takes at most a few megabytes when it is compiled.
 const ORDINARY_PATTERN_BYTES: usize = 512;
-/// Globs of together at most this many bytes take a few megabytes while they are compiled.
+/// Globs of together at most this many bytes take at most a few megabytes when they are compiled.
 const ORDINARY_GLOB_BYTES: usize = 4 << 10;
 
 /// The permits of all sessions.
 pub(crate) struct SearchPermits {
+    /// As many permits as `--max-searches`.
     searches: Arc<Semaphore>,
     /// Permits for threads beyond the first thread of each search.
     further_threads: Arc<Semaphore>,
-    /// How many permits a session can have.
+    /// How many permits for searches a session can have.
     per_session: usize,
 }
 
 /// The permits that one session can have.
 pub(crate) struct SessionSearches {
     own: Arc<Semaphore>,
+    /// The permits that all sessions share. A search needs both an own and a shared permit.
     of_all: Arc<SearchPermits>,
 }
 
@@ -85,7 +87,7 @@ impl SessionSearches {
         let own = Arc::clone(&self.own).acquire_many_owned(count).await.ok()?;
         let of_all = Arc::clone(&self.of_all.searches).acquire_many_owned(count).await.ok()?;
         let further = &self.of_all.further_threads;
-        // A search takes at most half of the free threads, so that the next search gets some too.
+        // A search takes at most half of the free permits for further threads, so that the next search gets some too.
         let wanted = threads.saturating_sub(1).min(further.available_permits() / 2);
         let further_threads =
             u32::try_from(wanted).ok().and_then(|wanted| Arc::clone(further).try_acquire_many_owned(wanted).ok());
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_session_has_a_quarter_of_the_permits() {
+    async fn a_session_can_have_only_a_quarter_of_the_permits() {
         let all = SearchPermits::new(8);
         let sessions: Vec<SessionSearches> = (0..5).map(|_| all.for_session()).collect();
         let mut held = Vec::new();

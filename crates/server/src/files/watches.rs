@@ -1,5 +1,9 @@
-//! The watches of a session (`fs/watch`). Each watch has a thread that detects changes, a log of changes, and a task that sends them. So a
-//! client that does not read delays only its own notifications. The rules of the log are in [`session::ChangeLog`].
+//! The watches of a session (`fs/watch`). Each watch has a thread that detects changes, a log of changes, and a task
+//! that sends them. So a client that does not read delays only its own notifications. The rules of the log are in
+//! [`session::ChangeLog`].
+//!
+//! A watch *ends* when no more changes can be detected; the client is told so. It is *closed* when the client or the
+//! end of the session closes it; then nothing more is sent.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,12 +30,12 @@ pub(crate) struct SessionWatch {
     log: Mutex<ChangeLog<FileChange>>,
     /// Wakes the sending task: the log or the listener has changed.
     changed: Notify,
-    /// Cancelled when the watch ends; stops the sending task.
-    ended: CancellationToken,
+    /// Cancelled when the watch is closed; stops the sending task.
+    closed: CancellationToken,
     /// The connection that changes are sent to. After a reconnection this is still the old connection, so nothing is
     /// sent until the client says which changes it has, or has said nothing for a short time.
     listener: Mutex<ConnectionNumber>,
-    /// Detects the changes. None before [`Self::start`] and after the end.
+    /// Detects the changes. None before [`Self::start`] and after [`Self::close`].
     path_watch: Mutex<Option<PathWatch>>,
     /// Counts the directories that all watches of the session watch.
     directory_count: WatchedDirectoryCount,
@@ -39,14 +43,17 @@ pub(crate) struct SessionWatch {
 
 /// Why a watch could not be made.
 pub(crate) enum WatchRefusal {
+    /// The session has a watch with this id already.
     Exists,
+    /// The session has reached its limit, which is this many watches.
     TooMany(usize),
 }
 
 /// All watches of a session.
 pub(crate) struct Watches {
     limit: usize,
-    /// Changes of a watch that wait to be sent, and changes that are kept for a client that reconnects.
+    /// The most changes of a watch that wait to be sent. As many changes that were sent are kept, for a client that
+    /// reconnects.
     max_changes: usize,
     by_id: Mutex<HashMap<String, Arc<SessionWatch>>>,
     /// Counts the directories that all watches of the session watch.
@@ -66,29 +73,29 @@ impl Watches {
         self.by_id.lock().get(id).cloned()
     }
 
-    /// Makes a watch with this id that detects nothing before [`SessionWatch::start`]. Changes are sent to the connection `listener`. A watch
-    /// that has ended is kept for a client that missed the message about the end; a new watch replaces it if both have the same id or the
-    /// limit is reached.
-    pub(crate) fn begin(&self, id: &str, listener: ConnectionNumber) -> Result<Arc<SessionWatch>, WatchRefusal> {
+    /// Makes a watch with this id that detects nothing before [`SessionWatch::start`]. Changes are sent to the
+    /// connection `listener`. A watch is kept after the message about its end was sent, for a client that missed this
+    /// message. The new watch replaces such a watch if both have the same id or the limit is reached.
+    pub(crate) fn create(&self, id: &str, listener: ConnectionNumber) -> Result<Arc<SessionWatch>, WatchRefusal> {
         let mut by_id = self.by_id.lock();
         let replaced = match by_id.get(id) {
-            Some(known) if known.has_ended() => Some(Arc::clone(known)),
+            Some(known) if known.end_was_sent() => Some(Arc::clone(known)),
             Some(_) => return Err(WatchRefusal::Exists),
             None if by_id.len() < self.limit => None,
             None => {
-                let ended = by_id.values().find(|known| known.has_ended()).cloned();
+                let ended = by_id.values().find(|known| known.end_was_sent()).cloned();
                 Some(ended.ok_or(WatchRefusal::TooMany(self.limit))?)
             }
         };
         if let Some(ended) = replaced {
             by_id.remove(&ended.id);
-            ended.end();
+            ended.close();
         }
         let watched = Arc::new(SessionWatch {
             id: id.to_owned(),
             log: Mutex::new(ChangeLog::new(self.max_changes)),
             changed: Notify::new(),
-            ended: CancellationToken::new(),
+            closed: CancellationToken::new(),
             listener: Mutex::new(listener),
             path_watch: Mutex::new(None),
             directory_count: self.directory_count.clone(),
@@ -97,14 +104,14 @@ impl Watches {
         Ok(watched)
     }
 
-    /// Ends a watch. A newer watch with the same id stays.
-    pub(crate) fn end(&self, watched: &Arc<SessionWatch>) {
+    /// Closes `watched`. If a newer watch has the same id, that one stays.
+    pub(crate) fn close(&self, watched: &Arc<SessionWatch>) {
         let mut by_id = self.by_id.lock();
         if by_id.get(&watched.id).is_some_and(|known| Arc::ptr_eq(known, watched)) {
             by_id.remove(&watched.id);
         }
         drop(by_id);
-        watched.end();
+        watched.close();
     }
 
     /// From now on, changes of all watches are sent to this connection.
@@ -116,16 +123,16 @@ impl Watches {
         }
     }
 
-    pub(crate) fn end_all(&self) {
+    pub(crate) fn close_all(&self) {
         let all = std::mem::take(&mut *self.by_id.lock());
-        all.values().for_each(|watched| watched.end());
+        all.values().for_each(|watched| watched.close());
     }
 }
 
-/// Ends a watch that was made while its session ended, after [`Watches::end_all`].
+/// Closes a watch that was made while its session ended, after [`Watches::close_all`].
 impl Drop for Watches {
     fn drop(&mut self) {
-        self.end_all();
+        self.close_all();
     }
 }
 
@@ -136,12 +143,14 @@ impl SessionWatch {
         let sink = Box::new(move |changes| Self::handle_changes(&watched, changes));
         let path_watch = PathWatch::start(&path, recursive, WatchOptions::default(), &self.directory_count, sink)?;
         *self.path_watch.lock() = Some(path_watch);
-        if self.ended.is_cancelled() {
+        // Another thread may have closed the watch meanwhile, when there was no `path_watch` to drop.
+        if self.closed.is_cancelled() {
             self.path_watch.lock().take();
         }
         Ok(())
     }
 
+    /// Puts detected changes into the log. `Break` stops the detection.
     fn handle_changes(watched: &Weak<Self>, changes: ChangeBatch) -> ControlFlow<()> {
         let Some(watched) = watched.upgrade() else { return ControlFlow::Break(()) };
         let has_ended = changes.end.is_some();
@@ -162,11 +171,11 @@ impl SessionWatch {
         self.changed.notify_one();
     }
 
-    /// Sends changes to the attached client until the watch ends. `attached` returns the connection of that client. None: the client is not
-    /// connected now.
+    /// Sends changes to the client until the watch is closed. `attached` returns the connection that is attached to
+    /// the session, or None if the client is not connected now.
     pub(crate) async fn send_changes(self: Arc<Self>, attached: impl Fn() -> Option<Arc<Outbound>>) {
-        let ended = self.ended.clone();
-        ended.run_until_cancelled(self.send_until_cancelled(attached)).await;
+        let closed = self.closed.clone();
+        closed.run_until_cancelled(self.send_until_cancelled(attached)).await;
     }
 
     async fn send_until_cancelled(&self, attached: impl Fn() -> Option<Arc<Outbound>>) {
@@ -194,7 +203,8 @@ impl SessionWatch {
             room = outbound.room_for_reply(bytes) => room,
             () = outbound.displaced() => None,
         };
-        // If this connection has ended, the client gets the message again after it has reconnected.
+        // Without room, the connection has ended, or another connection has taken over the session. A client that
+        // reconnects gets the message then.
         let Some(room) = room else { return };
         let changed = ChangedNotification {
             watch_id: self.id.clone(),
@@ -203,19 +213,21 @@ impl SessionWatch {
             overflow: message.overflow,
             ended: message.ended,
         };
-        outbound.reply_covering(encode_notification(notification::FS_CHANGED, &changed), None, Some(room));
+        outbound.reply_in_room(encode_notification(notification::FS_CHANGED, &changed), room);
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether the watch has ended and the client was sent the message about the end.
+    fn end_was_sent(&self) -> bool {
         self.log.lock().is_over()
     }
 
-    fn end(&self) {
-        self.ended.cancel();
+    fn close(&self) {
+        self.closed.cancel();
         self.path_watch.lock().take();
     }
 }
 
+/// Approximate number of bytes that a change takes in a message.
 fn wire_bytes(change: &FileChange) -> usize {
     CHANGE_BYTES + change.path.as_str().len() + change.from.as_ref().map_or(0, |from| from.as_str().len())
 }
@@ -236,13 +248,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_that_was_made_after_end_all_ends_with_its_session() {
+    fn a_watch_that_was_made_after_close_all_is_closed_with_its_session() {
         let root = tempfile::tempdir().unwrap();
         let watches = Watches::new(1, 1);
-        watches.end_all();
-        let Ok(watched) = watches.begin("late", ConnectionNumber(1)) else { panic!("there is room") };
+        watches.close_all();
+        let Ok(watched) = watches.create("late", ConnectionNumber(1)) else { panic!("there is room") };
         watched.start(root.path().to_owned(), false).unwrap();
         drop(watches);
-        assert!(watched.ended.is_cancelled() && watched.path_watch.lock().is_none());
+        assert!(watched.closed.is_cancelled() && watched.path_watch.lock().is_none());
     }
 }

@@ -20,9 +20,10 @@ use crate::connection::Call;
 use crate::limits::{MAX_CAPABILITY_ROOTS, MAX_ROOTS_AT_ONCE};
 use crate::session::Session;
 
-/// Bytes of an answer without its roots and the id of the request.
+/// Bytes of an answer in JSON without its roots and the id of the request.
 const AROUND_ROOTS_BYTES: usize = 64;
 
+/// If this returns without an answer, for example after a panic, the dropped `call` answers with an error.
 pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>) {
     if params.roots.len() > MAX_CAPABILITY_ROOTS {
         let error = format!("capability root discovery accepts at most {MAX_CAPABILITY_ROOTS} roots");
@@ -37,17 +38,17 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
         // The permit is held until the answer has its memory permits, so that unsent answers cannot pile up.
         let Ok(_permit) = session.files.discoveries.acquire().await else { return };
         // The size of the answer is not known yet, so the largest possible size is assumed.
-        let Some(large) = call.connection.room_if_large(config.max_message_bytes).await else { return };
+        let Some(large_room) = call.connection.room_if_large(config.max_message_bytes).await else { return };
         let Some(roots) = discover_all(params.roots, &session, answer_room).await else { return };
         let id = call.id().clone();
         let encode = move || encode_response(&id, &DiscoverResult { roots });
         let Some(message) = session.files.operations.run(encode).await else { return };
         let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
-        call.finish_encoded(message, Some(room.with_large(large)));
+        call.finish_encoded(message, Some(room.with_large(large_room)));
     });
 }
 
-/// Reads all roots. None if a read panicked, or while the server shuts down.
+/// Reads all roots. None if a read panicked, or if the runtime shuts down.
 async fn discover_all(
     roots: Vec<CapabilityRoot>,
     session: &Arc<Session>,
@@ -99,7 +100,7 @@ fn discover_one(root: CapabilityRoot, answer_room: &bundle::AnswerRoom, cancel: 
     }
 }
 
-/// Scans a root. Fails with the text for the `error` of the root.
+/// Scans a root. Fails with the text for the member `error` of the root in the answer.
 fn scan_root(
     root: &CapabilityRoot,
     bundle: &mut bundle::Bundle<'_>,

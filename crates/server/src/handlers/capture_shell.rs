@@ -1,5 +1,5 @@
-//! Runs the login shell from which a shell snapshot is captured (see `snapshot.rs`). The shell is a process of the session that no client
-//! sees.
+//! Starts and kills the login shell from which a shell snapshot is captured: the variables, aliases and functions
+//! that the profile of the user sets (see `snapshot.rs`). The shell is a process of the session that no client sees.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use spawn::{Child, SpawnCommand, SpawnError, Spawned, Tag};
 
 use crate::server_state::ServerState;
 use crate::session::Session;
-use crate::snapshot::CaptureShell;
+use crate::snapshot::ShellRunner;
 use crate::start_cancel::StartCancel;
 
 /// Starts and kills one capture shell, as a process of `session`.
 pub(super) struct SessionShell<'a> {
     shared: &'a Arc<ServerState>,
     session: &'a Session,
+    /// Marks the shell and its descendants, so that all of them can be found and killed.
     tag: Tag,
 }
 
@@ -23,7 +24,7 @@ impl<'a> SessionShell<'a> {
     }
 }
 
-impl CaptureShell for SessionShell<'_> {
+impl ShellRunner for SessionShell<'_> {
     async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
         self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel).await
     }

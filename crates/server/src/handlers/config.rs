@@ -1,5 +1,5 @@
-//! `environmentConfig/read`: returns settings from the configuration files of this machine. The request is checked at once, and the files are
-//! read on a thread that may block.
+//! `environmentConfig/read`: returns settings from the configuration files of this machine. The keys of the request
+//! are checked at once, and the files are read on a thread that may block.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) 
         let shared = Arc::clone(&call.connection.shared);
         let id = call.id().clone();
         let operation = move || {
-            read_now(&params, &ConfigLocations::of_machine(&shared.env)).map(|result| encode_response(&id, &result))
+            read_files(&params, &ConfigLocations::of_machine(&shared.env)).map(|result| encode_response(&id, &result))
         };
         // The permit is held until the answer has its memory permits, so that unsent answers cannot pile up.
         match session.files.operations.run_for_reply(MemoryNeed::Large, operation).await {
@@ -28,11 +28,13 @@ pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) 
                 call.finish_encoded(message, room);
             }
             Some((Err(error), _)) => call.finish::<()>(Err(error)),
+            // The operation panicked. Dropping `call` answers with an error.
             None => {}
         }
     });
 }
 
+/// Refuses a request for no key, and a key path without a key.
 fn check(params: &ConfigReadParams) -> Result<(), WireError> {
     let mut paths = params.config_paths.iter().chain(&params.requirements_paths).peekable();
     if paths.peek().is_none() {
@@ -44,7 +46,8 @@ fn check(params: &ConfigReadParams) -> Result<(), WireError> {
     Ok(())
 }
 
-fn read_now(params: &ConfigReadParams, locations: &ConfigLocations) -> Result<ConfigReadResult, WireError> {
+/// Reads the files. May block.
+fn read_files(params: &ConfigReadParams, locations: &ConfigLocations) -> Result<ConfigReadResult, WireError> {
     let cwd = params.cwd.to_native().map_err(|error| WireError::invalid_params(error.to_string()))?;
     locations.read(&cwd, &params.config_paths, &params.requirements_paths).map_err(|error| {
         let code = match &error {

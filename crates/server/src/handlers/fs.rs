@@ -1,5 +1,9 @@
-//! The methods `fs/*`. Each handler converts the path of the request, refuses a sandbox that cannot be enforced, and does its work on a
-//! thread that may block. This file has what all of them share: permits, memory for answers, and errors.
+//! The methods `fs/*`. A request that asks for a sandbox is refused if the sandbox restricts files, because this
+//! server cannot enforce it. Work that can block runs on a thread that may block. This file has what the handlers
+//! share: permits, memory for answers, and errors.
+//!
+//! If an operation panics, or a semaphore is closed, a handler drops its [`Call`]. The client then gets an error,
+//! unless the connection has ended.
 
 pub(super) mod blocks;
 pub(super) mod change;
@@ -26,11 +30,13 @@ enum AnswerAttempt {
     Answer(Vec<u8>),
     /// The answer would have about this many bytes, which is more than the attempt was allowed.
     NeedsRoom(usize),
+    /// The answer is this error.
     Failed(WireError),
 }
 
-/// Runs an operation that only reads, on a thread that may block, and answers with its result. The operation is dropped if the connection
-/// ends. The answer is encoded on the same thread.
+/// Runs an operation that only reads, on a thread that may block, and answers with its result. The answer is encoded
+/// on the same thread. If the connection ends before the operation begins, the operation is dropped. The operation
+/// may run several times ([`answer_in_room`]).
 fn spawn_query<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
@@ -40,6 +46,7 @@ fn spawn_query<R: Serialize + Send + 'static>(
     connection.spawn(answer(call, session, operation));
 }
 
+/// As [`spawn_query`], but in the task of the caller.
 async fn answer<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
@@ -53,13 +60,15 @@ async fn answer<R: Serialize + Send + 'static>(
     answer_in_room(call, session, attempt).await;
 }
 
-/// Answers with the message that `attempt` makes. The argument of `attempt` is the largest size that the answer may
-/// have; for the first attempt it is [`SMALL_ANSWER_BYTES`]. If the answer is larger and its memory permits ("room")
-/// are not available at once, the answer is dropped, and made again when the permits are there.
+/// Answers with the message that `attempt` makes. The argument of `attempt` is the size that the answer may have; for
+/// the first attempt it is [`SMALL_ANSWER_BYTES`]. An attempt may ignore it and make a larger answer. If the first
+/// answer is larger and its memory permits ("room") are not available at once, the answer is dropped, and made again
+/// when the permits are there.
 ///
-/// All answers wait for their permits in the same order, so that there is no deadlock: first the shared room of large answers, then a permit
-/// of the session, then room of the connection, then a permit of all sessions. An answer that waits for shared room holds no permit that
-/// small answers of its session need.
+/// All answers wait for their permits in the same order, so that there is no deadlock: first the room for large
+/// answers, which all connections share; then an operation permit of the session; then room of the connection; then
+/// an operation permit that all sessions share. An answer that waits for shared room holds no permit that small
+/// answers of its session need.
 async fn answer_in_room(
     call: Call,
     session: Arc<Session>,
@@ -88,15 +97,15 @@ async fn answer_in_room(
         None => return,
     };
     loop {
-        let Some(large) = connection.room_if_large(bytes).await else { return };
+        let Some(large_room) = connection.room_if_large(bytes).await else { return };
         let Some(permit) = session.files.operations.session_permit(MemoryNeed::Ordinary).await else { return };
         let Some(room) = connection.outbound.room_for_reply(bytes).await else { return };
         let again = Arc::clone(&attempt);
         match session.files.operations.run_with_session_permit(permit, move || again(bytes)).await {
             Some((AnswerAttempt::Answer(message), _)) => {
-                return call.finish_encoded(message, Some(room.with_large(large)));
+                return call.finish_encoded(message, Some(room.with_large(large_room)));
             }
-            // The file or directory has grown meanwhile.
+            // The file or directory has grown meanwhile, or the size of the file is not known.
             Some((AnswerAttempt::NeedsRoom(more), _)) => bytes = more.max(bytes.saturating_mul(2)),
             Some((AnswerAttempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
             None => return,
@@ -117,7 +126,8 @@ fn spawn_change<R: Serialize + Send + 'static>(
     });
 }
 
-/// The native path of a URI. Fails if the request asks for a sandbox, which this server cannot enforce.
+/// The native path of a URI. Fails if the request asks for a sandbox that restricts files, which this server cannot
+/// enforce.
 fn native_path(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, WireError> {
     if sandbox.is_some_and(SandboxContext::restricts_files) {
         return Err(WireError::invalid_request("filesystem sandbox cannot be enforced on this executor"));

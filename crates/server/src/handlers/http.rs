@@ -31,8 +31,10 @@ struct HttpRegistration {
     connection: Arc<Connection>,
     id: String,
     request: ActiveHttpRequest,
-    /// False for a request that is not streamed if another request has the same id. Only streamed requests need unique ids.
+    /// False for a request that is not streamed if another request had the same id already. Only streamed requests
+    /// need unique ids. A streamed request replaces the entry of a request that is not streamed.
     is_registered: bool,
+    /// One of the permits of `--max-http-requests`.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -87,24 +89,24 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         if is_streamed {
-            stream(call, params, &session, registration).await;
+            send_and_stream(call, params, &session, registration).await;
         } else {
             let cancel = registration.request.cancel.clone();
-            // The share is held until the answer has been sent.
+            // The memory for the body. It is held until the answer has been sent.
             let mut share = HttpShare::new(&session, &call.connection.shared);
-            let answer = cancel.run_until_cancelled(buffer(&call, params, &session, &mut share)).await;
+            let answer = cancel.run_until_cancelled(send_and_collect(&call, params, &session, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
             // Until the answer has its memory permits, the request counts against `--max-http-requests`.
             let Some(room) = call.connection.outbound.room_for_reply(bytes).await else { return };
             drop(registration);
-            call.finish_covering(answer, None, Some(room.with_http(vec![share.of_session, share.of_all])));
+            call.finish_in_room(answer, Some(room.with_http(vec![share.of_session, share.of_all])));
         }
     });
 }
 
-/// The memory of an answer that is held as a whole, as shares of the budget of its session and of the budget of all
-/// sessions.
+/// The memory of an answer that is collected and not streamed (`--max-buffered-http`). It counts against the budget
+/// of its session and against the budget of all sessions.
 struct HttpShare {
     of_session: BudgetShare,
     of_all: BudgetShare,
@@ -115,30 +117,31 @@ impl HttpShare {
         Self { of_session: session.http_budget.share(), of_all: shared.http_budget.share() }
     }
 
-    /// Sets both shares to `bytes`. Fails with a text that says which limit does not allow it.
-    fn try_grow(&mut self, bytes: usize) -> Result<(), &'static str> {
-        if !self.of_session.try_grow(bytes) {
+    /// Sets both shares to `bytes`, if both budgets allow it. Otherwise returns words that follow "the limit" in an
+    /// error.
+    fn try_set(&mut self, bytes: usize) -> Result<(), &'static str> {
+        if !self.of_session.try_set(bytes) {
             return Err("of one session");
         }
-        if self.of_all.try_grow(bytes) { Ok(()) } else { Err("of all sessions") }
+        if self.of_all.try_set(bytes) { Ok(()) } else { Err("of all sessions") }
     }
 }
 
 /// Sends a request and collects the whole body of its answer.
-async fn buffer(
+async fn send_and_collect(
     call: &Call,
     params: HttpRequestParams,
     session: &Session,
     share: &mut HttpShare,
 ) -> Result<HttpResponse, WireError> {
     let shared = &call.connection.shared;
-    let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
-    let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
+    let fitting_bytes = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
+    let limit = params.max_body_bytes.map_or(fitting_bytes, |limit| limit.min(fitting_bytes));
     let response = send(shared, session, params).await?;
     let (status, headers) = (response.status, headers(response.headers));
     let mut exceeded = None;
     let may_hold = |bytes| {
-        exceeded = share.try_grow(bytes).err();
+        exceeded = share.try_set(bytes).err();
         exceeded.is_none()
     };
     let body = response.body.collect_while(limit, may_hold).await;
@@ -153,7 +156,7 @@ async fn buffer(
 }
 
 /// Sends a request and streams the body of its answer in notifications.
-async fn stream(call: Call, params: HttpRequestParams, session: &Session, registration: HttpRegistration) {
+async fn send_and_stream(call: Call, params: HttpRequestParams, session: &Session, registration: HttpRegistration) {
     let cancel = registration.request.cancel.clone();
     let timeout = params.timeout_ms.map(Duration::from_millis);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -170,7 +173,7 @@ async fn stream(call: Call, params: HttpRequestParams, session: &Session, regist
     let mut deltas = BodyDeltas { connection, request_id: registration.id.clone(), seq: 0 };
     let answer =
         HttpResponse { status: response.status, headers: headers(response.headers), body: Base64Bytes::default() };
-    // The pieces of the body follow in the same queue.
+    // The pieces of the body go into the same queue, so they follow the answer.
     call.finish(Ok(answer));
     let mut paused = registration.request.paused.subscribe();
     let pieces = async {
@@ -218,7 +221,7 @@ impl BodyDeltas {
             return ControlFlow::Break(());
         };
         let message = self.encode(piece.into(), false, None);
-        self.connection.outbound.reply_covering(message, None, Some(room));
+        self.connection.outbound.reply_in_room(message, room);
         ControlFlow::Continue(())
     }
 
@@ -235,6 +238,7 @@ impl BodyDeltas {
     }
 }
 
+/// `http/cancel`. Succeeds also if there is no such request.
 pub(super) fn cancel(call: Call, params: HttpCancelParams, _: Arc<Session>) {
     if let Some(request) = call.connection.http.lock().get(&params.request_id) {
         request.cancel.cancel();
@@ -242,6 +246,7 @@ pub(super) fn cancel(call: Call, params: HttpCancelParams, _: Arc<Session>) {
     call.finish(Ok(NoResult {}));
 }
 
+/// `http/flow`: pauses or continues the body of a streamed request.
 pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
     if let Some(request) = call.connection.http.lock().get(&params.request_id) {
         request.paused.send_replace(params.paused);
@@ -249,11 +254,13 @@ pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
     call.finish(Ok(NoResult {}));
 }
 
+/// Sends a request, and waits for the head of the response. The body can then be read.
 async fn send(
     shared: &Arc<ServerState>,
     session: &Session,
     params: HttpRequestParams,
 ) -> Result<fetch::FetchResponse, WireError> {
+    // `lookups` limits the host names that the session looks up at once.
     let fetcher = fetcher(shared).await?.for_client(session.lookups.clone());
     let request = FetchRequest {
         method: params.method,

@@ -1,4 +1,6 @@
-//! `initialize`: opens a new session, resumes an old one, takes one over from another connection, or observes one.
+//! `initialize`: opens a new session, resumes an old session, takes a session over from another connection, or
+//! observes a session. In all functions, `keep` is the time for which the session outlives this connection; None
+//! keeps the default or the earlier value.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +49,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         Arc::clone(&call.connection.outbound),
         shared.session_files(),
         config,
+        // The server does not count as idle while the session exists.
         shared.presence.enter(),
     ));
     if let Some(keep) = keep {
@@ -69,6 +72,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
     Ok(session)
 }
 
+/// Attaches this connection to the session. Refused if another connection is attached and alive.
 async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     let already_attached = || {
@@ -77,7 +81,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
     };
     let session = find(call, &id)?;
     if let Some(holder) = session.outbound() {
-        // The client owns the session. It is refused only if the attached connection is still alive.
+        // The client owns the session, so its request is refused only if the attached connection is still alive.
         if holder.is_alive(shared.config.takeover_after).await {
             return Err(already_attached());
         }
@@ -90,7 +94,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
     }
 }
 
-/// The session with this id, if the principal of the connection owns it.
+/// The session with this id, if the principal of the connection, a user or a token, owns it.
 fn find(call: &Call, id: &SessionId) -> Result<Arc<Session>, WireError> {
     let connection = &call.connection;
     connection.shared.sessions.get(id, &connection.principal).map_err(|refusal| match refusal {
@@ -109,7 +113,8 @@ fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<S
     finish_resume(call, session, taken)
 }
 
-/// Makes this connection an observer: it reads from the session while another connection may be attached.
+/// Makes this connection an observer: it uses the session while another connection may be attached, is sent no
+/// events, and can use only some methods.
 fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, ConnectionRole), WireError> {
     let session = find(call, id)?;
     let observer = session.observe(keep, Instant::now());
@@ -117,8 +122,8 @@ fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<S
     observer.map(|observer| (session, ConnectionRole::Observing(observer))).ok_or_else(|| unknown_session(id))
 }
 
-/// Returns the session if the connection was attached to it or observes it. Otherwise the session has ended, and the
-/// client gets an error.
+/// Returns the session if `succeeded`: the connection is now attached to it or observes it. Otherwise the session has
+/// ended. Then its processes are killed in the background, and the client gets an error.
 fn finish_resume(call: &Call, session: Arc<Session>, succeeded: bool) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     if succeeded {

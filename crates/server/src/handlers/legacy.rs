@@ -31,6 +31,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         env,
         terminal: params.tty.then(spawn::TerminalSize::default),
         pipe_stdin: false,
+        // Output is sent in notifications as it comes.
         started_as: StartedAs::Followed,
         timeout: None,
         umask: None,
@@ -49,6 +50,7 @@ pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, nam
     let id = params.process_id;
     stdin::offer(call, process, None, params.chunk.0.into(), move |call, offer| match offer {
         OfferResult::Accepted | OfferResult::Repeated => call.finish(Ok(LegacyWriteResult { accepted: true })),
+        // `stdin::offer` waits while the queue is full, and answers `AllQueuesFull` itself. So stdin is closed here.
         OfferResult::Full | OfferResult::AllQueuesFull | OfferResult::Closed => {
             call.finish::<()>(Err(WireError::invalid_request(format!("stdin of process {id} is closed"))));
         }

@@ -1,4 +1,5 @@
-//! `process/read`: returns retained output. If there is none, the request can wait for events.
+//! `process/read`: returns the retained output after an event that the client names. If there is no later event yet,
+//! the request can wait for one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, named
     let session = Arc::clone(session);
     let connection = Arc::clone(&call.connection);
     if wait.is_zero() || process.delivery(|delivery| delivery.log().has_news_after(after)) {
-        // In the common case no task is needed, because earlier answers have been sent.
+        // `read_answers` limits the unsent answers to reads. Mostly there is a permit at once, so no task is needed.
         if let Ok(permit) = Arc::clone(&connection.read_answers).try_acquire_owned() {
             return answer(call, &process, &session, &params, permit);
         }
@@ -70,9 +71,10 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         } else {
             params.max_bytes
         };
-        let known = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
-        let ReadAnswer { page, catches_up } = delivery.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
-        // A closed process adds no output, so it need not know whether the client has received this answer.
+        let known_part = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
+        let after = params.after_seq.unwrap_or(0);
+        let ReadAnswer { page, catches_up } = delivery.read(reader, after, max_bytes, known_part);
+        // A closed process waits for no client, so a proof that the client has received this answer is not needed.
         let covers = (catches_up && !delivery.log().is_closed()).then(|| CoveredEvents {
             process: Arc::clone(process),
             through: page.next_seq - 1,
@@ -83,6 +85,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     let outbound = Arc::clone(&call.connection.outbound);
     let is_partial = result.partial;
     call.finish_covering(Ok(result), covers, Some(permit.into()));
+    // A client that has read only a part of a chunk is still catching up.
     if catches_up || is_partial {
         outbound.note_catch_up();
     }

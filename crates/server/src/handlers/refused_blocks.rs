@@ -2,23 +2,25 @@
 //! answers, so an upload that lacks a block must not be committed. Errors that happen while a block is written are handled by the upload
 //! itself.
 
-use protocol::fs::{RefusedBlock, refused_block};
+use protocol::fs::{RefusedBlock, classify_refused_message};
 
 use crate::connection::Connection;
 use crate::session::Session;
 
-/// A block of this upload was refused. Nothing happens if there is no such upload.
+/// Makes the upload with this handle fail, because one of its blocks was refused. Does nothing if there is no such
+/// upload.
 pub(super) fn note_refused_block(session: &Session, handle_id: &str, reason: &str) {
     if let Some(handle) = session.files.handles.find(handle_id) {
-        handle.note_refused_block(&format!("a block was refused: {reason}"));
+        handle.fail_upload(&format!("a block was refused: {reason}"));
     }
 }
 
-/// A message was refused; `message` is the whole message or its beginning. If it was a block, its upload fails. If it is unclear whether
-/// it was a block, all uploads of the session fail. Messages of a connection that is not attached to the session have no effect.
+/// Makes uploads fail because a message was refused; `message` is the whole message or its beginning. If the message
+/// was a block, its upload fails. If it is unclear whether the message was a block, all uploads of the session fail.
+/// A message of a connection that is attached to no session has no effect.
 pub(crate) fn note_refused_message(connection: &Connection, message: &[u8], reason: &str) {
     let Some(session) = connection.own_session().filter(|session| !session.files.handles.is_empty()) else { return };
-    match refused_block(message) {
+    match classify_refused_message(message) {
         RefusedBlock::NotABlock => {}
         RefusedBlock::BlockOf(handle_id) => note_refused_block(&session, &handle_id, reason),
         RefusedBlock::MaybeABlock => {

@@ -1,5 +1,9 @@
-//! `process/start`. The request is checked and its process id reserved at once. The process is started on another thread, and the answer is
-//! queued before the first event of the process.
+//! `process/start`, and the part of `command/exec` that is the same. The request is checked and its process id
+//! reserved at once. The process is started on another thread, and the answer is queued before the first event of the
+//! process.
+//!
+//! Each start gets a tag: a number that the process and its descendants inherit, and by which they are found and
+//! killed.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -38,17 +42,21 @@ pub(super) struct StartSpec {
     pub(super) env: Variables,
     /// None: the process gets pipes.
     pub(super) terminal: Option<TerminalSize>,
+    /// Whether stdin is a pipe to which the client can write. Without effect if there is a terminal.
     pub(super) pipe_stdin: bool,
     pub(super) started_as: StartedAs,
     pub(super) timeout: Option<Duration>,
     /// Permission bits that new files of the process do not get. None: the umask of the server.
     pub(super) umask: Option<u32>,
+    /// Asks that the command begins with a shell snapshot: the state of a login shell after its profile has run.
     pub(super) snapshot: Option<SnapshotRequest>,
+    /// The family of notifications in which the events of the process are sent.
     pub(super) dialect: Dialect,
 }
 
 /// `process/start`: starts a process, and answers when the program is running or cannot be executed.
 pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
+    // An observing connection reads from a session to which another connection may be attached.
     let observes = matches!(call.connection.role(), Some(ConnectionRole::Observing(_)));
     match to_spec(&call.connection.shared, params, observes) {
         Ok(spec) => begin(call, spec, session, |call, process_id| {
@@ -60,6 +68,7 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
 
 fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<StartSpec, WireError> {
     let started_as = match (observes, params.paused) {
+        // The client of the attached connection has not asked for this process, so it is sent no events of it yet.
         (true, true) => StartedAs::Unrequested,
         (true, false) => {
             return Err(WireError::invalid_params(
@@ -110,7 +119,8 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
     })
 }
 
-/// Checks the request, reserves the process id, and starts the process in a task. `answer` is called when the process runs.
+/// Checks the request, reserves the process id, and starts the process in a task. `answer` is called when the process
+/// runs. If the start fails, the call is answered with an error here.
 pub(super) fn begin(
     call: Call,
     spec: StartSpec,
@@ -123,14 +133,15 @@ pub(super) fn begin(
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let session = Arc::clone(session);
-    // A task of the server and not of the connection: a started process must enter the table even if the connection ends.
+    // A task of the server and not of the connection: a started process must enter the process table of the session
+    // even if the connection ends.
     shared.clone().tasks.spawn(async move {
         let id = spec.id.clone();
         // From now on there may be processes to reap, even if this start is cancelled.
         shared.janitor.start_sweeping();
         let requester = call.connection.number();
         let launched = survive(launch(&shared, spec, &session, &reservation, requester)).await.unwrap_or_else(|| {
-            // The start has panicked. A process that it has made has no task, so it is killed.
+            // The start has panicked. If it has made a process, that process has no process task, so it is killed.
             shared.kill_leftovers_in_background(reservation.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
         });
@@ -151,13 +162,17 @@ pub(super) fn begin(
                 shared.process_tasks.spawn(process_task);
                 schedule_push_of_late_start(&shared, &session, requester);
                 if answered.is_none() {
+                    // The answer has panicked, so the client takes the start for failed.
                     shared.kill_in_background(Arc::clone(&process), Some(Arc::clone(&session)));
                 }
-                while let Some(waiting) = session.table.settle(&process) {
+                // Requests that arrived during the start are handled first. When none is left, `take_deferred` lets
+                // new requests find the process.
+                while let Some(waiting) = session.table.take_deferred(&process) {
                     dispatch_all(waiting, || StartOutcome::Started(Arc::clone(&process)));
                 }
             }
             Err(error) => {
+                // Frees the process id, and returns the requests that waited for the start.
                 let waiting = session.table.abandon(&reservation);
                 call.finish::<()>(Err(error));
                 dispatch_all(waiting.unwrap_or_default(), || StartOutcome::Failed);
@@ -166,7 +181,7 @@ pub(super) fn begin(
     });
 }
 
-/// Called when a start has ended. If another connection was attached to the session meanwhile, its client is sent
+/// Called when a start has succeeded. If another connection was attached to the session meanwhile, its client is sent
 /// events of this process only after it has read from the process, or after a short time, which begins now.
 fn schedule_push_of_late_start(shared: &ServerState, session: &Arc<Session>, requester: ConnectionNumber) {
     if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != requester)
@@ -176,10 +191,11 @@ fn schedule_push_of_late_start(shared: &ServerState, session: &Arc<Session>, req
     }
 }
 
-/// Handles the requests that waited for a start. If one panics, it is answered with an error, and the others are still handled.
+/// Handles the requests that waited for a start. If a handler panics, its request is answered with an error, and the
+/// other requests are still handled.
 fn dispatch_all(waiting: impl IntoIterator<Item = DeferredRequest>, outcome: impl Fn() -> StartOutcome) {
     for deferred in waiting {
-        let _panicked = survive_call(|| deferred(outcome()));
+        let _none_if_panicked = survive_call(|| deferred(outcome()));
     }
 }
 
@@ -212,14 +228,16 @@ fn check(shared: &ServerState, spec: &StartSpec) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Size of argv and environment as the kernel counts it: with a NUL after each text.
+/// Size of argv and environment in the memory of the new process: a NUL follows each argument, and each variable is
+/// `NAME=VALUE` with a NUL.
 fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
     let argv: usize = argv.iter().map(|argument| argument.as_ref().len() + 1).sum();
     let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     argv + env
 }
 
-/// Reserves the process id. If the session has too many processes, processes that are kept for its client are forgotten first.
+/// Reserves the process id. If the session has too many processes, closed processes that are kept beyond
+/// `--process-retention` are forgotten first.
 fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<StartReservation, WireError> {
     let limit = shared.config.max_processes;
     let id = &spec.id;
@@ -239,7 +257,8 @@ fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<
     })
 }
 
-/// The arguments that `process/list` shows: enough to recognise a command, and few enough to keep them for every process.
+/// The arguments that `process/list` shows: enough to recognise a command, and short enough to keep for every
+/// process.
 fn shown_arguments(argv: &[String]) -> Vec<String> {
     let mut left = MAX_SHOWN_ARGUMENTS;
     let mut shown = Vec::new();
@@ -281,8 +300,8 @@ async fn launch(
     let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel);
     // A hanging start can be cancelled only if tags work, because the child is found by its tag.
     let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
-        // With the time of a normal start added, only a hanging start runs into this timeout. After a short timeout the process is started
-        // and then killed, as the client expects.
+        // `LONGEST_START` is added, so that only a hanging start runs into this timeout. If `timeout` is shorter than
+        // a normal start, the process is started and then killed at once, as the client expects.
         Some(timeout) => match tokio::time::timeout(timeout.saturating_add(LONGEST_START), start).await {
             Ok(spawned) => spawned,
             Err(_) => return Err(cancel_late_start(shared, &spec.id, timeout, session, reservation).await),
@@ -296,6 +315,7 @@ async fn launch(
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
         ChildIo::Pty { pty, .. } => (Some(pty.clone()), Some(pty.writer())),
+        // Only the shell that captures a snapshot has a report, and it is not started here.
         ChildIo::Report(_) => (None, None),
     };
     let limits = LogLimits {
@@ -303,7 +323,8 @@ async fn launch(
         max_chunk_bytes: largest_chunk(&shared.config, &spec.id),
         ..LogLimits::default()
     };
-    // Only events of the current family carry sequence numbers, by which a client recognises events that were sent twice.
+    // Only the notifications `process/*` carry sequence numbers, by which a client recognises events that were sent
+    // twice.
     let resend = if spec.dialect == Dialect::Current { Resend::Unacknowledged } else { Resend::Never };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
     let process = Process::new(ProcessParts {
@@ -316,6 +337,7 @@ async fn launch(
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
     });
+    // Puts the process into the table, unless the start was cancelled meanwhile.
     if !session.claim(reservation, &process, requester, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;
         return Err(start_cancelled(&process.id));
@@ -327,8 +349,8 @@ fn start_cancelled(id: &ProcessId) -> WireError {
     WireError::invalid_request(format!("process {id} start was cancelled"))
 }
 
-/// Cancels a start that hangs although the timeout of the process is over. When this returns, the program does not run; if the kernel was just
-/// executing it, it was killed.
+/// Cancels a start that hangs although the timeout of the process is over. If the kernel was just beginning to
+/// execute the program, the process is killed. Returns the error for the client.
 async fn cancel_late_start(
     shared: &Arc<ServerState>,
     id: &ProcessId,
@@ -337,7 +359,7 @@ async fn cancel_late_start(
     reservation: &StartReservation,
 ) -> WireError {
     reservation.cancel.cancel();
-    // Survivors are killed again in the background. They are stuck in the kernel and do not run.
+    // Survivors are killed again in the background.
     let _survivors = shared.kill_cancelled_start(session, reservation).await;
     let text = format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis());
     WireError::internal(text).with_data(ErrorData::of_kind(error_kind::START_TIMED_OUT))
@@ -353,8 +375,8 @@ async fn execution(shared: &Arc<ServerState>, spec: &StartSpec, session: &Sessio
     restored.filter(fits).unwrap_or_else(as_requested)
 }
 
-/// The largest chunk of output, in bytes. Four chunks fit into the retained output of a process, and one chunk in base64, with the rest of
-/// its notification, fits into a message.
+/// The largest number of bytes of output in one event. Four such chunks fit into the retained output of a process,
+/// and one chunk in base64, with the rest of its notification, fits into a message.
 fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
     // A character of the id can take 6 bytes in JSON, as in `\u0000`.
     const LONGEST_ESCAPE: usize = 6;
@@ -364,7 +386,8 @@ fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
     LogLimits::default().max_chunk_bytes.min(config.retain_bytes / 4).min(in_message).max(1)
 }
 
-/// Converts an error of a start. Mistakes of the client are invalid params; errors of the operating system carry their cause in `data`.
+/// Converts an error of a start. Errors of the operating system carry their cause in `data`. An empty
+/// program name is an internal error; other mistakes in the params are invalid params.
 fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
     let message = error.to_string();
     match error {

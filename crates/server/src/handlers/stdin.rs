@@ -1,5 +1,5 @@
-//! `process/write` and `process/closeStdin`. Requests about one process take effect in the order of their arrival, and a repeated write takes
-//! effect once.
+//! `process/write` and `process/closeStdin`. Such requests for one process take effect in the order of their arrival.
+//! A write that is repeated with the same write id takes effect once.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, named: Na
     });
 }
 
-/// Offers a write to the stdin queue of the process after all earlier writes, and calls `answer` when it was accepted or refused.
+/// Offers a write to the stdin queue of the process after all earlier writes. Calls `answer` when the write was
+/// accepted, or when stdin is closed. If too many bytes wait already, the call is answered with an error here.
 pub(super) fn offer(
     call: Call,
     process: Arc<Process>,
@@ -47,7 +48,7 @@ pub(super) fn offer(
     debug_assert_eq!(
         call.method.order(),
         RequestOrder::Stdin,
-        "the method table must say that this method is ordered by stdin"
+        "the method table must give this method the order `Stdin`"
     );
     let answer = move |call: Call, result| match result {
         OfferResult::AllQueuesFull => {
@@ -58,6 +59,7 @@ pub(super) fn offer(
     };
     let mut locking = Box::pin(Arc::clone(&process.stdin_lock).lock_owned());
     let guard = poll_once(locking.as_mut());
+    // With the lock, no earlier write waits for room in the queue.
     if guard.is_some() {
         match process.offer(id.as_ref(), &bytes) {
             OfferResult::Full => {}

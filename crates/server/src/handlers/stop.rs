@@ -1,4 +1,5 @@
-//! `process/terminate`: kills a process and everything that it has started, and answers when all of them have ended.
+//! `process/terminate`: kills a process and everything that it has started. When all of them have ended, the last
+//! events are sent, for at most [`DELIVERY_PATIENCE`]. Then comes the answer; it is an error if a process survives.
 
 use std::sync::Arc;
 
@@ -17,10 +18,12 @@ pub(super) fn terminate(call: Call, _: ProcessIdParams, _: &Arc<Session>, named:
     terminate_named(call, named);
 }
 
+/// As [`terminate`], for a method with other params (`command/exec/terminate`).
 pub(super) fn terminate_named(call: Call, named: NamedProcess) {
     let process = match named {
         NamedProcess::Started(process) => process,
         NamedProcess::Unknown => return call.finish(Ok(TerminateResult { running: false })),
+        // The start was under way when the request arrived, so the client is told that the process was running.
         NamedProcess::NeverStarted(killed) => {
             return call.finish(killed.map(|()| TerminateResult { running: true }));
         }
@@ -41,7 +44,8 @@ fn not_terminated(id: &ProcessId, survivors: &Survivors) -> WireError {
     WireError::internal(format!("failed to terminate process {id}: {survivors}"))
 }
 
-/// Waits until the last event was handed to the connection, or the deadline has passed. Paused events are not waited for.
+/// Makes the process task read the rest of the output and close the process. Then waits until the last event was
+/// handed to the connection, or until the deadline. Paused events are not waited for.
 async fn wait_delivered(process: &Process, deadline: Instant) {
     process.stop(StopRequest::Drain);
     loop {
@@ -57,8 +61,10 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
     }
 }
 
-/// Called for a `process/terminate` that waits for the start of its process. If the start is not done after [`START_PATIENCE`], it is
-/// cancelled and its id is free again. The `process/terminate` is answered when it is certain that the program will not run.
+/// Called for a `process/terminate` that waits for the start of its process. If the start is not done after
+/// [`START_PATIENCE`], it is cancelled and its id is free again. The requests that waited for the start, among them
+/// the `process/terminate`, are answered when it is certain that the program will not run, or that it cannot be
+/// killed.
 pub(super) fn cancel_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, reservation: StartReservation) {
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     shared.clone().tasks.spawn(async move {

@@ -1,14 +1,14 @@
 //! Limits that no flag changes: parts of the wire protocol, and details that a user has no reason to change. The limits of this crate are
-//! defined in this file. The limits of other crates are copied from their `limits` modules, so that `docs/limits.md` shows them too.
+//! defined in this file. The limits of other crates are copied from there, so that `docs/limits.md` shows them too.
 //!
-//! A new limit that a user may want to change belongs into `config.rs` instead.
+//! A new limit that a user may want to change belongs in `config.rs` instead.
 
 use std::time::Duration;
 
 use super::{FixedLimit, LimitUnit, LimitValue};
 
-/// Makes constants, and `FIXED_LIMITS`, from groups of entries of the form `/// what is limited`,
-/// `/// sentences about what happens at the limit`, `NAME: type = value, unit, "why it is fixed";`.
+/// Makes the constants and the list `FIXED_LIMITS` from groups of entries. An entry consists of a line
+/// `/// what is limited`, lines `/// what happens at the limit`, and `NAME: type = value, unit, "why it is fixed";`.
 macro_rules! fixed_limits {
     ($(
         $group:literal {$(
@@ -37,6 +37,7 @@ macro_rules! fixed_limits {
     };
 }
 
+/// The value of a constant as a `u64`, in the unit of its limit.
 macro_rules! number {
     (Milliseconds, $name:ident) => {
         $name.as_millis() as u64
@@ -103,7 +104,7 @@ fixed_limits! {
         LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5), Milliseconds,
         "A longer time would delay the end of the processes: on stdio they are killed after the last answers.";
 
-        /// Time that a client has at shutdown to read its last messages and the close frame.
+        /// Time that a client has to read the last messages and the close frame of its connection.
         /// The connection is closed.
         LONGEST_GOODBYE: Duration = Duration::from_secs(60), Milliseconds,
         "It must be shorter than the 90 s after which systemd kills a service that does not stop.";
@@ -125,12 +126,12 @@ fixed_limits! {
         WAITING_STDIN_FACTOR: usize = 4, Count,
         "`--max-queued-stdin` changes this limit too.";
 
-        /// Starts of all sessions that hang, for example on a dead network mount.
+        /// Starts that hang, for example on a dead network mount, in all sessions together.
         /// A further start waits until one of them ends.
         MAX_HANGING_STARTS: usize = 64, Count,
         "Each hanging start occupies a thread, and on a working machine no start hangs.";
 
-        /// Starts of a session that hang.
+        /// Starts that hang in one session.
         /// A further start of the session waits until one of them ends.
         MAX_HANGING_STARTS_PER_SESSION: usize = MAX_HANGING_STARTS / 4, Count,
         "A quarter of the limit for all sessions, so that other sessions can still start processes.";
@@ -152,7 +153,7 @@ fixed_limits! {
     }
 
     "Shell snapshots" {
-        /// Snapshots of a session.
+        /// Snapshots of a session. A snapshot is the state of a login shell after its profile has run.
         /// The least recently used snapshot is dropped.
         MAX_SNAPSHOTS: usize = 16, Count,
         "Part of the protocol.";
@@ -170,7 +171,7 @@ fixed_limits! {
         /// Time that a shell has to run its profile and report its state.
         /// The command runs with the state that was reported in this time, or in a plain login shell.
         CAPTURE_PATIENCE: Duration = Duration::from_secs(10), Milliseconds,
-        "Part of the protocol: the first command of a session waits for the shell.";
+        "Part of the protocol: the first command that uses a snapshot waits for the shell.";
     }
 
     "Files" {

@@ -1,6 +1,6 @@
-//! Tracks which events the client of one connection has received, and acknowledges them in the deliveries of the processes. A receipt is
-//! the proof that the client has an event: a pong, or on some streams a finished write ([`ProofOfReceipt`]). The rules are in
-//! [`session::Receipts`].
+//! Tracks which events the client of one connection has received, and acknowledges them in the
+//! [deliveries](session::Delivery) of the processes. A receipt is the proof that the client has an event: a pong, or
+//! on some streams a finished write ([`ProofOfReceipt`]). The rules are in [`session::Receipts`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl ConnectionReceipts {
         self.receipts.lock().answer_sent(bytes) && self.proof == ProofOfReceipt::Pong
     }
 
-    /// The payload of a ping that is sent now. It was requested at `wanted_at`.
+    /// Notes that a ping is sent now, which was requested at `wanted_at`. Returns the payload of the ping.
     pub(crate) fn ping(&self, wanted_at: Instant) -> [u8; 8] {
         self.receipts.lock().ping(wanted_at)
     }

@@ -1,5 +1,6 @@
-//! Permits for the memory of unsent answers ("room"). Every answer with contents of files takes room of its connection. A large answer also
-//! takes a part of the room that all connections share (`--max-large-answers`). The queue of answers is in `outbound`.
+//! Permits for the memory of unsent answers ("room"). An answer that may be large, for example about files, takes
+//! room of its connection. A large answer (more than `LARGE_ANSWER_BYTES`) also takes a part of the room that all
+//! connections share (`--max-large-answers`). The queue of answers is in `outbound`.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::budget::BudgetShare;
 
 /// A large answer takes at most a quarter of the shared room, so that a peer that does not read leaves room to others.
 const LARGE_ANSWER_DIVISOR: usize = 4;
-/// Bytes for which one permit of the semaphore stands.
+/// Bytes for which one permit of [`LargeAnswers::units`] stands.
 const UNIT_BYTES: usize = 1 << 10;
 
 /// The shared room for the large answers of all connections (`--max-large-answers`).
@@ -54,12 +55,13 @@ impl LargeAnswers {
     }
 }
 
-/// The memory permits of one answer. They are returned when this value is dropped.
+/// The permits of one answer. They are returned when this value is dropped.
 pub(crate) struct ReplyRoom {
+    /// Memory permits of the connection. For an answer to `process/read`: one of the few permits for such answers.
     _of_connection: OwnedSemaphorePermit,
     _large: Option<LargeAnswerRoom>,
     _http: Vec<BudgetShare>,
-    /// Whether other connections may wait for this room.
+    /// Whether other connections may wait for a part of this room.
     pub(crate) is_shared: bool,
 }
 
@@ -69,7 +71,7 @@ impl ReplyRoom {
         Self { is_shared: large.is_some(), _large: large, ..self }
     }
 
-    /// Adds the shares of the budgets for HTTP bodies that are collected (`--max-buffered-http`).
+    /// Adds the shares of the budgets for HTTP bodies that are held as a whole (`--max-buffered-http`).
     pub(crate) fn with_http(self, http: Vec<BudgetShare>) -> Self {
         Self { is_shared: true, _http: http, ..self }
     }

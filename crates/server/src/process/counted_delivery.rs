@@ -10,6 +10,7 @@ use crate::budget::BudgetShare;
 /// A delivery with its share of the memory for retained output.
 pub(crate) struct CountedDelivery {
     delivery: Delivery,
+    /// The bytes of memory that the log occupies.
     retained: BudgetShare,
 }
 
@@ -31,15 +32,15 @@ impl CountedDelivery {
     }
 
     /// Drops output to free memory; see [`Delivery::reclaim`].
-    pub(super) fn reclaim(&mut self, step: ReclaimStep, share: usize) -> Reclaimed {
+    pub(super) fn reclaim(&mut self, step: ReclaimStep, share_bytes: usize) -> Reclaimed {
         let pressure = self.pressure();
-        self.change(|delivery| delivery.reclaim(step, share, pressure, Instant::now()))
+        self.change(|delivery| delivery.reclaim(step, share_bytes, pressure, Instant::now()))
     }
 
     fn pressure(&self) -> MemoryPressure {
-        if self.retained.is_exhausted() {
+        if self.retained.is_over_twice_limit() {
             MemoryPressure::Extreme
-        } else if self.retained.is_tight() {
+        } else if self.retained.is_over_limit() {
             MemoryPressure::High
         } else {
             MemoryPressure::Normal
@@ -78,7 +79,7 @@ mod tests {
                 // After a read, each chunk is shared with the answer, which takes a little more memory.
                 let reader = session::ConnectionNumber(1);
                 let answer = counted.change(|delivery| delivery.read(reader, 0, None, None));
-                assert!(answer.page.chunks.len() >= 49_999);
+                assert!(answer.page.chunks.len() >= 49_999, "the log retains up to 50,000 chunks");
                 counted
             })
             .collect();

@@ -64,22 +64,22 @@ impl QueuedStdin {
 }
 
 impl Process {
-    /// Queues a write if the queue has room now, and writes to the process what it takes at once. The process task is woken only if bytes
-    /// are left.
+    /// Queues a write if the queue has room now, and writes the bytes that the process takes at once. The process
+    /// task is woken only if bytes are left or stdin is closed.
     pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> OfferResult {
         let mut stdin = self.stdin.lock();
         let offer = stdin.offer(id, bytes);
         if offer == OfferResult::Accepted {
             stdin.write_queued();
         }
-        if offer == OfferResult::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
+        if offer == OfferResult::Closed || stdin.queue.front().is_some() || stdin.queue.refuses_writes() {
             self.wake_task();
         }
         offer
     }
 
-    /// Queues a write, and waits until the queue has room for it. Meanwhile the lock `_guard` keeps later writes
-    /// waiting.
+    /// Waits until the queue has room for a write, and queues the write. Meanwhile `_guard`, the guard of
+    /// `stdin_lock`, keeps later writes waiting.
     pub(crate) async fn offer_when_there_is_room(
         self: Arc<Self>,
         id: Option<WriteId>,
@@ -116,7 +116,7 @@ impl Process {
     }
 
     /// Whether bytes wait to be written.
-    pub(crate) fn has_input(&self) -> bool {
+    pub(crate) fn has_queued_stdin(&self) -> bool {
         self.stdin.lock().queue.front().is_some()
     }
 

@@ -1,13 +1,13 @@
-//! Remembers which connection has a process with unsent events in its send queue. A process is in at most one queue,
-//! and there only once.
+//! Remembers which send queue a process with unsent events is in, so that no queue contains the process twice. After
+//! another connection has resumed the session, only the queue of that connection counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::ConnectionNumber;
 
-/// Number of the connection in whose send queue a process is; 0 if the process is in no queue. Because the number
-/// identifies the connection, an old connection that ends late cannot keep the process out of the queue of a new
-/// connection.
+/// Number of the connection whose send queue a process entered last; 0 if the process has left that queue. Because
+/// the number identifies the connection, an old connection that ends late cannot keep the process out of the queue of
+/// a new connection.
 #[derive(Debug, Default)]
 pub(super) struct QueueMembership(AtomicU64);
 
@@ -17,10 +17,10 @@ impl QueueMembership {
         self.0.swap(connection.0, Ordering::AcqRel) != connection.0
     }
 
-    /// The process leaves the queue of a connection. Nothing changes if it is in the queue of another connection by
-    /// now.
+    /// The process leaves the queue of a connection. Nothing changes if it has entered the queue of another
+    /// connection meanwhile.
     pub(super) fn leave(&self, connection: ConnectionNumber) {
-        let _in_another_queue = self.0.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _previous_number = self.0.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -32,7 +32,7 @@ mod tests {
     const NEW: ConnectionNumber = ConnectionNumber(2);
 
     #[test]
-    fn a_process_enters_a_queue_once_until_it_leaves() {
+    fn a_process_can_enter_a_queue_again_only_after_it_has_left() {
         let membership = QueueMembership::default();
         assert!(membership.enter(OLD));
         assert!(!membership.enter(OLD));

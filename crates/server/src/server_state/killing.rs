@@ -1,6 +1,6 @@
 //! Kills process trees: processes with everything that they have started. A tree is found by its tag, a number that
-//! all descendants of a process inherit. A kill on behalf of a caller is tried once, and the caller gets the
-//! survivors as an error. A kill in the background is repeated until it succeeds.
+//! all descendants of a process inherit. A kill for which the caller waits is tried once, and survivors are returned
+//! or logged. A kill in the background is repeated; see [`ServerState::kill_until_gone`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use crate::process::{Process, StopRequest};
 use crate::session::{Session, StartReservation};
 
 /// Pause before a failed background kill is tried again. The pause doubles up to [`LONGEST_KILL_PAUSE`], because each attempt reads the
-/// entries of all processes of the machine.
+/// `/proc` entries of all processes of the machine.
 const FIRST_KILL_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_secs(30);
 
 impl ServerState {
-    /// Kills a process and everything that it has started. Returns when all of them have ended and the process has been reaped.
+    /// Kills a process and everything that it has started. Returns when all of them have ended and the process has
+    /// been reaped. Then the process task closes the process, even if another process holds its pipes open.
     pub(crate) async fn kill(&self, process: &Process) -> Result<(), Survivors> {
         self.spawner.kill_tree(process.tag, self.config.kill_patience).await?;
         process.wait_reaped().await;
@@ -40,17 +41,19 @@ impl ServerState {
         });
     }
 
-    /// Kills, in the background, the descendants that a closed process has left running.
+    /// Kills, in the background, all processes with this tag: descendants that a closed process has left running, or
+    /// processes of a start that has failed or was cancelled.
     pub(crate) fn kill_leftovers_in_background(self: &Arc<Self>, tag: Tag, session: Arc<Session>) {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
+            // `session` lives until the kill is done, so that the tag is not given to another process before.
             shared.kill_until_gone(|| shared.spawner.kill_tree(tag, shared.config.kill_patience)).await;
             drop(session);
         });
     }
 
-    /// Kills the processes of a cancelled start. If this returns `Ok`, the program certainly does not run. If processes survive, they are
-    /// killed again in the background.
+    /// Kills the processes of a start after its cancellation. If this returns `Ok`, the program certainly does not
+    /// run. If processes survive, they are also killed again in the background.
     pub(crate) async fn kill_cancelled_start(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -64,7 +67,7 @@ impl ServerState {
     }
 
     /// Kills a process that is in no process table: its start was cancelled meanwhile, or it is the shell of a
-    /// snapshot.
+    /// snapshot. Survivors are only logged. Returns after `child` has ended.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
             tracing::warn!(pid = child.pid(), "{survivors}");

@@ -19,7 +19,7 @@ pub(crate) struct TooManySessions;
 pub(crate) enum SessionRefusal {
     /// No session has this id, or the session has ended.
     Unknown,
-    /// Another principal has made the session.
+    /// Another principal (user or token) has made the session.
     OwnedByAnother,
 }
 
@@ -42,7 +42,7 @@ impl Sessions {
         Ok(evicted)
     }
 
-    /// The session with this id, if `principal` (user or token) has made it. Knowing the id is not enough.
+    /// The session with this id, if `principal` has made it. Knowing the id is not enough.
     pub(crate) fn get(&self, id: &SessionId, principal: &Principal) -> Result<Arc<Session>, SessionRefusal> {
         let session = self.by_id.lock().get(id).cloned().ok_or(SessionRefusal::Unknown)?;
         if session.owner == *principal { Ok(session) } else { Err(SessionRefusal::OwnedByAnother) }
@@ -61,8 +61,8 @@ impl Sessions {
     }
 }
 
-/// Ends the session with the lowest [`Session::eviction_rank`] and removes it. If the client of that session reconnects at this moment, the
-/// next session is tried.
+/// Ends the session with the lowest [`Session::eviction_rank`] and removes it. If the client of that session
+/// reconnects before the session is ended, another session is chosen.
 fn evict(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, TooManySessions> {
     loop {
         let ranked = by_id.values().filter_map(|session| Some((session.eviction_rank(now)?, session)));

@@ -1,7 +1,7 @@
 //! The processes of a session by id, and the requests that wait for a start to finish.
 //!
-//! A process id goes through three steps: [`ProcessTable::reserve`] before the start, [`ProcessTable::claim`] when the process exists, and
-//! [`ProcessTable::settle`] when all requests that waited for the start are handled.
+//! A process id goes through three steps: [`ProcessTable::reserve`] before the start, [`ProcessTable::claim`] when
+//! the process exists, and [`ProcessTable::take_deferred`] until all requests that waited for the start are handled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ pub(crate) type DeferredRequest = Box<dyn FnOnce(StartOutcome) + Send>;
 /// The result of the start for which a request has waited.
 pub(crate) enum StartOutcome {
     Started(Arc<Process>),
-    /// A `process/terminate` has cancelled the start. The error, with which the `process/terminate` is answered, says that a process could
-    /// not be killed.
+    /// A `process/terminate` has cancelled the start. An error means that a process of the start could not be killed;
+    /// the `process/terminate` is answered with it.
     Cancelled(Result<(), WireError>),
-    /// The start has failed. The request must not look the id up again, because it may belong to a later process by now.
+    /// The start has failed. The request must not look the id up again, because the id may belong to a later process
+    /// by now.
     Failed,
 }
 
@@ -33,7 +34,7 @@ pub(crate) enum Lookup<R> {
     Found(R, Arc<Process>),
     /// The process is being started. The request now waits for the end of the start.
     Deferred(StartReservation),
-    /// The process is being started, and the request was refused.
+    /// The process is being started, and the request was not allowed to wait.
     Refused,
 }
 
@@ -183,7 +184,8 @@ impl ProcessTable {
         }
     }
 
-    /// The start has made a process. Returns false if the start was cancelled.
+    /// The start has made a process. Returns false if the id was freed meanwhile: the start was abandoned, or the
+    /// session has ended.
     pub(crate) fn claim(&self, reservation: &StartReservation, process: &Arc<Process>) -> bool {
         let mut entries = self.entries.lock();
         let Some(start) =
@@ -195,9 +197,10 @@ impl ProcessTable {
         true
     }
 
-    /// Takes the requests that waited for the start, in order. The caller handles them and calls this again. None: no request waits any
-    /// more, and from now on requests find the process. So a later request cannot overtake a request that has waited.
-    pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
+    /// Takes the requests that waited for the start, in order. The caller handles them and calls this again. None: no
+    /// request waits any more, and from now on requests find the process. So a later request cannot overtake a
+    /// request that has waited.
+    pub(crate) fn take_deferred(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
         // There is no entry if the session ended meanwhile.
         let entry = entries.get_mut(&process.id)?;
@@ -212,8 +215,8 @@ impl ProcessTable {
         Some(std::mem::take(&mut start.deferred))
     }
 
-    /// Cancels a start that has failed or is no longer wanted, frees its id, and returns the requests that waited for it. None if the start
-    /// has made a process, or was cancelled before.
+    /// Cancels a start that has failed or is no longer wanted, frees its id, and returns the requests that waited for
+    /// it. None if the start has made a process, or its id was freed before.
     pub(crate) fn abandon(&self, reservation: &StartReservation) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
         let deferred =
@@ -223,7 +226,7 @@ impl ProcessTable {
         Some(deferred)
     }
 
-    /// Cancels all starts that have made no process yet.
+    /// Cancels all starts that have made no process yet. Their ids stay reserved.
     pub(crate) fn cancel_starts(&self) {
         for entry in self.entries.lock().values() {
             if let TableEntry::Starting(PendingStart { process: None, reservation, .. }) = entry {
@@ -232,12 +235,13 @@ impl ProcessTable {
         }
     }
 
-    /// Frees the ids of all starts that have made no process yet. A process that such a start still makes is killed.
-    pub(crate) fn abandon_all(&self) {
+    /// Frees the ids of all starts that have made no process yet. A process that such a start still makes cannot be
+    /// claimed and is killed.
+    pub(crate) fn free_ids_of_starts(&self) {
         self.entries.lock().retain(|_, entry| entry.process().is_some());
     }
 
-    /// Removes a process, unless its id belongs to another process by now.
+    /// Removes a process for whose start no request waits any more, unless its id belongs to another process by now.
     pub(crate) fn forget(&self, process: &Arc<Process>) {
         let mut entries = self.entries.lock();
         if matches!(entries.get(&process.id), Some(TableEntry::Live { process: current, .. }) if Arc::ptr_eq(current, process))
@@ -271,7 +275,8 @@ impl ProcessTable {
         in_order.into_iter().map(|(id, entry)| entry.summary(id)).collect()
     }
 
-    /// Empties the table and returns its processes. A process that an unfinished start still makes is killed.
+    /// Empties the table and returns its processes. A process that an unfinished start still makes cannot be claimed
+    /// and is killed.
     pub(crate) fn clear(&self) -> Vec<Arc<Process>> {
         let entries = std::mem::take(&mut *self.entries.lock());
         entries.values().filter_map(TableEntry::process).cloned().collect()
@@ -282,13 +287,16 @@ impl ProcessTable {
 mod tests {
     use super::*;
 
+    fn new_tag() -> Tag {
+        spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next()
+    }
+
     #[tokio::test]
-    async fn a_cancelled_start_does_not_affect_a_later_start_with_the_same_id() {
+    async fn an_abandoned_start_frees_its_id_and_does_not_affect_a_later_start_with_that_id() {
         let table = ProcessTable::default();
         let id = ProcessId::from("p");
-        let tag = spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next();
+        let tag = new_tag();
         let first = table.reserve(&id, vec![], tag, 1).unwrap();
-        assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(ReserveRefusal::Duplicate));
         assert!(table.abandon(&first).is_some());
         assert!(first.cancel.is_cancelled());
         let second = table.reserve(&id, vec![], tag, 1).unwrap();
@@ -296,8 +304,17 @@ mod tests {
         let lookup = || table.find_or_defer(&id, (), |()| Some(Box::new(|_| ())));
         assert!(matches!(lookup(), Lookup::Deferred(_)));
         assert!(!second.cancel.is_cancelled());
-        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(ReserveRefusal::Full));
         assert_eq!(table.abandon(&second).map(|waiting| waiting.len()), Some(1));
         assert!(matches!(lookup(), Lookup::Unknown(())));
+    }
+
+    #[tokio::test]
+    async fn a_reserved_id_and_a_start_beyond_the_limit_are_refused() {
+        let table = ProcessTable::default();
+        let id = ProcessId::from("p");
+        let tag = new_tag();
+        let _reservation = table.reserve(&id, vec![], tag, 1).unwrap();
+        assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(ReserveRefusal::Duplicate));
+        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(ReserveRefusal::Full));
     }
 }

@@ -1,5 +1,5 @@
-//! The shell snapshots of a session (see `snapshot.rs`). Each snapshot is captured once, however many starts wait for it. The least recently
-//! used snapshot is dropped first.
+//! The shell snapshots of a session (see `snapshot.rs`). Each snapshot is captured once, however many starts wait for
+//! it. If there are more than [`MAX_SNAPSHOTS`], the least recently used snapshot is dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// The snapshot for `key`. `capture` is called only by the first caller for a key; other callers wait for its result. None: the capture
-    /// has failed.
+    /// The snapshot for `key`. `capture` is called only if no snapshot for the key is known or being captured; other
+    /// callers wait for its result. None: the capture has failed.
     pub(super) async fn get_or_capture(
         &self,
         key: &SnapshotKey,
@@ -36,7 +36,7 @@ impl Snapshots {
         entry.get_or_init(async || capture().await.map(Arc::new)).await.clone()
     }
 
-    /// The session has ended: no further profile is run.
+    /// Cancels captures whose shell is not started yet. From now on no capture can start a shell.
     pub(crate) fn cancel_captures(&self) {
         self.cancel.cancel();
     }

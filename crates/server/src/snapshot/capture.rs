@@ -24,13 +24,13 @@ pub(super) enum CaptureFailure {
     TooLarge,
     #[error("cannot read from the shell: {0}")]
     Read(#[from] std::io::Error),
-    #[error("the shell reported nothing within {} s, or ended before", CAPTURE_PATIENCE.as_secs())]
+    #[error("the shell ended without a report, or reported nothing within {} s", CAPTURE_PATIENCE.as_secs())]
     Silent,
 }
 
 /// Starts and kills the shell of one capture, as a process of a session. A caller implements this, because this module does not know
 /// sessions.
-pub(crate) trait CaptureShell {
+pub(crate) trait ShellRunner {
     /// Starts the shell, unless `cancel` is cancelled before. None: the start has panicked.
     fn start(
         &self,
@@ -42,14 +42,15 @@ pub(crate) trait CaptureShell {
     fn kill_in_background(&self, shell: Child);
 }
 
-/// Runs the profile of the shell at `path`, and returns the state that it leaves. Processes that the profile started are killed.
+/// Runs the profile of the shell at `path`, and returns the state that the profile leaves. Processes that the profile
+/// started are killed.
 ///
 /// The shell reports its state twice, before and after it reads the startup file of interactive shells. If that file
 /// never ends, or ends the shell, the first report counts and the capture succeeds. If the capture failed, the
 /// command would run as a plain login shell, and the policy of the client would not apply to the variables that the
 /// profile exports.
 pub(super) async fn capture(
-    runner: &impl CaptureShell,
+    runner: &impl ShellRunner,
     cancel: &StartCancel,
     shell: Shell,
     path: &str,
@@ -75,8 +76,8 @@ pub(super) async fn capture(
     ShellReport::parse(&output, &markers).ok_or(CaptureFailure::Silent)
 }
 
-/// Reads until the last report is complete or the shell exits. The end of the stream may come much later, because processes that the
-/// profile started may hold it open.
+/// Reads until the last report is complete, the shell exits or the stream ends. The stream may end much later than
+/// the shell, because processes that the profile started may hold it open.
 async fn read_reports(
     child: &Child,
     io: ChildIo,
@@ -86,7 +87,7 @@ async fn read_reports(
     let ChildIo::Report(report) = io else { return Err(CaptureFailure::Silent) };
     let end = [b"\0", markers.end_of_state.as_bytes(), b"\0"].concat();
     let mut exit = std::pin::pin!(child.wait());
-    let mut complete = 0;
+    let mut complete_reports = 0;
     loop {
         let before = output.len();
         tokio::select! {
@@ -94,11 +95,12 @@ async fn read_reports(
             () = report.readable() => if read_available(&report, output)? == ReadOutcome::End { return Ok(()) },
         }
         let from = before.saturating_sub(end.len() - 1);
-        complete += output[from..].windows(end.len()).filter(|window| *window == end).count();
-        if complete == REPORT_COUNT {
+        complete_reports += output[from..].windows(end.len()).filter(|window| *window == end).count();
+        if complete_reports == REPORT_COUNT {
             return Ok(());
         }
     }
+    // The shell has exited. Its last report may still be in the pipe.
     while report.available() > 0 {
         report.readable().await;
         read_available(&report, output)?;

@@ -2,8 +2,9 @@
 //! that the scripts in `report/` list. This module does the quoting, because a profile may have redefined the commands that a shell would need
 //! to quote its state.
 //!
-//! Functions are restored late, because they may redefine the commands that restore other items. A function called `builtin`, and options
-//! that trace commands or end the shell, are restored directly before the command of the client, when everything else is done.
+//! Functions are restored late, because they may redefine the commands that restore other items. A function called
+//! `builtin`, and options that would disturb the restoring commands, are restored directly before the command of the
+//! client, when everything else is done.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,11 +13,11 @@ use super::script::Shell;
 
 /// Options of bash and `sh` that would disturb the restoring commands, and are set directly before the command of the client.
 const LATE_OPTIONS: &[&str] = &["errexit", "xtrace", "verbose", "posix"];
-/// Options of bash that can be set only when the shell is started, or that would end the shell.
+/// Options of bash that are not restored, because they matter only at the start of a shell or would stop the shell.
 const FIXED_BASH_OPTIONS: &[&str] = &["privileged", "noexec", "onecmd", "login_shell", "restricted_shell"];
 /// Options that are on in a new bash.
 const DEFAULT_BASH_OPTIONS: &[&str] = &["braceexpand", "hashall", "interactive-comments"];
-/// Options of zsh that can be set only when the shell is started.
+/// Options of zsh that are not restored, because a running shell cannot change them or they matter only at its start.
 const FIXED_ZSH_OPTIONS: &[&str] = &[
     "globalrcs",
     "interactive",
@@ -37,14 +38,16 @@ const LATE_ZSH_OPTIONS: &[&str] =
 #[derive(Debug)]
 pub(super) struct RestoreScript {
     pub(super) shell: Shell,
-    /// Restores everything that can be restored first.
+    /// Restores everything except the items in `before_command`.
     pub(super) state: Vec<u8>,
-    /// Goes directly before the command of the client, in the same line.
+    /// Goes directly before the command of the client, in the same line. Only the definition of a function `builtin`
+    /// can add lines.
     pub(super) before_command: Vec<u8>,
 }
 
 impl RestoreScript {
-    /// Makes the script from the items that the report of the shell lists. A report with no items or with unexpected items restores nothing.
+    /// Makes the script from the items that the report of the shell lists. A report with an unexpected number of
+    /// items restores nothing.
     pub(super) fn new(shell: Shell, items: &[Vec<u8>]) -> Self {
         let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
         let (state, before_command) = match (shell, items.as_slice()) {
@@ -61,11 +64,11 @@ impl RestoreScript {
     }
 
     /// The script of the state, preceded by a line that unsets the variables in `removed`. Names that no shell can unset are skipped.
-    pub(super) fn state<'a>(&self, removed: impl Iterator<Item = &'a OsStr>) -> Vec<u8> {
-        let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    pub(super) fn state_with_unset<'a>(&self, removed: impl Iterator<Item = &'a OsStr>) -> Vec<u8> {
+        let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let is_name = |name: &&OsStr| {
             let bytes = name.as_bytes();
-            bytes.iter().all(is_letter) && bytes.first().is_some_and(|first| !first.is_ascii_digit())
+            bytes.iter().all(is_name_byte) && bytes.first().is_some_and(|first| !first.is_ascii_digit())
         };
         let names: Vec<&[u8]> = removed.filter(is_name).map(OsStr::as_bytes).collect();
         if names.is_empty() {
@@ -77,8 +80,8 @@ impl RestoreScript {
     }
 }
 
-/// The state and `before_command` of a [`RestoreScript`] for bash. `options` are the lists of `set -o` and of
-/// `shopt`. `builtin` is the definition of a function with this name.
+/// The state and `before_command` of a [`RestoreScript`] for bash. `options` are the options of `set -o` and those of
+/// `shopt` that are on, separated by colons. `builtin` is the definition of a function with this name.
 fn bash(options: [&[u8]; 2], umask: &[u8], aliases: &[u8], functions: &[u8], builtin: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let [options, shell_options] = options.map(|list| {
         let names = std::str::from_utf8(list).unwrap_or_default().split(':').filter(|name| !name.is_empty());
@@ -87,6 +90,7 @@ fn bash(options: [&[u8]; 2], umask: &[u8], aliases: &[u8], functions: &[u8], bui
     let mut state = Vec::new();
     push_line(&mut state, &[b"builtin umask ", umask]);
     push_line(&mut state, &[aliases]);
+    // The flag `-p`, with which the restoring shell is started, has set this option.
     push_line(&mut state, &[b"builtin set +o privileged"]);
     for off in DEFAULT_BASH_OPTIONS.iter().filter(|name| !options.contains(*name)) {
         push_line(&mut state, &[b"builtin set +o ", off.as_bytes()]);
@@ -130,8 +134,8 @@ fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[
     for on in early {
         push_line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
     }
-    // Functions are assigned to `functions`, so that only that function is lost whose text zsh cannot parse. The text
-    // of a function has its aliases replaced already, so aliases are off meanwhile.
+    // Functions are assigned to `functions`, an array of zsh: if zsh cannot parse a function, only this function is
+    // lost. The text of a function has its aliases replaced already, so aliases are off during the assignment.
     let mut assignment = b"functions=(".to_vec();
     let mut before_command = Vec::new();
     for on in late {
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn zsh_gets_its_functions_by_assignment() {
+    fn zsh_gets_functions_by_assignment_and_late_options_and_builtin_last() {
         let items = [
             "set +o noaliases\nset -o extendedglob\nset -o noglobalrcs\nset -o nounset",
             "022",
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn sh_gets_aliases_that_its_list_prints_without_the_word_alias() {
+    fn sh_gets_aliases_listed_without_the_word_alias_and_late_options_last() {
         let items =
             ["set -o errexit\nset +o xtrace\nset -o noclobber", "eC", "0022", "a='b\nc=d'\nalias e='it'\"'\"'s'", ""];
         let expected = "umask 0022\nset -o noclobber\nalias a='b\nc=d'\nalias e='it'\"'\"'s'\n";
@@ -285,11 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_items_restores_nothing() {
+    fn without_items_the_script_only_unsets_variables_with_valid_names() {
         assert_eq!(restore(Shell::Bash, &[]), (String::new(), String::new()));
         let names = ["A_B", "BASH_FUNC_x%%", "1A"].map(OsStr::new);
-        let state = RestoreScript::new(Shell::Bash, &[]).state(names.into_iter());
+        let state = RestoreScript::new(Shell::Bash, &[]).state_with_unset(names.into_iter());
         assert_eq!(state, b"builtin unset A_B 2>/dev/null\n");
-        assert_eq!(RestoreScript::new(Shell::Sh, &[]).state(std::iter::empty()), b"\n");
+        assert_eq!(RestoreScript::new(Shell::Sh, &[]).state_with_unset(std::iter::empty()), b"\n");
     }
 }

@@ -59,8 +59,8 @@ impl Shell {
 /// The script that reports the state, reads the startup file of interactive shells, and reports again.
 pub(super) fn capture_script(shell: Shell, markers: &Markers) -> String {
     let (report, rc, end) = match shell {
-        // The trap keeps the subshell alive. Without a trap, bash 5.2 replaces the subshell by the last command of a file that does not end
-        // with a newline, and the second report would be missing.
+        // The trap keeps the subshell alive. Without a trap, bash 5.2 replaces the subshell by the last command of a
+        // `.bashrc` that does not end with a newline, and the second report would be missing.
         Shell::Bash => (
             include_str!("report/report.bash"),
             r#"\trap : USR2; __codex_r=${BASH_ENV:+/dev/null}; \. "${__codex_r:-${HOME-}/.bashrc}""#,
@@ -73,17 +73,22 @@ pub(super) fn capture_script(shell: Shell, markers: &Markers) -> String {
         ),
         Shell::Sh => (include_str!("report/report.sh"), r#"\. "${ENV:-/dev/null}""#, r"\trap - 0; \exit"),
     };
+    // Lines that begin with `#` explain the script to its reader. A shell must not get them, because a zsh profile
+    // can change the character that begins a comment.
     let report = report
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with('#'))
+        .collect::<String>()
         .replace("@END_OF_ENVIRONMENT@", &markers.end_of_environment)
         .replace("@END_OF_STATE@", &markers.end_of_state)
         .replace("@DESCRIPTOR@", &REPORT_DESCRIPTOR.to_string());
     format!("{report}({rc}\n{report}) || __codex_s=\n{end}\n")
 }
 
-/// Flags for a shell, and a script that restores a state from environment variables (`variables` is their number) and then runs a command.
-/// The arguments of the script are the command, the part of the state that comes directly before the command, and the arguments of the
-/// command.
-pub(super) fn restore_command(shell: Shell, variables: usize) -> Vec<OsString> {
+/// Flags for a shell, and a script that restores a state from `variable_count` environment variables and then runs a
+/// command. The arguments of the script are the command, the part of the state that comes directly before the
+/// command, and the arguments of the command.
+pub(super) fn restore_command(shell: Shell, variable_count: usize) -> Vec<OsString> {
     // With these flags no shell reads a startup file that the captured shell has read, except `/etc/zshenv`, which zsh always reads. Without
     // `--norc`, bash would read `~/.bashrc` if it takes itself for a remote shell.
     let (flags, set_execution_string): (&[_], _) = match shell {
@@ -92,11 +97,12 @@ pub(super) fn restore_command(shell: Shell, variables: usize) -> Vec<OsString> {
         Shell::Sh => (&["-c"], ""),
     };
     let builtin = shell.builtin();
-    let names: Vec<_> = (0..variables).map(|number| format!("{STATE_VARIABLE}{number}")).collect();
+    let names: Vec<_> = (0..variable_count).map(|number| format!("{STATE_VARIABLE}{number}")).collect();
     let state: String = names.iter().map(|name| format!("${{{name}}}")).collect();
-    // `BASH_EXECUTION_STRING` and `ZSH_EXECUTION_STRING` are set to the command of the client, as without a snapshot. The variables are unset
-    // in the same `eval` that restores the state, so that the state cannot redefine `unset` before. The command has an `eval` of its own,
-    // because it may use aliases of the state. It begins in the line of the `shift`, so that its line numbers stay the same.
+    // `BASH_EXECUTION_STRING` and `ZSH_EXECUTION_STRING` are set to the command of the client, as without a snapshot.
+    // The variables that carry the state are unset in the same `eval` that restores the state, so that the state
+    // cannot redefine `unset` before. The command has an `eval` of its own, because it may use aliases of the state.
+    // It begins in the line of the `shift`, so that its line numbers stay the same.
     let script = format!(
         "{set_execution_string}{builtin}eval \"{builtin}unset {names}; {state}\" >/dev/null; {builtin}eval \"\\\\{builtin}shift 2; $2$1\"",
         names = names.join(" ")
@@ -115,6 +121,10 @@ mod tests {
             "eval \"unset __CODEX_SHELL_SNAPSHOT_STATE_0 __CODEX_SHELL_SNAPSHOT_STATE_1; \
              ${__CODEX_SHELL_SNAPSHOT_STATE_0}${__CODEX_SHELL_SNAPSHOT_STATE_1}\" >/dev/null; eval \"\\\\shift 2; $2$1\""
         );
+    }
+
+    #[test]
+    fn the_flags_keep_the_restoring_shell_from_reading_startup_files() {
         let flags = [Shell::Bash, Shell::Zsh, Shell::Sh].map(|shell| {
             let mut command = restore_command(shell, 1);
             command.pop();
@@ -124,11 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn every_script_reports_twice() {
+    fn every_script_reports_twice_and_has_no_placeholder_left() {
         let markers = Markers::new("n");
         for shell in [Shell::Bash, Shell::Zsh, Shell::Sh] {
             let script = capture_script(shell, &markers);
             assert_eq!(script.matches(&markers.end_of_state).count(), REPORT_COUNT, "{shell:?}");
+            // The script of zsh contains `@` also outside of placeholders.
             assert!(!script.contains('@') || shell == Shell::Zsh, "{shell:?}: {script}");
         }
     }

@@ -1,5 +1,6 @@
-//! The captured state of a shell (a shell snapshot, see `snapshot.rs`) as a value. The report of the shell is parsed and filtered by the
-//! policy of the client; the result is applied to the environment of another start.
+//! The captured state of a shell (a shell snapshot, see `snapshot.rs`) as a value. This module parses the report of
+//! the shell, filters it by the client's policy for variables of the environment, and applies the result to the
+//! environment of another start.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,12 +12,13 @@ use super::restore::RestoreScript;
 use super::script::{STATE_VARIABLE, Shell};
 use crate::environment::{Variables, policy_permits};
 
-/// Longest part of a state in one variable. The kernel allows 128 KiB for name and value.
+/// Longest part of a state in one variable, in bytes. The kernel allows 128 KiB for name and value.
 const VARIABLE_BYTES: usize = 60 << 10;
 /// Variables that are not restored. A shell maintains all but the last by itself; `POSIXLY_CORRECT` is set by the capture script.
 const SHELL_OWN_VARIABLES: [&str; 5] = ["PWD", "OLDPWD", "SHLVL", "_", "POSIXLY_CORRECT"];
 
-/// The items that end the two parts of a report. They contain a random nonce, so that no other output equals them.
+/// The items that end the two parts of a report, environment and state. An item is a text that ends with NUL. The
+/// markers contain a random nonce, so that no other item equals them.
 pub(super) struct Markers {
     /// An assignment that is passed to the program `env`, which prints it after all other variables.
     pub(super) end_of_environment: String,
@@ -73,7 +75,7 @@ fn variables(items: &[&[u8]]) -> Variables {
 pub(super) struct Snapshot {
     restore: RestoreScript,
     changes: Vec<VariableChange>,
-    /// Names of variables that the profile exports although the policy excludes them.
+    /// Names of variables that the profile changes although the policy does not permit it.
     excluded: Vec<OsString>,
 }
 
@@ -127,18 +129,20 @@ impl Snapshot {
         result
     }
 
-    /// The script of the state, split into environment variables, never inside a UTF-8 character. The script begins by unsetting variables
-    /// that the policy excludes: a startup file that runs again, such as `/etc/zshenv`, may have exported them. Variables in `env` stay.
+    /// The script of the state, split into environment variables, never inside a UTF-8 character. The script begins
+    /// by unsetting variables that the policy does not permit: a startup file that runs again, such as `/etc/zshenv`,
+    /// may have exported them. Variables in `env` are not unset.
     pub(super) fn state_variables(&self, env: &Variables) -> Vec<(OsString, OsString)> {
         let excluded = self.excluded.iter().filter(|name| !env.contains_key(*name));
-        let state = self.restore.state(excluded.map(OsString::as_os_str));
+        let state = self.restore.state_with_unset(excluded.map(OsString::as_os_str));
         let mut variables = Vec::new();
         let mut rest = state.as_slice();
         while !rest.is_empty() {
-            let mut end = rest.len().min(VARIABLE_BYTES);
-            let continues = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
-            let whole = end;
-            while whole - end < 3 && continues(rest.get(end)) {
+            let longest = rest.len().min(VARIABLE_BYTES);
+            let is_continuation = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
+            let mut end = longest;
+            // A character has at most three continuation bytes; more of them are not UTF-8 and are split anywhere.
+            while longest - end < 3 && is_continuation(rest.get(end)) {
                 end -= 1;
             }
             let (chunk, after) = rest.split_at(end);
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_profile_are_applied_to_another_start() {
+    fn changes_of_the_profile_are_applied_to_another_start_except_to_values_of_its_own() {
         let first = vars([("PATH", "/bin"), ("GONE", "1"), ("TURN", "1"), ("KEPT", "k")]);
         let after = [("PATH", "/mine:/bin"), ("TURN", "1"), ("KEPT", "k"), ("NEW", "n"), ("PWD", "/"), ("_", "env")];
         let snapshot = Snapshot::new(Shell::Bash, report_with_env(after), &first, None);
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_filters_names_that_the_profile_exports_but_inherit_does_not_apply() {
+    fn the_policy_drops_and_unsets_names_that_the_profile_exports_but_inherit_does_not_apply() {
         let policy = EnvPolicy {
             inherit: EnvInherit::None,
             ignore_default_excludes: false,

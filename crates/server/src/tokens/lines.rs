@@ -1,5 +1,5 @@
-//! The syntax of the lines of a token file: `TOKEN` or `NAME: TOKEN`. Blank lines and lines that begin with `#` hold no token. Rules about
-//! several lines, for example repeated tokens, are in [`super::Tokens`].
+//! The syntax of the lines of a token file: `TOKEN` or `NAME: TOKEN`. Blank lines and lines that begin with `#` hold
+//! no token. The rules about short tokens, repeated tokens and reserved names are in `tokens.rs`.
 
 /// Longest name of a token, in bytes. Names are labels in logs and metrics.
 const LONGEST_NAME: usize = 64;
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_short_word() {
+    fn a_valid_name_has_1_to_64_permitted_characters() {
         for name in ["a", "build-7", "max@laptop.example", &"x".repeat(LONGEST_NAME)] {
             assert_eq!(valid_name(name.as_bytes()), Some(name));
         }

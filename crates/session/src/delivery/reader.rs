@@ -114,12 +114,12 @@ impl DeliveryReader {
         self.backpressure != Backpressure::Never && self.hold_until.is_none_or(|until| now < until)
     }
 
-    /// The connection over which the process was started reads it.
+    /// The client was connected over this connection when the process was started.
     pub(super) fn connect(&mut self, connection: ConnectionNumber) {
         self.connection = Some(connection);
     }
 
-    /// The client has resumed the session over another connection.
+    /// The client has reconnected over another connection, or another client has taken the session over.
     pub(super) fn attach(&mut self, connection: ConnectionNumber) {
         self.connection = Some(connection);
         self.hold_until = None;
@@ -161,7 +161,7 @@ impl DeliveryReader {
         self.follow();
     }
 
-    /// The process stops waiting for this reader if it is not connected.
+    /// The process stops waiting for this reader, unless the reader is connected.
     pub(super) fn end_hold(&mut self) {
         if self.connection.is_none() {
             self.backpressure = Backpressure::Never;
@@ -173,14 +173,14 @@ impl DeliveryReader {
         matches!(self.stage, Stage::AwaitingRead | Stage::Unrequested) && !self.is_paused()
     }
 
-    /// The reader has read everything up to `through`.
+    /// The reader has read everything up to the event `through`.
     pub(super) fn catch_up(&mut self, through: u64) {
         self.stage = Stage::AwaitingAnswer;
         self.follow();
         self.sent = through;
     }
 
-    /// The reader has asked for events, so the process waits for it from now on.
+    /// The reader has asked for events, so the process waits for it from now on, unless it is a watcher.
     fn follow(&mut self) {
         if !self.is_watcher {
             self.backpressure = Backpressure::AcrossConnections;

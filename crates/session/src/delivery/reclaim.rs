@@ -10,9 +10,9 @@ use super::Delivery;
 pub enum MemoryPressure {
     /// The logs are within the limit.
     Normal,
-    /// The logs exceed the limit. A process waits even if its own log is not full.
+    /// The logs exceed the limit. A process that waits for a reader does so even if its own log is not full.
     High,
-    /// The logs exceed twice the limit. Output that is about to be sent may be dropped.
+    /// The logs exceed twice the limit. Output of closed processes may be dropped although it is about to be sent.
     Extreme,
 }
 
@@ -26,9 +26,9 @@ impl MemoryPressure {
 pub enum ReclaimStep {
     /// All output of a closed process whose client was sent every event.
     SentAndClosed,
-    /// Output that a client has acknowledged, beyond the `share` of the process (see [`Delivery::reclaim`]).
+    /// Output that a client has acknowledged, beyond `share_bytes` (see [`Delivery::reclaim`]).
     Acknowledged,
-    /// Any output beyond the `share` of the process, unless the process waits for a client that needs the output.
+    /// Any output beyond `share_bytes`, unless the process waits for a client that needs the output.
     Anything,
 }
 
@@ -42,15 +42,24 @@ pub struct Reclaimed {
 }
 
 impl Delivery {
-    /// Drops output to free memory. `share` is how many bytes of memory the process keeps in the steps `Acknowledged` and `Anything`.
-    pub fn reclaim(&mut self, step: ReclaimStep, share: usize, pressure: MemoryPressure, now: Instant) -> Reclaimed {
+    /// Drops output to free memory. In the steps `Acknowledged` and `Anything` the process keeps `share_bytes` of
+    /// memory.
+    pub fn reclaim(
+        &mut self,
+        step: ReclaimStep,
+        share_bytes: usize,
+        pressure: MemoryPressure,
+        now: Instant,
+    ) -> Reclaimed {
         let client = &self.client;
-        let keeps = match step {
-            ReclaimStep::SentAndClosed => (self.log.is_closed() && !self.is_unsent(client)).then_some(0),
-            ReclaimStep::Acknowledged => Some(share.max(self.log.occupied_by_unacknowledged(client.acknowledged))),
-            ReclaimStep::Anything => (!self.is_needed(pressure, now)).then_some(share),
+        let kept_bytes = match step {
+            ReclaimStep::SentAndClosed => (self.log.is_closed() && !self.has_unsent_events(client)).then_some(0),
+            ReclaimStep::Acknowledged => {
+                Some(share_bytes.max(self.log.occupied_by_unacknowledged(client.acknowledged)))
+            }
+            ReclaimStep::Anything => (!self.is_needed(pressure, now)).then_some(share_bytes),
         };
-        keeps.map_or(Reclaimed { bytes: 0, missed_bytes: 0 }, |bytes| self.shrink_to(bytes))
+        kept_bytes.map_or(Reclaimed { bytes: 0, missed_bytes: 0 }, |bytes| self.shrink_to(bytes))
     }
 
     /// Drops all output that the log retains. Returns how many bytes of memory were freed.
@@ -62,15 +71,15 @@ impl Delivery {
     /// its output stays. The output of a closed process stays while it is being sent, unless the pressure is extreme.
     fn is_needed(&self, pressure: MemoryPressure, now: Instant) -> bool {
         let client = &self.client;
-        let is_being_sent = !client.is_paused() && self.is_unsent(client);
+        let is_being_sent = !client.is_paused() && self.has_unsent_events(client);
         client.makes_process_wait(now)
             && (!self.log.is_closed() || is_being_sent && pressure != MemoryPressure::Extreme)
     }
 
-    fn shrink_to(&mut self, keeps: usize) -> Reclaimed {
+    fn shrink_to(&mut self, kept_bytes: usize) -> Reclaimed {
         let safe_bytes = self.dropped_or_acknowledged_bytes();
-        let bytes = self.log.shrink_to(keeps);
+        let bytes = self.log.shrink_to(kept_bytes);
         let lost = self.log.dropped_bytes().saturating_sub(safe_bytes);
-        Reclaimed { bytes, missed_bytes: if self.is_unsent(&self.client) { lost } else { 0 } }
+        Reclaimed { bytes, missed_bytes: if self.has_unsent_events(&self.client) { lost } else { 0 } }
     }
 }

@@ -167,7 +167,7 @@ fn a_read_that_gets_a_part_of_a_chunk_does_not_catch_up() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
+fn a_client_that_does_not_read_is_sent_unacknowledged_events_or_only_unsent_ones_with_resend_never() {
     for (resend, expected) in [(Resend::Unacknowledged, vec![2, 3]), (Resend::Never, vec![3])] {
         let mut delivery = Delivery::new(limits(100), resend, StartedAs::Followed);
         delivery.connect(FIRST);
@@ -195,7 +195,7 @@ fn a_process_does_not_wait_for_output_that_is_never_sent_again() {
     assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![1, 2], 0));
     delivery.attach(SECOND);
     delivery.push_without_read(SECOND);
-    assert_eq!(allowed_bytes(&delivery, now), 8, "no pong will ever acknowledge the output");
+    assert_eq!(allowed_bytes(&delivery, now), 8, "no acknowledgement of the output can come any more");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn at_shutdown_all_events_are_sent_and_pauses_are_ignored() {
 }
 
 #[test]
-fn a_watcher_reads_at_its_own_speed_and_never_makes_the_process_wait() {
+fn a_watcher_never_makes_the_process_wait_and_may_miss_output() {
     let (mut delivery, now) = (start(StartedAs::Unrequested, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.watch(WATCHER, 0);
@@ -325,7 +325,8 @@ fn a_watcher_reads_at_its_own_speed_and_never_makes_the_process_wait() {
 #[test]
 fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     let now = Instant::now();
-    let reclaim = |delivery: &mut Delivery, step, pressure| delivery.reclaim(step, 0, pressure, now).missed_bytes;
+    let missed_bytes =
+        |delivery: &mut Delivery, pressure| delivery.reclaim(ReclaimStep::Anything, 0, pressure, now).missed_bytes;
     let chunk = 4 + CHUNK_OVERHEAD_BYTES;
     let mut delivery = start(StartedAs::Followed, 100);
     for text in ["aaaa", "bbbb", "cccc"] {
@@ -340,8 +341,8 @@ fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     assert_eq!(delivery.reclaim(ReclaimStep::Anything, 0, high, now).bytes, 0, "the process waits instead");
     delivery.exit(EXIT);
     delivery.close();
-    assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, high), 0, "the output is about to be sent");
-    assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, MemoryPressure::Extreme), 8);
+    assert_eq!(missed_bytes(&mut delivery, high), 0, "the output is about to be sent");
+    assert_eq!(missed_bytes(&mut delivery, MemoryPressure::Extreme), 8);
     assert_eq!(send(&mut delivery, FIRST), [4, 5]);
     assert_eq!(delivery.reclaim(ReclaimStep::SentAndClosed, 0, high, now).bytes, 0, "no output is left");
 }

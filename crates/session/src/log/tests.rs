@@ -68,7 +68,7 @@ fn events_come_in_order_with_exit_before_late_output() {
 }
 
 #[test]
-fn output_is_split_into_chunks_of_the_largest_size() {
+fn output_is_split_so_that_no_chunk_exceeds_the_largest_size() {
     let limits = LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, max_chunk_bytes: 1 << 10 };
     let mut log = EventLog::new(limits);
     log.append(Stream::Stdout, &[0; 2500]);
@@ -231,14 +231,14 @@ fn bytes_of(events: &[LogEvent], stream: Stream) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn a_client_that_keeps_up_gets_every_byte_once_in_order(steps in proptest::collection::vec(step(), 0..60)) {
+    fn output_that_the_log_has_room_for_is_sent_once_and_in_order(steps in proptest::collection::vec(step(), 0..60)) {
         let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, max_chunk_bytes: 50 });
         let (mut cursor, mut seen, mut known) = (0, Vec::new(), Acknowledged::default());
         let mut model: [(Stream, Vec<u8>); 2] = [(Stream::Stdout, vec![]), (Stream::Stderr, vec![])];
         let mut exited = false;
         for step in steps {
             match step {
-                // As in the server, output is appended only while the log has room for it.
+                // As in the server, output is appended only while the log has room beside the unacknowledged output.
                 LogStep::Append(stream, bytes) if log.appendable_bytes(known) >= bytes.len() => {
                     log.append(stream, &bytes);
                     model.iter_mut().find(|(written_to, _)| *written_to == stream).unwrap().1.extend(bytes);

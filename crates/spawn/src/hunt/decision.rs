@@ -13,7 +13,8 @@ use crate::orphaned_sessions::OrphanedSessions;
 use crate::tag::{Scope, ServerInstance};
 
 /// An ordinary tree is gone after two passes. If the pass with this number, or a later one, still finds new
-/// processes, the tree forks faster than it is killed, and the hunt stops the whole tree before it kills it.
+/// processes, the tree forks faster than it is killed, and the hunt stops the whole tree (`SIGSTOP`) before it kills
+/// it.
 const PASSES_BEFORE_STOPPING: usize = 3;
 
 /// No hunt times out before its second pass, however long a pass takes on a busy machine: only the second pass can see that the processes
@@ -25,11 +26,12 @@ const MIN_PASSES: usize = 2;
 pub(crate) enum HuntPurpose {
     /// Kill them, and any new ones, until none is left. The timeout starts with the first pass.
     Kill { timeout: Duration },
-    /// Signal those that the first pass finds.
+    /// Signal those that the first successful pass finds.
     Signal(Signal),
 }
 
-/// One tree, session or server whose processes are being killed or signalled.
+/// One tree, all trees of a client's session, or all trees of a server, whose processes are being killed or
+/// signalled.
 pub(crate) struct Hunt {
     pub(super) scope: Scope,
     purpose: HuntPurpose,
@@ -52,6 +54,7 @@ enum HuntStage {
     /// Members get `SIGKILL`. `passes` counts the passes since the hunt began or its tree was stopped.
     Killing { passes: usize },
     /// Members get `SIGSTOP`, until a pass finds all of them stopped and no new one. From then on none of them can fork.
+    /// After the timeout, the hunt kills them without waiting for that.
     Stopping,
 }
 
@@ -109,7 +112,7 @@ impl Hunt {
         self.passes_completed == 0
     }
 
-    /// The time at which the hunt gives up. None before the first pass, and for signals.
+    /// The hunt gives up after this time; see [`Self::has_timed_out`]. None before the first pass, and for signals.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -131,6 +134,8 @@ impl Hunt {
         self.stage == HuntStage::Stopping
     }
 
+    /// Whether the hunt must give up. A hunt that only signals has no deadline, so it gives up if its second pass
+    /// fails.
     pub(super) fn has_timed_out(&self, now: Instant) -> bool {
         self.passes_begun >= MIN_PASSES && self.deadline.is_none_or(|deadline| now >= deadline)
     }
@@ -157,7 +162,7 @@ impl Hunt {
                 if findings.is_clear() {
                     return Decision::Finish(Ok(()));
                 }
-                if findings.is_refused() {
+                if findings.only_refused_are_left() {
                     return Decision::Finish(Err(findings.survivors(SurvivalReason::NotPermitted)));
                 }
                 if self.has_timed_out(now) {
@@ -180,7 +185,7 @@ impl PassFindings {
     }
 
     /// Whether this user may signal none of the members that are left.
-    fn is_refused(&self) -> bool {
+    fn only_refused_are_left(&self) -> bool {
         self.signalled.is_empty()
             && !self.alive.is_empty()
             && self.alive.iter().all(|process| self.refused.contains(&process.pid))
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hunt_ends_when_a_pass_finds_nothing() {
+    fn a_hunt_ends_when_a_complete_pass_finds_nothing() {
         let now = Instant::now();
         let mut hunt = kill_hunt();
         assert!(matches!(run_pass(&mut hunt, now, &findings(b'S', &[20, 21])), Decision::Continue));

@@ -1,5 +1,6 @@
-//! One pass of all hunts: lists the processes of the machine (a *census*) and signals the members of each hunt, which are the processes in
-//! its [`Scope`]. What the findings mean for a hunt is decided in `decision`. Start with [`run_pass`].
+//! One pass of all hunts. A hunt kills or signals its *members*, the processes in its [`Scope`]. A pass lists the
+//! processes of the machine (a *census*) and signals the members of each hunt. What the findings mean for a hunt is
+//! decided in `decision`. Start with [`run_pass`].
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -55,7 +56,8 @@ pub(super) fn run_pass(hunts: &mut [&mut Hunt]) -> io::Result<PassResult> {
     Ok(PassResult { hunt_passes, ended_children: ended.map(|process| process.pid).collect() })
 }
 
-/// Lists the processes that can be members of a hunt, with their tags. Signals those that have a tag in scope at once.
+/// Lists the processes that can be members of a hunt, with their tags. While it lists, it already signals those that
+/// have a tag in the scope of a hunt, unless the hunt is new.
 fn list_processes(
     hunts: &[&mut Hunt],
     hunt_passes: &mut [HuntPass],
@@ -63,6 +65,7 @@ fn list_processes(
 ) -> io::Result<Vec<(Pid, Option<Tag>)>> {
     let own_pid = rustix::process::getpid();
     let by_tag = HuntsByTag::new(hunts);
+    // All hunts are for trees of the same server.
     let own_instance = hunts.first().map(|hunt| hunt.scope.instance());
     let any_hunt_is_new = hunts.iter().any(|hunt| hunt.is_new());
     let mut listed = Vec::new();
@@ -99,7 +102,7 @@ fn list_processes(
     Ok(listed)
 }
 
-/// What this process knows of the trees that it has started.
+/// What this process knows of the trees that it has started. The sessions are those of the kernel (`setsid`).
 struct KnownTrees {
     own_pid: Pid,
     own_session: i32,
@@ -126,7 +129,7 @@ impl KnownTrees {
         }
     }
 
-    /// The sessions (in the sense of `setsid`) of the leaders in scope. A leader is a process that a `Spawner` has started.
+    /// The sessions of the leaders in scope. A leader is a process that a `Spawner` has started.
     fn sessions_in(&self, scope: &Scope) -> HashSet<i32> {
         let leaders = &self.sessions_by_tag;
         match scope {
@@ -144,7 +147,7 @@ fn signal_members(
     trees: &KnownTrees,
     pidfds_left: &mut usize,
 ) {
-    hunt.orphaned_sessions.handle_census(census);
+    hunt.orphaned_sessions.forget_possibly_reused(census);
     // Only the next pass can distinguish the guard that is starting from the processes to kill.
     pass.findings.is_incomplete |= trees.guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
     let membership = Membership {
@@ -169,7 +172,7 @@ fn signal_members(
         pass.findings.alive.push(*process);
     }
     hunt.nested_servers.extend(nested_servers(&members, census, hunt.scope.instance()));
-    hunt.orphaned_sessions.handle_pass(procfs::ticks_since_boot());
+    hunt.orphaned_sessions.note_all_signalled(procfs::ticks_since_boot());
 }
 
 /// Other servers that run inside the tree. The processes that such a server has started have its tags and not the tag of this hunt, and
@@ -184,7 +187,8 @@ fn nested_servers(members: &[CensusProcess], census: &Census, own: ServerInstanc
 }
 
 impl HuntPass {
-    /// Signals a process, unless this pass has already tried to.
+    /// Signals a process, unless this pass has already tried to. `is_same_process` must tell whether the process id
+    /// still belongs to the process that was listed.
     fn signal(&mut self, pid: Pid, signal: Signal, pidfds_left: &mut usize, is_same_process: impl FnOnce() -> bool) {
         let findings = &mut self.findings;
         if findings.signalled.contains(&pid) || findings.refused.contains(&pid) {
@@ -210,7 +214,7 @@ impl HuntPass {
 
 /// An index from tags to hunts. With it the cost of a pass does not grow with the number of processes times the number of hunts.
 struct HuntsByTag {
-    /// The numbers of the hunts for a single tree.
+    /// The numbers of the hunts for a single tree. The number of a hunt is its index in the list of hunts.
     trees: HashMap<Tag, Vec<usize>>,
     /// The numbers of the hunts for more than one tag. Each is checked for each process.
     others: Vec<usize>,

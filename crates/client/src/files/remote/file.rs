@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Buf as _, Bytes, BytesMut};
 use protocol::fs::{
     CloseParams, CommitParams, ExtentsParams, ExtentsResult, HandleResult, ReadBlockParams, ReadBlockResult,
-    encode_write_block, recognise_block,
+    decode_block_result, encode_write_block,
 };
 use protocol::{ErrorCode, Method, RequestId, TypedMethod, encode_request, methods};
 
@@ -45,7 +45,7 @@ impl RemoteFile {
         let core = &client.core;
         loop {
             // Closing the file may need a background job.
-            core.room_for_job().await?;
+            core.wait_for_room_for_job().await?;
             let mut permit = core.file_calls.acquire(FileLimit::Applies).await;
             let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
@@ -67,7 +67,7 @@ impl RemoteFile {
             }
             drop((file, permit));
             // The next attempt needs another connection.
-            core.until_replaced(generation).await;
+            core.wait_while_current(generation).await;
         }
     }
 
@@ -100,7 +100,7 @@ impl RemoteFile {
         let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
         let Some(result) = self.call_until_lost(encode).await? else { return Ok(None) };
         // An answer in the usual form has a fast decoder.
-        if let Some((bytes, eof)) = recognise_block(&result) {
+        if let Some((bytes, eof)) = decode_block_result(&result) {
             return Ok(Some(Block { bytes: bytes.into(), eof }));
         }
         let result: ReadBlockResult =

@@ -42,7 +42,7 @@ fn renamed(from: &str) -> PathEvent {
 }
 
 #[test]
-fn several_events_of_a_path_become_one_change() {
+fn several_events_of_a_path_become_at_most_one_change() {
     use PathEvent::{Created, Listed, Modified, MovedIn, Removed};
     assert_eq!(coalesced(&[("a", Created), ("a", Modified), ("a", Modified)]), "+a");
     assert_eq!(coalesced(&[("a", Modified), ("a", Modified)]), "~a");
@@ -57,7 +57,7 @@ fn several_events_of_a_path_become_one_change() {
 }
 
 #[test]
-fn renames_are_followed() {
+fn renames_are_combined_with_earlier_and_later_events() {
     use PathEvent::{Created, Modified, Removed};
     assert_eq!(coalesced(&[("b", renamed("a"))]), "a>b");
     assert_eq!(coalesced(&[("a", Modified), ("b", renamed("a"))]), "a>b ~b");
@@ -71,13 +71,14 @@ fn renames_are_followed() {
 }
 
 #[test]
-fn a_file_saved_by_an_editor_is_modified() {
+fn a_file_saved_by_an_editor_is_modified_or_created() {
     use PathEvent::{Created, Modified, Removed};
     let saved_with_backup = [("f~", renamed("f")), ("f", Created), ("f", Modified), ("f~", Removed)];
     assert_eq!(coalesced(&saved_with_backup), "~f -f~");
     let saved_over_modified_file = [("f", Modified), ("t", Created), ("t", Modified), ("f", renamed("t"))];
     assert_eq!(coalesced(&saved_over_modified_file), "~f");
-    assert_eq!(coalesced(&[("t", Created), ("t", Modified), ("f", renamed("t"))]), "+f");
+    let saved_over_unknown_file = [("t", Created), ("t", Modified), ("f", renamed("t"))];
+    assert_eq!(coalesced(&saved_over_unknown_file), "+f", "no event tells whether f existed before");
 }
 
 #[test]
@@ -137,9 +138,10 @@ type FileTree = BTreeMap<PathBuf, ModelEntry>;
 
 const PATHS: &[&str] = &["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "e", "e/a", "e/b"];
 
+/// A change in the file system of the model, or a delivery to the receiver. The numbers are indexes of [`PATHS`].
 #[derive(Clone, Copy, Debug)]
 enum ModelStep {
-    Make(usize),
+    MakeFile(usize),
     MakeDirectory(usize),
     Write(usize),
     Remove(usize),
@@ -152,7 +154,7 @@ enum ModelStep {
 fn step() -> impl Strategy<Value = ModelStep> {
     let path = || 0..PATHS.len();
     prop_oneof![
-        3 => path().prop_map(ModelStep::Make),
+        3 => path().prop_map(ModelStep::MakeFile),
         2 => path().prop_map(ModelStep::MakeDirectory),
         2 => path().prop_map(ModelStep::Write),
         3 => path().prop_map(ModelStep::Remove),
@@ -163,6 +165,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
 }
 
 struct CoalescerModel {
+    /// The entries of the file system.
     tree: FileTree,
     /// The entries that the receiver knows.
     receiver: FileTree,
@@ -187,7 +190,7 @@ impl CoalescerModel {
 
     fn step(&mut self, step: ModelStep) {
         match step {
-            ModelStep::Make(at) | ModelStep::MakeDirectory(at) => {
+            ModelStep::MakeFile(at) | ModelStep::MakeDirectory(at) => {
                 let path = Path::new(PATHS[at]);
                 if self.tree.contains_key(path) || !self.has_parent(path) {
                     return;

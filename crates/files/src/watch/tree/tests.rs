@@ -1,6 +1,7 @@
-//! Tests of the tree with a file system in memory, which can change between any two steps of the watcher. A
-//! [`Simulation`] runs the watcher step by step, and applies the reported changes to the entries that a receiver
-//! would know. At the end, the receiver must know exactly the entries that exist.
+//! Tests of [`TreeState`] with a file system in memory, which can change between any two steps of the watcher. The
+//! watcher is the thread that reads events, scans directories and passes both to the tree. A [`Simulation`] runs it
+//! step by step, and applies the reported changes to the entries that a receiver of the changes would know. At the
+//! end, the receiver must know exactly the entries that exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +13,7 @@ use super::*;
 
 type Inode = usize;
 
+/// The root of the watched tree.
 const TOP: Inode = 0;
 /// A directory outside of the watched tree.
 const OUTSIDE: Inode = 1;
@@ -56,6 +58,7 @@ impl Disk {
         self.inodes[inode].as_mut().expect("a directory")
     }
 
+    /// Finds an entry by its path relative to [`TOP`].
     fn find(&self, path: &Path) -> Option<Inode> {
         path.iter().try_fold(TOP, |at, name| self.children(at)?.get(name).copied())
     }
@@ -93,11 +96,11 @@ impl Disk {
         let Some((parent, name)) = self.parent_and_name(path) else { return };
         self.children_mut(parent).remove(&name);
         self.queue_event(parent, &name, inode, ReadFlags::DELETE, 0);
-        self.free(inode);
+        self.drop_descriptor(inode);
     }
 
-    /// Ends the watch of a removed directory.
-    fn free(&mut self, inode: Inode) {
+    /// Removes a deleted directory from inotify, as the kernel does.
+    fn drop_descriptor(&mut self, inode: Inode) {
         if let Some(descriptor) = self.descriptors.remove(&inode) {
             self.queue.push(InotifyEvent { descriptor, flags: ReadFlags::IGNORED, cookie: 0, name: None });
         }
@@ -118,7 +121,7 @@ impl Disk {
         self.children_mut(to.0).insert(to.1.clone(), inode);
         self.queue_rename_events(&from, &to, inode);
         if let Some(replaced) = replaced {
-            self.free(replaced);
+            self.drop_descriptor(replaced);
         }
     }
 
@@ -141,6 +144,7 @@ impl Disk {
         self.queue_event(to.0, &to.1, inode, ReadFlags::MOVED_TO, self.last_cookie);
     }
 
+    /// Whether `below` is `inode` itself or somewhere below it.
     fn is_at_or_above(&self, inode: Inode, below: Inode) -> bool {
         inode == below
             || self
@@ -148,7 +152,7 @@ impl Disk {
                 .is_some_and(|children| children.values().any(|&child| self.is_at_or_above(child, below)))
     }
 
-    /// All paths of the watched tree, with the inode of each.
+    /// All absolute paths below [`TOP`], with the inode of each.
     fn contents(&self) -> BTreeMap<PathBuf, Inode> {
         let mut found = BTreeMap::new();
         let mut remaining = vec![(PathBuf::from("/"), TOP)];
@@ -170,22 +174,23 @@ impl Disk {
 
 #[derive(Clone, Debug)]
 enum SimulationStep {
-    Make(PathBuf),
+    MakeFile(PathBuf),
     MakeDirectory(PathBuf),
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
     Exchange(PathBuf, PathBuf),
     /// Moves an entry to a directory outside of the tree.
     MoveOut(PathBuf),
-    /// Moves the entry that was last moved out to this path.
+    /// Moves the entry that was last moved out back into the tree, to this path.
     MoveIn(PathBuf),
     /// The watcher makes one step.
     Advance,
-    /// Enough time passes for the watcher to stop waiting for the second event of a rename.
+    /// Enough time passes for the watcher to stop waiting for the second event of a rename. Ignored during a scan,
+    /// because the watcher does not wait then.
     Wait,
 }
 
-/// The step of a scan that the watcher has made last.
+/// The last step that the watcher has made in the scan of a directory.
 enum ScanStep {
     /// No scan is in progress.
     Idle,
@@ -213,14 +218,15 @@ impl Simulation {
         let (scan, known, now) = (ScanStep::Idle, BTreeMap::new(), Instant::now());
         let mut simulation = Self { disk, tree, scan, known, overflows: 0, now };
         simulation.finish();
-        simulation.tree.handle_overflow_delivered();
+        // The receiver lists the tree when the watch begins.
+        simulation.tree.prepare_for_receiver_listing();
         simulation
     }
 
     fn step(&mut self, step: &SimulationStep) {
         let locate = |path: &Path| self.disk.parent_and_name(path);
         match step {
-            SimulationStep::Make(path) => self.disk.make(path, false),
+            SimulationStep::MakeFile(path) => self.disk.make(path, false),
             SimulationStep::MakeDirectory(path) => self.disk.make(path, true),
             SimulationStep::Remove(path) => self.disk.remove(path),
             SimulationStep::Rename(from, to) | SimulationStep::Exchange(from, to) => {
@@ -268,7 +274,7 @@ impl Simulation {
         }
     }
 
-    /// Makes one step of the watcher. Returns false if there is nothing to do.
+    /// Makes one step of the watcher. Returns false if the watcher has nothing to do.
     fn advance(&mut self) -> bool {
         self.scan = match std::mem::replace(&mut self.scan, ScanStep::Idle) {
             ScanStep::Idle => {
@@ -329,7 +335,7 @@ impl Simulation {
 
     fn deliver_overflow(&mut self) {
         self.overflows += 1;
-        self.tree.handle_overflow_delivered();
+        self.tree.prepare_for_receiver_listing();
         let contents = self.disk.contents();
         self.known = contents.into_iter().map(|(path, inode)| (path, self.disk.children(inode).is_some())).collect();
     }
@@ -341,8 +347,9 @@ impl Simulation {
         while self.advance() {}
     }
 
-    /// Checks that the receiver knows exactly the entries that exist, and that exactly the existing directories are watched.
-    fn check(&mut self) {
+    /// Lets the watcher finish. Then checks that the receiver knows exactly the entries that exist, and that exactly
+    /// the existing directories are watched.
+    fn finish_and_check(&mut self) {
         self.finish();
         let contents = self.disk.contents();
         let expected: BTreeMap<PathBuf, bool> =
@@ -382,12 +389,13 @@ fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool,
     }
 }
 
+/// Runs the steps, lets the watcher finish and checks the result.
 fn run(steps: &[SimulationStep]) -> Simulation {
     let mut simulation = Simulation::new();
     for step in steps {
         simulation.step(step);
     }
-    simulation.check();
+    simulation.finish_and_check();
     simulation
 }
 
@@ -398,7 +406,7 @@ fn path() -> impl Strategy<Value = PathBuf> {
 fn step() -> impl Strategy<Value = SimulationStep> {
     prop_oneof![
         4 => path().prop_map(SimulationStep::MakeDirectory),
-        2 => path().prop_map(SimulationStep::Make),
+        2 => path().prop_map(SimulationStep::MakeFile),
         1 => path().prop_map(SimulationStep::Remove),
         4 => (path(), path()).prop_map(|(from, to)| SimulationStep::Rename(from, to)),
         1 => path().prop_map(SimulationStep::MoveOut),
@@ -424,7 +432,7 @@ proptest! {
 }
 
 #[test]
-fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
+fn a_renamed_directory_and_a_new_one_with_its_old_name_are_both_known_without_an_overflow() {
     let steps = [
         SimulationStep::MakeDirectory("d".into()),
         SimulationStep::MakeDirectory("d/x".into()),
@@ -432,24 +440,25 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
         SimulationStep::MakeDirectory("d".into()),
         SimulationStep::MakeDirectory("d/y".into()),
     ];
-    // The watcher makes 0 to 19 steps before one of the changes, so that the change comes after each possible step of a scan.
+    // The watcher makes 0 to 19 steps at one point of the sequence, so that the next change comes after each possible
+    // step of a scan.
     for advances in 0..20 {
         for at in 0..=steps.len() {
             let mut all = steps.to_vec();
             all.splice(at..at, vec![SimulationStep::Advance; advances]);
-            assert_eq!(run(&all).overflows, 0, "{advances} advances before step {at}");
+            assert_eq!(run(&all).overflows, 0, "{advances} steps of the watcher before change {at}");
         }
     }
 }
 
 #[test]
-fn an_exchange_of_two_names_is_an_overflow() {
+fn an_exchange_of_two_names_is_reported_as_an_overflow() {
     for (make, have_entries) in
-        [(SimulationStep::Make as fn(PathBuf) -> SimulationStep, false), (SimulationStep::MakeDirectory, true)]
+        [(SimulationStep::MakeFile as fn(PathBuf) -> SimulationStep, false), (SimulationStep::MakeDirectory, true)]
     {
         let mut steps = vec![make("a".into()), make("b".into())];
         if have_entries {
-            steps.extend([SimulationStep::Make("a/x".into()), SimulationStep::Make("b/y".into())]);
+            steps.extend([SimulationStep::MakeFile("a/x".into()), SimulationStep::MakeFile("b/y".into())]);
         }
         steps.extend(vec![SimulationStep::Advance; 30]);
         steps.push(SimulationStep::Exchange("a".into(), "b".into()));
@@ -458,7 +467,7 @@ fn an_exchange_of_two_names_is_an_overflow() {
 }
 
 #[test]
-fn an_entry_that_was_moved_out_is_reported_as_removed_at_the_new_path_of_its_directory() {
+fn the_removal_of_an_entry_that_was_moved_out_is_reported_at_the_new_path_of_its_renamed_directory() {
     let mut steps = vec![SimulationStep::MakeDirectory("c".into()), SimulationStep::MakeDirectory("c/a".into())];
     steps.extend(vec![SimulationStep::Advance; 30]);
     steps.extend([

@@ -15,13 +15,13 @@ use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_CONFIG_TOTAL_BYTES};
 pub(super) enum FileRole {
     /// The configuration of the machine or of its user.
     Config,
-    /// The managed configuration of the machine.
+    /// `managed_config.toml`, an older file in which the administrator of the machine fixes settings.
     Managed,
-    /// The requirements of the machine.
+    /// `requirements.toml`, in which the administrator of the machine limits the values that settings may have.
     Requirements,
     /// The configuration of a directory of a project.
     Project,
-    /// The configuration of the main checkout of a linked git worktree. Only its hooks count.
+    /// The configuration of the main checkout of a linked git worktree. Only its key `hooks` counts.
     Hooks,
 }
 

@@ -22,17 +22,17 @@ impl ConfigError {
     }
 
     /// `CODEX_HOME` is not an existing directory; `why` continues the sentence.
-    pub(super) fn home(path: &Path, why: &str) -> Self {
+    pub(super) fn home_is_no_directory(path: &Path, why: &str) -> Self {
         Self::Home { problem: format!("CODEX_HOME points to {path:?}, {why}"), cause: None }
     }
 
-    /// The operating system refuses access to `CODEX_HOME`.
-    pub(super) fn unusable_home(path: &Path, cause: FileError) -> Self {
+    /// An operation on the directory `CODEX_HOME` has failed.
+    pub(super) fn home_access_failed(path: &Path, cause: FileError) -> Self {
         let problem = format!("CODEX_HOME points to {path:?}, which cannot be used: {cause}");
         Self::Home { problem, cause: Some(cause) }
     }
 
-    /// The contents of a file are invalid.
+    /// The contents of a file cannot be used; `problem` says why.
     pub(super) fn load(problem: impl Into<String>) -> Self {
         Self::Load { problem: problem.into(), cause: None }
     }

@@ -1,5 +1,7 @@
-//! Finds the git checkout that contains a folder, without running git. A linked worktree (`git worktree add`) shares the trust of its main
-//! checkout: its `.git` is a file that points to the main repository. This pointer counts only if the repository points back.
+//! Finds the git checkout that contains a folder, without running git. If a user trusts a checkout, the configuration
+//! files in it count. A linked worktree (`git worktree add`) shares the trust of its main checkout. The `.git` of a
+//! linked worktree is a file that points to the main repository; this pointer counts only if the repository points
+//! back.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,8 +23,9 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
-    /// The nearest checkout at or above `cwd`. None if the nearest `.git` is a file that does not belong to a linked worktree: that of a
-    /// submodule, or one that was forged to get the trust of another repository.
+    /// The nearest checkout at or above `cwd`. None if there is none, or if the nearest `.git` is a file that does
+    /// not belong to a linked worktree: the file of a submodule, or a file that was forged to get the trust of
+    /// another repository.
     pub(super) fn around(cwd: &Path) -> Option<Self> {
         cwd.ancestors().find_map(|folder| {
             let checkout = |main| Self { folder: folder.to_owned(), main };
@@ -43,7 +46,7 @@ impl Checkout {
 /// The kinds of `.git` in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DotGit {
-    /// Missing, or a directory that is no repository.
+    /// Missing, inaccessible, or a directory that is no repository.
     None,
     /// A directory with a repository.
     Repository,
@@ -61,7 +64,7 @@ pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
     }
 }
 
-/// The main checkout of the linked worktree in `folder`, if both point to each other.
+/// The main checkout of the linked worktree in `folder`, if the worktree and the repository point to each other.
 fn main_checkout(folder: &Path) -> Option<PathBuf> {
     let dot_git = folder.join(DOT_GIT);
     // The directory `.git/worktrees/NAME` of the main repository.
@@ -71,7 +74,9 @@ fn main_checkout(folder: &Path) -> Option<PathBuf> {
     }
     let administrative = files::canonicalize(&administrative).ok()?;
     let worktrees = administrative.parent().filter(|parent| parent.ends_with("worktrees"))?;
+    // The repository that the main checkout and all its linked worktrees share. Git calls it the common directory.
     let common = worktrees.parent()?;
+    // The path in a file of the administrative directory.
     let named_in = |file: &str| {
         let path = resolve_path(&contents(&administrative.join(file))?, &administrative);
         files::canonicalize(&path).ok()
@@ -80,12 +85,13 @@ fn main_checkout(folder: &Path) -> Option<PathBuf> {
     let is_part_of_common = named_in("commondir")? == common;
     let main = common.parent()?;
     let main_dot_git = main.join(DOT_GIT);
+    // The `.git` of the main checkout may be a file too, that points to a repository in another place.
     let repository = match files::metadata(&main_dot_git, Follow::Yes).ok()? {
         metadata if metadata.is_directory => main_dot_git,
         _ => pointed_to(&main_dot_git)?,
     };
-    let is_common = files::canonicalize(&repository).ok()? == common;
-    (points_back && is_part_of_common && is_common).then(|| main.to_owned())
+    let belongs_to_main = files::canonicalize(&repository).ok()? == common;
+    (points_back && is_part_of_common && belongs_to_main).then(|| main.to_owned())
 }
 
 /// The directory that a `.git` file points to. None if `.git` is a symbolic link, which could lead to the `.git` file of another user.
@@ -163,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_without_a_valid_pointer_back_gives_no_checkout() {
+    fn a_dot_git_file_that_is_not_of_a_valid_linked_worktree_gives_no_checkout() {
         let second_checkout =
             |repository: &Repository| repository.write("other/.git", "gitdir: ../main/.git/worktrees/w\n");
         type Damage = Box<dyn Fn(&Repository)>;
@@ -184,7 +190,7 @@ mod tests {
             ("another common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", ".."))),
             ("no common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", "nowhere"))),
             ("no main checkout", "w", Box::new(|r| std::fs::rename(r.at("main/.git"), r.at("main/git")).unwrap())),
-            ("too long", "w", Box::new(|r| r.write("w/.git", format!("gitdir: {}", "./".repeat(40_000))))),
+            ("a long pointer", "w", Box::new(|r| r.write("w/.git", format!("gitdir: {}", "./".repeat(40_000))))),
             (
                 "a submodule",
                 "main/sub",
@@ -194,7 +200,7 @@ mod tests {
                 }),
             ),
             (
-                "a link",
+                "a symbolic link",
                 "w",
                 Box::new(|r| {
                     std::fs::rename(r.at("w/.git"), r.at("w/git")).unwrap();

@@ -9,8 +9,8 @@ use files::Follow;
 /// The file that may contain the domain of this machine.
 const HOSTS: &str = "/etc/hosts";
 
-/// The name of this machine, with its domain if `/etc/hosts` contains it. The name is determined once. Name servers are not asked, because a
-/// look-up can hang and is visible to others.
+/// The name of this machine, with its domain if `/etc/hosts` contains the domain. None if the machine has no name.
+/// The name is determined once. Name servers are not asked, because a look-up can hang and is visible to others.
 pub(super) fn of_machine() -> Option<String> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -26,14 +26,15 @@ fn normalized(name: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The canonical name of the host `name`, which is the first name in its line of `/etc/hosts`. None if the canonical name has no domain.
+/// The canonical name of the host `name`: the first name in a line of `hosts` that contains `name`. Lines whose first
+/// name has no domain do not count. None if no line is left.
 fn with_domain(hosts: &str, name: &str) -> Option<String> {
     hosts.lines().find_map(|line| {
         let line = line.split('#').next().unwrap_or_default();
         let mut names = line.split_whitespace().skip(1);
         let canonical = normalized(names.clone().next()?)?;
-        let is_of_host = names.any(|other| normalized(other).as_deref() == Some(name));
-        (is_of_host && canonical.contains('.')).then_some(canonical)
+        let has_name = names.any(|other| normalized(other).as_deref() == Some(name));
+        (has_name && canonical.contains('.')).then_some(canonical)
     })
 }
 

@@ -1,6 +1,7 @@
-//! Turns the managed configuration of a machine (`managed_config.toml`) into requirements. A value that an
-//! administrator sets there becomes the only allowed value, with two exceptions: the sandbox mode `read-only` always
-//! stays allowed, and so does the reviewer `user`.
+//! Turns the managed configuration of a machine (`managed_config.toml`) into requirements, which list the values that
+//! a setting may have. Only three settings become requirements. The value that an administrator sets becomes the only
+//! allowed value, with two exceptions: the sandbox mode `read-only` always stays allowed, and so does the reviewer
+//! `user`.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -23,7 +24,7 @@ enum ApprovalPolicy {
     Untrusted,
     OnFailure,
     OnRequest,
-    /// A table with a setting for each kind of request.
+    /// A table with a setting for each kind of approval.
     Granular(IgnoredAny),
     Never,
 }
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_that_is_set_is_allowed_and_so_are_read_only_and_user() {
+    fn the_set_value_becomes_the_only_allowed_one_besides_read_only_and_user() {
         for (managed, expected) in [
             ("model = 'm'", ""),
             ("approval_policy = 'never'", "allowed_approval_policies = [\"never\"]\n"),

@@ -1,5 +1,5 @@
-//! The configuration files of a project: finds the root of the project, reads the files of its trusted folders, and removes keys that a
-//! project may not set.
+//! The layers of a project: one for each configuration file in the folders from the root of the project down to the
+//! working directory. Only trusted folders count (`trust`), and keys that a project may not set are removed.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use super::git::{Checkout, DotGit, kind_of_dot_git};
 use super::trust::ProjectTrust;
 use super::{CODEX_DIRECTORY, CONFIG_FILE, ConfigError, Layer};
 
-/// Keys that a project may not set, even if it is trusted. With them a project could send the input or the credentials of the user to another
-/// server, or run a program unnoticed.
-const REMOVED: [&[&str]; 15] = [
+/// Keys that a project may not set, even if it is trusted. For example, with some of them a project could send the
+/// input or the credentials of the user to another server, or run a program unnoticed.
+const FORBIDDEN_KEYS: [&[&str]; 15] = [
     &["openai_base_url"],
     &["chatgpt_base_url"],
     &["apps_mcp_product_sku"],
@@ -49,7 +49,7 @@ pub(super) fn layers(
     for folder in folders {
         let directory = folder.join(CODEX_DIRECTORY);
         let is_directory = files::metadata(&directory, Follow::Yes).is_ok_and(|metadata| metadata.is_directory);
-        // If the client works in the home directory, this file is the file of the user, which is a layer already.
+        // The configuration of the user is a layer already. It is found here if `folder` is the home directory.
         if !is_directory || is_same(&directory, codex_home) {
             continue;
         }
@@ -60,7 +60,7 @@ pub(super) fn layers(
             continue;
         }
         let mut table = text.map(|text| parse(&text, &path, FileRole::Project)).transpose()?.unwrap_or_default();
-        for keys in REMOVED {
+        for keys in FORBIDDEN_KEYS {
             remove(&mut table, keys);
         }
         let linked = checkout.as_ref().and_then(|checkout| Some((&checkout.folder, checkout.main.as_ref()?)));
@@ -85,7 +85,8 @@ fn layer(directory: &Path, table: Table) -> Layer {
     Layer { source, directory: directory.to_owned(), table }
 }
 
-/// The nearest folder at or above `cwd` that contains one of the markers. `cwd` if there is none.
+/// The nearest folder at or above `cwd` that contains one of the markers, which are names of files or directories.
+/// `cwd` if no folder does.
 fn project_root<'a>(cwd: &'a Path, markers: &[String]) -> &'a Path {
     let has = |folder: &Path, marker: &str| match marker {
         ".git" => kind_of_dot_git(folder) != DotGit::None,

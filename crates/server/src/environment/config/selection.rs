@@ -6,7 +6,8 @@ use toml::{Table, Value};
 pub(super) struct Selection<'a>(Vec<&'a [String]>);
 
 impl<'a> Selection<'a> {
-    /// Drops paths that begin with another path, because the shorter path selects their values already.
+    /// Drops paths that begin with another path, because the shorter path selects their values already. No path may
+    /// be empty.
     pub(super) fn new(paths: &'a [Vec<String>]) -> Self {
         let mut sorted: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
         sorted.sort_unstable();
@@ -15,8 +16,9 @@ impl<'a> Selection<'a> {
         Self(sorted)
     }
 
-    /// The selected part of a document. If a path leads through a value that is not a table, the whole value is selected. If it leads through
-    /// a table without the next key, an empty table is selected. So such a value still overrides the value of a lower layer.
+    /// The selected part of a document. If a path leads through a value that is not a table, the whole value is
+    /// selected. If a path leads through a table without the next key, an empty table is selected. In both cases the
+    /// selected value still overrides the value of a document with lower precedence.
     pub(super) fn select_from(&self, document: &Table) -> Table {
         part(document, &self.0, 0)
     }
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_on_the_path_without_the_next_key_is_selected_empty() {
+    fn a_table_without_the_next_key_of_the_path_is_selected_as_an_empty_table() {
         assert_eq!(select(DOCUMENT, &[&["a", "nothing"]]), "[a]\n");
         assert_eq!(select(DOCUMENT, &[&["a", "b", "nothing"], &["a", "e", "f"]]), "[a.b]\n\n[a.e]\nf = 1.5\n");
     }

@@ -1,4 +1,6 @@
-//! Tests of the layers and errors of `environmentConfig/read`, each in a temporary directory of its own.
+//! Tests of the layers and errors of `environmentConfig/read`. A layer is the part of one configuration file that the
+//! client has asked for. "As published" means: as the published `codex exec-server` answers. Each test has a
+//! temporary directory of its own.
 
 use super::*;
 
@@ -21,7 +23,7 @@ impl Machine {
         std::fs::write(self.at(path), text).unwrap();
     }
 
-    /// Writes the configuration of the user so that these folders are trusted.
+    /// Replaces the configuration of the user by one that only says that these folders are trusted.
     fn trust(&self, folders: &[&str]) {
         let trusted =
             |folder: &&str| format!("[projects.'{}']\ntrust_level = 'trusted'\n", self.at(folder).display());
@@ -46,7 +48,8 @@ impl Machine {
         error.strip_prefix("failed to load executor-local config: ").expect(&error).to_owned()
     }
 
-    /// The layers for `cwd` that have the key `a`: the directory of each, relative to the machine, and its text.
+    /// The layers for `cwd` that have the key `a`: the directory of each, as an absolute path inside the machine, and
+    /// its text.
     fn layers(&self, cwd: &str) -> Vec<(String, String)> {
         let result = self.read(cwd, &[&["a"]], &[]).unwrap();
         let root = PathUri::from_native(&self.at("")).unwrap();
@@ -58,11 +61,12 @@ impl Machine {
     }
 }
 
+/// An element that [`Machine::layers`] is expected to return.
 fn layer(base: &str, toml: &str) -> (String, String) {
     (base.to_owned(), toml.to_owned())
 }
 
-/// Parses an answer of the published protocol, with its directories and its host name replaced by those of the test.
+/// The published answer `result`, with its directories and its host name replaced by those of the test.
 fn published_answer(machine: &Machine, result: &str) -> ConfigReadResult {
     let etc = machine.at("etc").display().to_string();
     let srv = machine.at("").display().to_string();
@@ -104,7 +108,7 @@ fn the_answer_for_missing_keys_is_as_published() {
 }
 
 #[test]
-fn the_error_of_a_broken_project_is_as_published() {
+fn the_error_for_invalid_toml_of_a_project_is_as_published() {
     let machine = Machine::new();
     machine.trust(&["repo"]);
     machine.write("repo/.codex/config.toml", "model = [\n");
@@ -116,7 +120,7 @@ fn the_error_of_a_broken_project_is_as_published() {
 }
 
 #[test]
-fn the_managed_file_overrides_all_others_and_is_a_requirement() {
+fn the_managed_file_is_the_last_layer_and_becomes_a_layer_of_requirements() {
     let machine = Machine::new();
     machine.write("etc/managed_config.toml", "approval_policy = 'never'\napprovals_reviewer = 'auto_review'\n");
     machine.write("home/.codex/config.toml", "approval_policy = 'on-request'\n");
@@ -125,6 +129,7 @@ fn the_managed_file_overrides_all_others_and_is_a_requirement() {
     let sources: Vec<_> = result.config.layers.iter().map(|layer| layer.source.as_str()).collect();
     let user = format!("user ({})", machine.at("home/.codex/config.toml").display());
     assert_eq!(sources, [user, format!("legacy managed_config.toml ({etc})")]);
+    // Settings that the client gets from elsewhere come before all these layers.
     assert_eq!((result.config.cloud_insertion_index, result.requirements.cloud_insertion_index), (0, 0));
     assert_eq!(result.requirements.layers[0].toml, "allowed_approvals_reviewers = [\"auto_review\", \"user\"]\n");
     assert_eq!(result.requirements.layers[0].source, etc);
@@ -150,7 +155,7 @@ fn only_layers_of_trusted_folders_are_returned() {
 }
 
 #[test]
-fn a_folder_is_trusted_by_its_canonical_name_too() {
+fn a_folder_is_trusted_by_its_canonical_path_too() {
     let machine = Machine::new();
     machine.write("real/.codex/config.toml", "a = 1");
     std::os::unix::fs::symlink(machine.at("real"), machine.at("link")).unwrap();
@@ -179,7 +184,8 @@ fn markers_decide_where_a_project_begins() {
     assert_eq!(bases(), ["/top/mid/low/.codex"]);
     machine.write("etc/managed_config.toml", "project_root_markers = ['.git']");
     assert_eq!(bases(), ["/top/.codex", "/top/mid/.codex", "/top/mid/low/.codex"]);
-    // A `.git` directory without HEAD is no marker. A `.git` file is a marker, and the folder does not share the trust of the git root above.
+    // A `.git` directory without HEAD is no marker. A `.git` file is a marker, and with it `mid` does not share the
+    // trust of the git root `top`.
     std::fs::create_dir(machine.at("top/mid/.git")).unwrap();
     assert_eq!(bases().len(), 3);
     std::fs::remove_dir(machine.at("top/mid/.git")).unwrap();
@@ -199,6 +205,7 @@ fn keys_that_a_project_may_not_set_are_removed() {
     machine.write("repo/.codex/config.toml", keys);
     let asked: Vec<Vec<String>> = keys.parse::<Table>().unwrap().keys().map(|key| vec![key.clone()]).collect();
     let result = machine.locations().read(&machine.at("repo"), &asked, &[]).unwrap();
+    // `hooks` are removed in a linked worktree only.
     let left = "hooks = 1\n\n[features]\nother = 1\n\n[tui.keymap.chat]\nother = 1\n";
     assert_eq!(result.config.layers[0].toml.parse::<Table>().unwrap(), left.parse::<Table>().unwrap());
     machine.write("home/.codex/config.toml", keys);
@@ -234,6 +241,7 @@ fn hooks_of_a_linked_worktree_come_from_the_main_checkout() {
     let main = machine.read("main", &[&["a"], &["hooks"]], &[]).unwrap();
     assert_eq!(main.config.layers[0].toml, "a = \"main\"\nhooks = \"main\"\n");
 
+    // Errors of the file in the main checkout are reported.
     machine.write("main/.codex/config.toml", "= 1");
     let file = machine.at("main/.codex/config.toml").display().to_string();
     let error = machine.read_error("w");
@@ -254,7 +262,11 @@ fn the_home_directory_of_the_user_is_no_project() {
     machine.trust(&["link", "home"]);
     std::os::unix::fs::symlink(machine.at("home"), machine.at("link")).unwrap();
     assert_eq!(machine.layers("link"), []);
-    // A `.codex` that is a file is ignored.
+}
+
+#[test]
+fn a_dot_codex_that_is_not_a_directory_is_ignored() {
+    let machine = Machine::new();
     machine.trust(&["work"]);
     machine.write("work/.codex", "");
     assert_eq!(machine.layers("work"), []);
@@ -264,6 +276,7 @@ fn the_home_directory_of_the_user_is_no_project() {
 fn errors_about_a_file_have_the_published_text_of_its_role() {
     let large = vec![b'#'; 3 << 20];
     let limit = "file is too large to read: limit is 2097152 bytes";
+    // A file, the start of errors about reading it, and the start of errors about parsing it.
     for (path, read, parse) in [
         ("etc/config.toml", "Failed to read config file FILE: ", "FILE:2:5: "),
         ("home/.codex/config.toml", "Failed to read config file FILE: ", "FILE:2:5: "),
@@ -302,7 +315,7 @@ fn errors_about_a_file_have_the_published_text_of_its_role() {
         );
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("nowhere", &file).unwrap();
-        assert!(machine.read("work", &[&["a"]], &[]).is_ok(), "a dangling link counts as not existing");
+        assert!(machine.read("work", &[&["a"]], &[]).is_ok(), "a dangling link counts as a missing file");
     }
 }
 
@@ -321,7 +334,7 @@ fn the_file_of_an_untrusted_project_is_not_parsed_but_must_be_readable() {
 }
 
 #[test]
-fn codex_home_must_be_a_directory_and_is_canonical() {
+fn codex_home_must_be_a_directory_and_is_returned_as_a_canonical_path() {
     let machine = Machine::new();
     machine.write("there/config.toml", "a = 1");
     machine.write("file", "");
@@ -336,6 +349,11 @@ fn codex_home_must_be_a_directory_and_is_canonical() {
     let points = |path: &str| format!("failed to find Codex home: CODEX_HOME points to {:?}", machine.at(path));
     assert_eq!(read("missing"), Err(format!("{}, but that path does not exist", points("missing"))));
     assert_eq!(read("file"), Err(format!("{}, but that path is not a directory", points("file"))));
+}
+
+#[test]
+fn without_codex_home_and_a_home_directory_the_request_fails() {
+    let machine = Machine::new();
     let nowhere = ConfigLocations { user_home: None, ..machine.locations() };
     let error = nowhere.read(&machine.at("work"), &[vec!["a".into()]], &[]).unwrap_err().to_string();
     assert!(error.starts_with("failed to find Codex home: "), "{error}");

@@ -11,18 +11,19 @@ use super::ConfigError;
 
 const MARKERS: &str = "project_root_markers";
 const PROJECTS: &str = "projects";
-/// The marker of a project root if no other is configured.
+/// The only marker if `project_root_markers` is not configured.
 const DEFAULT_MARKER: &str = ".git";
 
 /// The settings that decide where a project begins and whether it is trusted.
 pub(super) struct ProjectTrust {
-    /// A folder that contains one of these files or directories is the root of a project. If no folder does, the working directory is the
-    /// root.
+    /// The nearest folder at or above the working directory that contains one of these files or directories is the
+    /// root of the project. If no folder does, the working directory is the root.
     pub(super) markers: Vec<String>,
     /// Entries by the path of a folder.
     projects: HashMap<String, ProjectEntry>,
 }
 
+/// A value in `projects`. Error texts call it `struct ProjectConfig`, as the published ones do.
 #[derive(Deserialize)]
 #[serde(expecting = "struct ProjectConfig")]
 struct ProjectEntry {
@@ -43,7 +44,8 @@ struct Projects {
 }
 
 impl ProjectTrust {
-    /// Merges the settings of `layers`. A later layer overrides an earlier one.
+    /// Merges the settings of `layers`: one layer for each configuration file. A later layer overrides an earlier
+    /// one.
     pub(super) fn from_layers<'a>(layers: impl IntoIterator<Item = &'a Table>) -> Result<Self, ConfigError> {
         let mut merged = Table::new();
         for layer in layers {
@@ -83,9 +85,9 @@ impl ProjectTrust {
 /// Sets `key` to `value`. If both the old and the new value are tables, they are merged.
 fn merge(into: &mut Table, key: &str, value: &Value) {
     match (into.get_mut(key), value) {
-        (Some(Value::Table(below)), Value::Table(above)) => {
-            for (key, value) in above {
-                merge(below, key, value);
+        (Some(Value::Table(old)), Value::Table(new)) => {
+            for (key, value) in new {
+                merge(old, key, value);
             }
         }
         _ => drop(into.insert(key.to_owned(), value.clone())),
@@ -127,7 +129,7 @@ mod tests {
         assert!(trusts("/f/t", "/p", None));
         assert!(!trusts("/f", "/p", Some("/g")), "an entry without a level decides nothing");
         assert!(trusts("/f", "/f", Some("/g")));
-        assert!(!trusts("/g/", "/x", None) || cfg!(windows), "a trailing slash is another key");
+        assert!(!trusts("/g/", "/x", None), "a path with a trailing slash is another key");
         assert!(!trusts("/n", "/n", None));
     }
 

@@ -1,5 +1,6 @@
-//! Collects the files and warnings that are returned for a capability root, within the limits of a file, of a root and of the whole answer.
-//! A file that does not fit is left out, and a warning says so. This module does not know which files a root has.
+//! Reads the files that are returned for a capability root, a directory with plugins and skills, and collects
+//! warnings. There are limits for a file, for a root and for the whole answer. A file that does not fit is left out,
+//! and a warning says so. This module does not know which files a root has.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,10 +14,11 @@ use protocol::{CapabilityFile, PathUri};
 const AROUND_FILE_BYTES: usize = 128;
 /// Bytes of JSON around a warning: quotes and a comma.
 const AROUND_WARNING_BYTES: usize = 4;
-/// Bytes of JSON of a root without files, and of the fixed words of its `error` or of its last warning.
+/// Bytes of JSON of a root without files, and of the fixed words of its `error` or of the warning that further
+/// warnings do not fit.
 const AROUND_ROOT_BYTES: usize = 512;
 
-/// The bytes that are left in an answer, shared by all roots of a request.
+/// Counts the bytes that are left in an answer. All roots of a request share them.
 pub(super) struct AnswerRoom {
     /// Largest size of the whole answer.
     most: usize,
@@ -27,7 +29,7 @@ pub(super) struct AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// The bytes of an answer of at most `most` bytes, of which `taken` bytes are needed whatever is found.
+    /// For an answer of at most `most` bytes, of which `taken` bytes are needed whatever is found.
     pub(super) fn new(most: usize, taken: usize) -> Self {
         let left = most.saturating_sub(taken);
         // An eighth is reserved for warnings, so that the answer can always say which files do not fit.
@@ -41,7 +43,7 @@ pub(super) fn root_bytes(id: &str, path: &PathUri) -> usize {
     AROUND_ROOT_BYTES + json_len(id) + 3 * path.as_str().len()
 }
 
-/// Collects the files and warnings of one root.
+/// Reads the files of one root within the limits, and collects the warnings about files that are left out.
 pub(super) struct Bundle<'a> {
     /// Bytes of files that the root may still return.
     left: u64,
@@ -56,8 +58,8 @@ impl<'a> Bundle<'a> {
         Self { left: MAX_CAPABILITY_ROOT_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
     }
 
-    /// Reads a file that the answer will contain `copies` times. None without a warning if the file does not exist or is not a regular file.
-    /// None with a warning if it cannot be read or does not fit.
+    /// Reads a file that the answer will contain `copies` times. If the file does not exist or is not a regular file,
+    /// returns None. If the file cannot be read or does not fit, returns None and adds a warning.
     pub(super) fn read(&mut self, path: &Path, copies: usize) -> Option<CapabilityFile> {
         let uri = PathUri::from_native(path)?;
         let size = match files::metadata(path, Follow::Yes) {
@@ -95,6 +97,7 @@ impl<'a> Bundle<'a> {
         Some(CapabilityFile { path: uri, contents })
     }
 
+    /// Adds a warning about a file that is left out. Always returns None.
     fn leave_out(&mut self, warning: String) -> Option<CapabilityFile> {
         self.warn(warning);
         None
@@ -117,7 +120,7 @@ impl<'a> Bundle<'a> {
         self.warnings
     }
 
-    /// The end of a warning about something that does not fit.
+    /// The end of a warning about a file or a warning that does not fit.
     fn fit_the_answer(&self) -> String {
         format!(
             "fit the answer of at most {} bytes (--max-message-bytes); ask for fewer roots at once",
@@ -126,7 +129,7 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// Subtracts `bytes` from `left`, if as many are left. Returns whether it did.
+/// Subtracts `bytes` from `left` if `left` is large enough. Returns whether it was.
 fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_reports_no_size_is_read_up_to_the_limit() {
+    fn a_file_that_reports_no_size_is_left_out_if_its_contents_exceed_the_limit() {
         let room = AnswerRoom::new(1 << 20, 0);
         let mut tight = Bundle { left: 10, ..Bundle::new(&room) };
         assert_eq!(tight.read(Path::new("/proc/self/status"), 1), None);

@@ -1,5 +1,6 @@
-//! Scans a capability root: the plugin that the root is or belongs to, plugins below the root, and skills. The order of the steps is part of
-//! the published protocol, because the order of warnings and the choice of files within the size limit follow from it.
+//! Scans a capability root, a directory with plugins and skills: finds the plugin that the root is or belongs to,
+//! plugins below the root, and skills. The order of the steps is part of the published protocol, because the order of
+//! warnings and the choice of files within the size limit follow from it.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,9 @@ use crate::limits::{MAX_SCAN_DEPTH, MAX_SCAN_DIRECTORIES, MAX_SCAN_ENTRIES, MAX_
 const MANIFEST_DIRECTORIES: [&str; 3] = [".codex-plugin", ".claude-plugin", ".cursor-plugin"];
 const MANIFEST: &str = "plugin.json";
 const SKILL: &str = "SKILL.md";
+/// Path relative to the directory of [`SKILL`].
 const SKILL_METADATA: &str = "agents/openai.yaml";
+/// Path relative to the directory of a plugin whose manifest does not name its MCP configuration.
 const MCP_CONFIG: &str = ".mcp.json";
 
 const LIMITS: TreeWalkOptions = TreeWalkOptions {
@@ -25,14 +28,18 @@ const LIMITS: TreeWalkOptions = TreeWalkOptions {
     follow_directory_symlinks: true,
     prune_hidden_directories: false,
 };
-/// Bytes that each name counts in addition to its length, against [`MAX_SCAN_NAME_BYTES`].
+/// Each entry that the scan finds counts its URI, the text of its error if it has one, and this many bytes against
+/// [`MAX_SCAN_NAME_BYTES`].
 const NAME_OVERHEAD_BYTES: usize = 64;
 
 /// The contents of a root.
 #[derive(Default)]
 pub(super) struct Scanned {
+    /// The plugin in the directory of the root itself.
     pub(super) plugin: Option<DiscoveredPlugin>,
     pub(super) skills: Vec<DiscoveredSkill>,
+    /// The manifests that give the skills their namespaces: the manifest of the root, or else of the nearest
+    /// directory above it that has one; then the manifests of plugins below the root.
     pub(super) namespace_manifests: Vec<CapabilityFile>,
 }
 
@@ -45,12 +52,13 @@ pub(super) fn scan(
 ) -> Result<Scanned, FileError> {
     let found = find_files(root, root_uri, bundle, cancel)?;
     // The manifest of the root is opened by its name and not found by the scan, so it may be a symbolic link to a
-    // file. The answer contains it twice.
+    // file. The answer contains it twice: in `plugin` and in `namespace_manifests`.
     let own = first_manifest(root, 2, bundle);
-    let first = own.clone().or_else(|| root.ancestors().skip(1).find_map(|above| first_manifest(above, 1, bundle)));
-    let mut scanned = Scanned { namespace_manifests: first.into_iter().collect(), ..Scanned::default() };
+    let nearest = own.clone().or_else(|| root.ancestors().skip(1).find_map(|above| first_manifest(above, 1, bundle)));
+    let mut scanned = Scanned { namespace_manifests: nearest.into_iter().collect(), ..Scanned::default() };
     let mut last_read_plugin: Option<&Path> = None;
-    // The manifests are sorted by plugin and then by priority. Only the first manifest of each plugin is read.
+    // The manifests are sorted by plugin and then by priority. Only the first manifest of each plugin is read, and
+    // none of the root if `own` was read.
     for manifest in &found.manifests {
         cancel.check()?;
         if last_read_plugin != Some(&*manifest.plugin) && (own.is_none() || manifest.plugin != root) {
@@ -68,14 +76,14 @@ pub(super) fn scan(
     Ok(scanned)
 }
 
-/// The manifest of a plugin below the root.
+/// A manifest that the scan has found, in the root or below it.
 struct FoundManifest {
     /// The directory of the plugin.
     plugin: PathBuf,
     path: PathBuf,
 }
 
-/// The files of a root that are to be read, in the order of reading.
+/// The files of a root that are to be read. Each list has the order of reading; the manifests are read first.
 struct FilesToRead {
     skills: Vec<PathBuf>,
     manifests: Vec<FoundManifest>,
@@ -89,7 +97,7 @@ fn find_files(
 ) -> Result<FilesToRead, FileError> {
     let mut skills = Vec::new();
     let mut manifests = Vec::new();
-    let mut left = MAX_SCAN_NAME_BYTES;
+    let mut left_name_bytes = MAX_SCAN_NAME_BYTES;
     let end = files::walk(root, &LIMITS, cancel, &mut |item| {
         let path = match &item {
             WalkItem::Entry { path, .. } | WalkItem::Error { path, .. } => *path,
@@ -100,8 +108,8 @@ fn find_files(
             WalkItem::Error { error, .. } => Some((uri.as_str(), error.to_string())),
         };
         let message_bytes = warning.as_ref().map_or(0, |(_, error)| error.len());
-        match left.checked_sub(uri.as_str().len() + message_bytes + NAME_OVERHEAD_BYTES) {
-            Some(rest) => left = rest,
+        match left_name_bytes.checked_sub(uri.as_str().len() + message_bytes + NAME_OVERHEAD_BYTES) {
+            Some(rest) => left_name_bytes = rest,
             None => return ControlFlow::Break(()),
         }
         if let Some((uri, error)) = warning {
@@ -137,12 +145,13 @@ fn plugin_of_manifest(path: &Path) -> Option<(&Path, usize)> {
     Some((directory.parent()?, priority))
 }
 
-/// Reads the manifest of the plugin in the directory `plugin`, if there is one.
+/// Reads the manifest of the plugin in the directory `plugin`, if there is one. The answer will contain it `copies`
+/// times.
 fn first_manifest(plugin: &Path, copies: usize, bundle: &mut Bundle<'_>) -> Option<CapabilityFile> {
     MANIFEST_DIRECTORIES.iter().find_map(|name| bundle.read(&plugin.join(name).join(MANIFEST), copies))
 }
 
-/// Reads the plugin in the directory `root`: the files that its manifest declares.
+/// Reads the files of the plugin in the directory `root`: those that its manifest declares, or else [`MCP_CONFIG`].
 fn read_plugin(root: &Path, manifest: CapabilityFile, bundle: &mut Bundle<'_>) -> DiscoveredPlugin {
     let declared = Declarations::parse(&manifest.contents);
     for (member, declared) in [("mcpServers", &declared.mcp_servers), ("apps", &declared.apps)] {

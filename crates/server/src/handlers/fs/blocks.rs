@@ -1,5 +1,9 @@
-//! The `fs/*` methods that read and write files in blocks, through a file handle. Clients send requests about a handle without waiting for
-//! answers. So a request for a block waits until the file is open, and a commit waits until the earlier blocks are written.
+//! The `fs/*` methods that read and write files in blocks, through a file handle. Clients send requests about a
+//! handle without waiting for answers. So a request for a block waits until the file is open, and a commit waits
+//! until the earlier blocks are written.
+//!
+//! In errors of the published protocol, every handle is a "file read handle" of a connection. Here a handle can also
+//! be an upload, and belongs to the session.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +35,7 @@ const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
     let path = native_path(&params.path, params.sandbox.as_ref());
-    begin(call, params.handle_id, session, path, |path| {
+    open_handle(call, params.handle_id, session, path, |path| {
         let file = files::open_file(&path, files::Follow::Yes)?;
         let metadata = file.metadata()?;
         Ok((HandleState::File(file), Some(to_wire(&metadata))))
@@ -40,7 +44,7 @@ pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Ses
 
 pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
     let path = native_path(&params.path, params.sandbox.as_ref());
-    begin(call, params.handle_id, session, path, move |path| {
+    open_handle(call, params.handle_id, session, path, move |path| {
         let upload = files::Upload::create(&path, params.replace, follow(params.follow_symlinks))?;
         Ok((HandleState::Upload(upload), None))
     });
@@ -48,7 +52,7 @@ pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc
 
 /// Makes a handle and opens it with `operation`. The operation is finished even if the connection ends, because
 /// handles belong to the session.
-fn begin(
+fn open_handle(
     call: Call,
     handle_id: String,
     session: Arc<Session>,
@@ -57,12 +61,13 @@ fn begin(
     + Send
     + 'static,
 ) {
-    let begun = check_id(&handle_id).and(path).and_then(|path| {
-        let begun = session.files.handles.begin(&handle_id).map_err(|refusal| refused(&refusal, &handle_id))?;
-        Ok((path, begun))
+    let created = check_id(&handle_id).and(path).and_then(|path| {
+        let locked =
+            session.files.handles.create_locked(&handle_id).map_err(|refusal| refused(&refusal, &handle_id))?;
+        Ok((path, locked))
     });
-    let (path, (handle, mut guard)) = match begun {
-        Ok(begun) => begun,
+    let (path, (handle, mut guard)) = match created {
+        Ok(created) => created,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let shared = Arc::clone(&call.connection.shared);
@@ -74,9 +79,10 @@ fn begin(
                 Ok(HandleResult { handle_id, metadata })
             }
             Some(Err(error)) => {
-                session.files.handles.forget(&handle_id, &handle);
+                session.files.handles.remove_if_same(&handle_id, &handle);
                 Err(failed(error))
             }
+            // The operation panicked. Dropping `call` answers with an error.
             None => return,
         };
         drop(guard);
@@ -124,10 +130,10 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
             Some((Ok(Some(message)), _)) => call.finish_encoded(message, Some(room)),
             Some((Ok(None), _)) => call.finish::<()>(Err(unknown_handle(&params.handle_id))),
             Some((Err(error), _)) => {
-                // An error without a system error code is about the offset, for example an offset that is too large,
-                // and the file stays readable.
+                // After an error of the operating system the handle is forgotten. Other errors are about the offset,
+                // for example an offset that is too large, and the file stays readable.
                 if error.io().raw_os_error().is_some() {
-                    session.files.handles.forget(&params.handle_id, &handle);
+                    session.files.handles.remove_if_same(&params.handle_id, &handle);
                 }
                 call.finish::<()>(Err(failed(error)));
             }
@@ -164,7 +170,7 @@ pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: A
             None => return,
         };
         let room = call.connection.outbound.room_for_reply(EXTENTS_REPLY_BYTES).await;
-        call.finish_covering(result, None, room);
+        call.finish_in_room(result, room);
     });
 }
 
@@ -236,7 +242,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         match committed.await {
             Some(Some(Ok(()))) => call.finish(Ok(NoResult {})),
             Some(Some(Err(error))) => {
-                session.files.handles.forget(&params.handle_id, &handle);
+                session.files.handles.remove_if_same(&params.handle_id, &handle);
                 call.finish::<()>(Err(error));
             }
             Some(None) => call.finish::<()>(Err(unknown_handle(&params.handle_id))),
@@ -262,7 +268,8 @@ pub(in crate::handlers) fn close(call: Call, params: CloseParams, session: Arc<S
     });
 }
 
-/// Asks for a lock now, so that requests get the lock in the order of their arrival.
+/// Polls the future `lock` once, so that it queues for its lock now. So requests get the lock in the order of their
+/// arrival.
 fn queue_for_lock<T: Send + 'static>(
     lock: impl Future<Output = T> + Send + 'static,
 ) -> Pin<Box<dyn Future<Output = T> + Send>> {
@@ -273,9 +280,9 @@ fn queue_for_lock<T: Send + 'static>(
     }
 }
 
-/// Fails if a block of the upload was refused.
+/// Fails if the upload has failed already, because a block of it was refused or may have been refused.
 fn check_upload(handle: &FileHandle) -> Result<(), WireError> {
-    let Some(sentence) = handle.refused_block() else { return Ok(()) };
+    let Some(sentence) = handle.upload_failure() else { return Ok(()) };
     Err(WireError::invalid_request(format!("the upload has failed: {sentence}")))
 }
 

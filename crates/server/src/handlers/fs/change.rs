@@ -23,28 +23,30 @@ pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, sessi
         let waiting = WaitingBytes::for_disk(&call.connection, data.len())?;
         Ok((path, data, waiting))
     });
+    // Only the decoded data is kept while the operation waits.
     drop(params.data_base64);
     let follow = follow(params.follow_symlinks);
-    begin(call, session, prepared, move |(path, data, _waiting)| files::write_file(&path, &data, follow));
+    spawn_if_prepared(call, session, prepared, move |(path, data, _waiting)| files::write_file(&path, &data, follow));
 }
 
 pub(in crate::handlers) fn create_directory(call: Call, params: CreateDirectoryParams, session: Arc<Session>) {
     let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
-    begin(call, session, path, move |path| files::create_directory(&path, params.recursive, follow));
+    spawn_if_prepared(call, session, path, move |path| files::create_directory(&path, params.recursive, follow));
 }
 
 pub(in crate::handlers) fn set_metadata(call: Call, params: SetMetadataParams, session: Arc<Session>) {
     let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
     let mtime = params.mtime.map(|time| (time.secs, time.nanos));
-    begin(call, session, path, move |path| files::set_metadata(&path, params.mode, mtime, follow));
+    spawn_if_prepared(call, session, path, move |path| files::set_metadata(&path, params.mode, mtime, follow));
 }
 
 pub(in crate::handlers) fn remove(call: Call, params: RemoveParams, session: Arc<Session>) {
     let path = native_path(&params.path, params.sandbox.as_ref());
     let follow = follow(params.follow_symlinks);
-    begin(call, session, path, move |path| {
+    spawn_if_prepared(call, session, path, move |path| {
+        // A change is never cancelled.
         files::remove(&path, params.recursive, params.force, follow, &Cancel::new())
     });
 }
@@ -53,7 +55,8 @@ pub(in crate::handlers) fn copy(call: Call, params: CopyParams, session: Arc<Ses
     let sandbox = params.sandbox.as_ref();
     let paths = native_path(&params.source_path, sandbox)
         .and_then(|source| Ok((source, native_path(&params.destination_path, sandbox)?)));
-    begin(call, session, paths, move |(source, destination)| {
+    spawn_if_prepared(call, session, paths, move |(source, destination)| {
+        // A change is never cancelled.
         files::copy(&source, &destination, params.recursive, &Cancel::new())
     });
 }
@@ -62,7 +65,9 @@ pub(in crate::handlers) fn rename(call: Call, params: RenameParams, session: Arc
     let sandbox = params.sandbox.as_ref();
     let paths = native_path(&params.source_path, sandbox)
         .and_then(|source| Ok((source, native_path(&params.destination_path, sandbox)?)));
-    begin(call, session, paths, move |(source, destination)| files::rename(&source, &destination, params.replace));
+    spawn_if_prepared(call, session, paths, move |(source, destination)| {
+        files::rename(&source, &destination, params.replace)
+    });
 }
 
 pub(in crate::handlers) fn symlink(call: Call, params: SymlinkParams, session: Arc<Session>) {
@@ -71,11 +76,11 @@ pub(in crate::handlers) fn symlink(call: Call, params: SymlinkParams, session: A
         Some(raw) => OsString::from_vec(raw.0),
         None => OsString::from(params.target.target),
     };
-    begin(call, session, path, move |path| files::symlink(&target, &path));
+    spawn_if_prepared(call, session, path, move |path| files::symlink(&target, &path));
 }
 
 /// Runs `operation` with the prepared values, or answers with the error of the preparation.
-fn begin<P: Send + 'static>(
+fn spawn_if_prepared<P: Send + 'static>(
     call: Call,
     session: Arc<Session>,
     prepared: Result<P, WireError>,

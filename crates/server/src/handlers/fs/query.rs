@@ -1,4 +1,4 @@
-//! The `fs/*` methods that only read, except blocks and searches.
+//! The `fs/*` methods that only read, except those for blocks, searches and watches, which have files of their own.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -24,7 +24,7 @@ const READ_AT_ONCE_BYTES: u64 = 64 << 10;
 const AROUND_DATA_BYTES: usize = 64;
 /// From this many requests for metadata on, another worker thread of tokio answers them. For fewer, waking the worker would take longer.
 const REQUESTS_FOR_ANOTHER_WORKER: usize = 16;
-/// Bytes of an entry in a listing without its name.
+/// Bytes of an entry in a listing, without its name and without its URI.
 const AROUND_ENTRY_BYTES: usize = 80;
 /// Memory that is added to the size of a file, because the file may grow before it is read.
 const GROWTH_BYTES: u64 = 64 << 10;
@@ -36,10 +36,10 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     };
     let config = &call.connection.shared.config;
     let around = AROUND_DATA_BYTES + config.max_id_bytes;
-    let fits = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
+    let fitting_bytes = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
     if params.follow_symlinks
         && let Some(room) = call.connection.outbound.room_for_reply_now(READ_AT_ONCE_BYTES as usize)
-        && let Some(Ok(data)) = files::read_file_if_cached(&path, READ_AT_ONCE_BYTES.min(fits))
+        && let Some(Ok(data)) = files::read_file_if_cached(&path, READ_AT_ONCE_BYTES.min(fitting_bytes))
     {
         let message = encode_file(call.id(), &data);
         return call.finish_encoded(message, Some(room));
@@ -48,14 +48,14 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let follow = follow(params.follow_symlinks);
     let connection = Arc::clone(&call.connection);
     let id = call.id().clone();
-    let most = MAX_READ_FILE_BYTES.min(fits);
+    let most = MAX_READ_FILE_BYTES.min(fitting_bytes);
     let attempt = move |answer_bytes: usize| {
         let limit = (answer_bytes.saturating_sub(around) as u64 / 4 * 3).min(most);
         match files::read_file(&path, follow, limit) {
             Ok(data) => AnswerAttempt::Answer(encode_file(&id, &data)),
             Err(error) if error.size_limit().is_some() && limit < most => {
                 let size = files::metadata(&path, follow).map_or(0, |found| found.size);
-                // Files in `/proc` report the size 0, so the size is doubled until the file fits.
+                // Files in `/proc` report the size 0, so the limit is doubled until the file fits.
                 let size = if size > limit { size } else { limit * 2 };
                 let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
                 AnswerAttempt::NeedsRoom(encoded_len(expected) + around)
@@ -95,6 +95,7 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
         Err(error) => return call.finish::<()>(Err(error)),
     };
     if params.follow_symlinks {
+        // `answer_file_metadata_requests` answers it, together with the other requests that have arrived.
         let connection = Arc::clone(&call.connection);
         return connection.file_metadata_requests.lock().push(FileMetadataRequest { call, path, session });
     }
@@ -191,16 +192,18 @@ pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParam
     connection.spawn(answer_in_room(call, session, attempt));
 }
 
+/// Lists a directory. `may_hold` is called with each name. If it returns false for a name, the result is None.
 fn list(
     path: &Path,
     dangling_links: bool,
     may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<ReadDirectoryResult>, WireError> {
     let dangling = if dangling_links { DanglingLinks::Listed } else { DanglingLinks::LeftOut };
-    let listed = files::read_directory_while(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
+    let listed = files::read_directory_if(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
     let Some(entries) = listed else { return Ok(None) };
     let entries = entries.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
+        // Only a client that asks for dangling links gets this member.
         let is_symlink = dangling_links.then_some(entry.is_symlink);
         let (file_name, path) = match entry.name.into_string() {
             Ok(name) => (name, None),
@@ -219,7 +222,7 @@ fn entry_bytes(directory: &Path, name: &OsStr) -> usize {
     AROUND_ENTRY_BYTES + as_text + of_non_utf8
 }
 
-/// Bytes that a byte of a text takes in JSON.
+/// The most bytes that a byte of a text takes in JSON.
 fn json_bytes(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' => 2,
@@ -228,6 +231,7 @@ fn json_bytes(byte: u8) -> usize {
     }
 }
 
+/// Runs `operation` with the native path of the request, and answers with its result.
 fn with_path<R: serde::Serialize + Send + 'static>(
     call: Call,
     params: PathParams,
@@ -256,12 +260,14 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
     let cancelled = cancel.flag();
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        answer(call, session, move || walk_now(&path, &options, &cancelled)).await;
+        answer(call, session, move || walk_tree(&path, &options, &cancelled)).await;
+        // If the connection ends, this task is dropped before it gets here, and `cancel` ends the walk.
         drop(cancel);
     });
 }
 
-fn walk_now(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
+/// Walks the tree below `root`. May block.
+fn walk_tree(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
     let mut answer = WalkAnswer::default();
     let end = files::walk(root, options, cancel, &mut |item| match item {
         WalkItem::Entry { path, kind: EntryKind::Directory } => answer.add_entry(path, WalkKind::Directory),
@@ -276,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_bytes_is_not_less_than_the_encoded_size() {
+    fn entry_bytes_is_at_least_the_encoded_size_and_less_than_three_times_it() {
         let directory = tempfile::tempdir().unwrap();
         for name in [&b"plain"[..], b"\"\\\n\x01\x1f", b"\xff\xfe", "\u{e4}\u{1f980}".as_bytes()] {
             let path = directory.path().join(OsStr::from_bytes(name));

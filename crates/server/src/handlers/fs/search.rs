@@ -23,7 +23,8 @@ use crate::session::Session;
 
 /// A batch of matches is sent when it has this many bytes.
 const BATCH_BYTES: usize = 64 << 10;
-/// A batch that is not full is sent this long after the previous batch, or after its first match if that came later.
+/// A batch that is not full is sent at the latest about this long after its first match. If the previous batch is at
+/// least this old, a match is sent at once.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Bytes that a line or a file takes in a message, its text not counted.
 const AROUND_BYTES: usize = 96;
@@ -75,15 +76,17 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let (sender, mut receiver) = batch_channel(params.max_matches);
+        // `cancel` stops the threads of the search, and `waiting` the wait for a permit.
         let SearchCancel { running: cancel, waiting } = active.cancel.clone();
         let cost = SearchCost::of(params.pattern.as_deref(), &params.globs);
         let permit = session.files.searches.permit(cost, files::SearchQuery::default_threads());
         let permit = match waiting.run_until_cancelled(permit).await {
             Some(Some(permit)) => permit,
             Some(None) => return,
+            // The client has cancelled the search.
             None => {
                 drop(active);
-                return call.finish(Ok(result(cancelled(), 0)));
+                return call.finish(Ok(result(cancelled_summary(), 0)));
             }
         };
         let threads = permit.threads;
@@ -91,38 +94,41 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
         let searching = session.files.operations.run_for_reply(MemoryNeed::Large, move || {
             // The search may have waited long for its permit.
             if cancel.is_cancelled() {
-                return Ok(cancelled());
+                return Ok(cancelled_summary());
             }
             let prepared = prepare(root, &params, threads)?;
-            let mut end = prepared.run(&cancel, &|found| sender.add(found));
+            let mut summary = prepared.run(&cancel, &|found| sender.add(found));
             sender.flush();
-            end.matches = end.matches.min(params.max_matches.unwrap_or(u64::MAX));
+            // The threads may have found more matches than `sender` has accepted.
+            summary.matches = summary.matches.min(params.max_matches.unwrap_or(u64::MAX));
             drop(prepared);
             // The permit is dropped on this thread, because the search may run for a moment after the end of its connection.
             drop(permit);
-            Ok(end)
+            Ok(summary)
         });
-        let (end, last_seq) = tokio::join!(searching, send_batches(&call.connection, &active.id, &mut receiver));
-        let Some((end, _session_permit)) = end else { return };
+        let (ended, last_seq) = tokio::join!(searching, send_batches(&call.connection, &active.id, &mut receiver));
+        // After a panic of the search, dropping `call` answers with an error.
+        let Some((summary, _session_permit)) = ended else { return };
         // The id is free again before the client learns that the search has ended.
         drop(active);
-        call.finish(end.map(|end| result(end, last_seq)));
+        call.finish(summary.map(|summary| result(summary, last_seq)));
     });
 }
 
-/// Sends batches, no faster than the client receives them. Returns the sequence number of the last message.
+/// Sends batches, no faster than the client receives them. Returns the sequence number of the last message; 0 if
+/// there was none.
 async fn send_batches(connection: &Connection, id: &str, receiver: &mut BatchReceiver) -> u64 {
     let mut seq = 0;
     while let Some(batches) = receiver.next().await {
         for Batch { files, bytes, .. } in batches {
-            // The connection has ended. Closing the channel ends the search.
             let Some(room) = connection.outbound.room_for_reply(bytes).await else {
+                // The connection has ended. Closing the channel ends the search.
                 receiver.batches.close();
                 return seq;
             };
             seq += 1;
             let found = FoundNotification { search_id: id.to_owned(), seq, files };
-            connection.outbound.reply_covering(encode_notification(notification::FS_FOUND, &found), None, Some(room));
+            connection.outbound.reply_in_room(encode_notification(notification::FS_FOUND, &found), room);
         }
     }
     seq
@@ -135,7 +141,7 @@ pub(in crate::handlers) fn cancel(call: Call, params: CancelSearchParams, _: Arc
     call.finish(Ok(NoResult {}));
 }
 
-fn cancelled() -> SearchSummary {
+fn cancelled_summary() -> SearchSummary {
     SearchSummary { completion: SearchCompletion::Cancelled, ..SearchSummary::default() }
 }
 
@@ -174,18 +180,18 @@ fn refused(error: &files::PrepareSearchError) -> WireError {
     WireError::invalid_params(format!("fs/search: {error}"))
 }
 
-fn result(end: SearchSummary, last_seq: u64) -> SearchResult {
-    let errors = end.errors.into_iter();
+fn result(summary: SearchSummary, last_seq: u64) -> SearchResult {
+    let errors = summary.errors.into_iter();
     SearchResult {
-        files_searched: end.files_searched,
-        files_matched: end.files_matched,
-        matches: end.matches,
-        stopped: end.completion != SearchCompletion::Complete,
+        files_searched: summary.files_searched,
+        files_matched: summary.files_matched,
+        matches: summary.matches,
+        stopped: summary.completion != SearchCompletion::Complete,
         last_seq,
         errors: errors
             .map(|error| SearchError { path: PathUri::from_native(&error.path), message: error.text })
             .collect(),
-        error_count: end.error_count,
+        error_count: summary.error_count,
     }
 }
 
@@ -210,12 +216,15 @@ struct OpenBatch {
     begun: Notify,
 }
 
+/// Matches that are sent in one message.
 struct Batch {
     files: Vec<FoundFile>,
+    /// Approximate size of `files` in the message.
     bytes: usize,
     /// The time at which the previous batch was taken.
     since: Instant,
-    /// The number of matches that may still be found.
+    /// The number of matches that the search may still add. A matching line is one match. In a search without a
+    /// pattern, a file is one match.
     left: u64,
 }
 
@@ -239,6 +248,7 @@ fn batch_channel(max_matches: Option<u64>) -> (BatchSender, BatchReceiver) {
 }
 
 impl BatchSender {
+    /// Adds a match to the open batch. `Break` ends the search.
     fn add(&self, found: SearchHit) -> ControlFlow<()> {
         let (path, lines) = match found {
             SearchHit::File { path } => (path, None),
@@ -256,8 +266,8 @@ impl BatchSender {
             }
             Some(lines) => take_lines(lines, &mut batch.left),
         };
-        let text: usize = lines.iter().map(wire_bytes).sum();
-        batch.bytes += path.as_str().len() + AROUND_BYTES + text;
+        let line_bytes: usize = lines.iter().map(wire_bytes).sum();
+        batch.bytes += path.as_str().len() + AROUND_BYTES + line_bytes;
         batch.files.push(FoundFile { path, lines });
         if batch.bytes < BATCH_BYTES && batch.since.elapsed() < BATCH_TIME && batch.left > 0 {
             if batch.files.len() == 1 {
@@ -276,7 +286,8 @@ impl BatchSender {
     fn flush(&self) {
         let mut batch = self.open.batch.lock();
         if !batch.files.is_empty() {
-            let _connection_ended = self.send.blocking_send(batch.take());
+            // This fails only if the connection has ended, and then nobody needs the batch.
+            let _send_result = self.send.blocking_send(batch.take());
         }
     }
 }
@@ -300,7 +311,8 @@ impl BatchReceiver {
         }
     }
 
-    /// Takes the open batch, and full batches that precede it. Fails with the time of the next check; None if the open batch is empty.
+    /// Takes the open batch, and full batches that precede it, if the open batch is old enough. Otherwise fails with
+    /// the time of the next check. `Err(None)`: the open batch is empty, so no check is needed.
     fn take_open(&mut self) -> Result<Vec<Batch>, Option<Instant>> {
         // Waiting for the lock could be a deadlock: a thread that holds it may be waiting until this task empties the channel.
         let Some(mut open) = self.open.batch.try_lock() else { return Err(Some(Instant::now() + BATCH_TIME)) };
@@ -325,12 +337,13 @@ async fn wait_until(time: Option<tokio::time::Instant>) {
     }
 }
 
+/// Approximate number of bytes that a line takes in a message.
 fn wire_bytes(line: &FoundLine) -> usize {
     let raw = line.raw.as_ref().map_or(0, |raw| protocol::encoded_len(raw.0.len()));
     AROUND_BYTES + line.text.len() + raw + line.matches.len() * MATCH_BYTES
 }
 
-/// Converts lines until `left` matches were taken, and counts `left` down. Context lines do not count.
+/// Converts lines until `left` matching lines were taken, and counts `left` down. Context lines do not count.
 fn take_lines(lines: Vec<files::HitLine>, left: &mut u64) -> Vec<FoundLine> {
     let mut taken = Vec::with_capacity(lines.len());
     for line in lines {
@@ -364,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_of_a_batch_is_about_its_encoded_size() {
+    fn the_bytes_of_a_batch_are_between_half_and_twice_its_encoded_size() {
         let (sender, mut receiver) = batch_channel(None);
         let line = files::HitLine {
             number: 1,
@@ -388,7 +401,7 @@ mod tests {
         SearchHit::File { path: std::path::Path::new(name).into() }
     }
 
-    fn names(batches: Vec<Batch>) -> Vec<String> {
+    fn uris(batches: Vec<Batch>) -> Vec<String> {
         let files = batches.into_iter().flat_map(|batch| batch.files);
         files.map(|file| file.path.as_str().to_owned()).collect()
     }
@@ -399,11 +412,11 @@ mod tests {
         assert!(sender.add(file_hit("/a")).is_continue());
         let first =
             tokio::time::timeout(TIMEOUT, receiver.next()).await.expect("the match must not wait for the next match");
-        assert_eq!(names(first.unwrap()), ["file:///a"]);
+        assert_eq!(uris(first.unwrap()), ["file:///a"]);
         assert!(sender.add(file_hit("/b")).is_continue() && sender.add(file_hit("/c")).is_continue());
         let mut found = Vec::new();
         while found.len() < 2 {
-            found.extend(names(receiver.next().await.unwrap()));
+            found.extend(uris(receiver.next().await.unwrap()));
         }
         assert_eq!(found, ["file:///b", "file:///c"]);
         sender.flush();
@@ -425,7 +438,7 @@ mod tests {
         });
         let mut found = Vec::new();
         while let Some(batches) = receiver.next().await {
-            found.extend(names(batches));
+            found.extend(uris(batches));
         }
         searching.join().unwrap();
         assert_eq!(found.len(), 20_000);

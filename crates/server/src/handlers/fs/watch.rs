@@ -15,8 +15,8 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
     if let Some(seq) = params.after_seq {
         return resume(call, &params, &session, seq);
     }
-    let number = call.connection.number();
-    let begun = check_id(&params.watch_id)
+    let listener = call.connection.number();
+    let created = check_id(&params.watch_id)
         .and_then(|()| native_path(&params.path, params.sandbox.as_ref()))
         .and_then(|path| {
             Ok((
@@ -24,12 +24,12 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
                 session
                     .files
                     .watches
-                    .begin(&params.watch_id, number)
+                    .create(&params.watch_id, listener)
                     .map_err(|why| refused(&why, &params.watch_id))?,
             ))
         });
-    let (path, watched) = match begun {
-        Ok(begun) => begun,
+    let (path, watched) = match created {
+        Ok(created) => created,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let shared = Arc::clone(&call.connection.shared);
@@ -44,21 +44,23 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
                 tasks.spawn(SessionWatch::send_changes(watched, move || session.upgrade()?.outbound()));
             }
             Some(Err(error)) => {
-                session.files.watches.end(&watched);
+                session.files.watches.close(&watched);
                 call.finish::<()>(Err(failed(error)));
             }
+            // The operation panicked. Dropping `call` answers with an error.
             None => {}
         }
     });
 }
 
-/// `fs/watch` with `afterSeq`: the client has reconnected and continues a watch.
+/// `fs/watch` with `afterSeq`: the client has reconnected, has all messages up to `seq`, and continues the watch.
 fn resume(call: Call, params: &WatchParams, session: &Session, seq: u64) {
     match session.files.watches.find(&params.watch_id) {
         Some(watched) => {
-            let number = call.connection.number();
+            let listener = call.connection.number();
+            // The answer is queued before the first changes.
             call.finish(Ok(NoResult {}));
-            watched.resume(seq, number);
+            watched.resume(seq, listener);
         }
         None => {
             let text = format!("unknown watch `{}`", protocol::shortened(&params.watch_id));
@@ -67,10 +69,10 @@ fn resume(call: Call, params: &WatchParams, session: &Session, seq: u64) {
     }
 }
 
-/// `fs/unwatch`. Ending a watch does not block; its thread ends later by itself.
+/// `fs/unwatch`. Closing a watch does not block; its thread ends later by itself.
 pub(in crate::handlers) fn unwatch(call: Call, params: UnwatchParams, session: Arc<Session>) {
     if let Some(watched) = session.files.watches.find(&params.watch_id) {
-        session.files.watches.end(&watched);
+        session.files.watches.close(&watched);
     }
     call.finish(Ok(NoResult {}));
 }

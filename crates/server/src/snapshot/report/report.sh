@@ -1,3 +1,6 @@
+# Reports the state of `sh`: its environment, then options, flags, umask, aliases, functions.
+# `script.rs` says which commands such a script may use, replaces the `@WORDS@`, and removes these comments.
+# Each item ends with NUL. `__codex_s=` always succeeds, so a failure before `||` does not end the shell.
 (\exec '/usr/bin/env' '-0' '@END_OF_ENVIRONMENT@' >'/proc/self/fd/@DESCRIPTOR@') || (\exec 'env' '-0' '@END_OF_ENVIRONMENT@' >'/proc/self/fd/@DESCRIPTOR@') || __codex_s=
 (
   __codex_f=$-
