@@ -13,6 +13,7 @@ mod environment_hint;
 mod event_printer;
 mod exit_code;
 mod files;
+mod flag_file;
 mod foreground;
 mod help_texts;
 mod json_events;

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
+use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
 use super::ps::quoted;
 use crate::units::TimeArg;
@@ -97,12 +98,12 @@ pub(crate) struct TargetArgs {
     /// Configuration file for ssh
     #[arg(long, value_name = "FILE", requires = "ssh")]
     pub(crate) ssh_config: Option<PathBuf>,
-    /// PEM certificates to trust for wss:// instead of those of the system
-    #[arg(long, env = "EXEC_SERVER_CA_FILE", value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// File with the bearer token to send
-    #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE")]
-    pub(crate) client_token_file: Option<PathBuf>,
+    /// PEM certificates to trust for wss:// instead of those of the system, in the chosen or the default environment
+    #[arg(long, env = "EXEC_SERVER_CA_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) ca_file: Option<FlagFile>,
+    /// File with the bearer token to send to the chosen or the default environment, and to no other
+    #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) client_token_file: Option<FlagFile>,
     /// How long the server that is started in the background for kept sessions waits for the next session before it
     /// ends [default: 60s]
     #[arg(long, env = "EXEC_SERVER_BACKGROUND_IDLE", value_name = "TIME", hide_short_help = true)]
@@ -116,11 +117,20 @@ impl TargetArgs {
         given.into_iter().find(|(value, _)| value.is_some()).map(|(_, flag)| flag)
     }
 
+    /// The name of the flag for a token or for certificates that the user has typed, if there is one.
+    pub(crate) fn typed_file_flag(&self) -> Option<&str> {
+        let files = [&self.client_token_file, &self.ca_file];
+        files.into_iter().flatten().find(|file| file.is_typed()).map(|file| file.setting.as_str())
+    }
+
     /// A command line that a person can type to run the command `verb` in the same environment, with `rest` as its
     /// last words. It is for kept sessions. An environment over ssh cannot keep sessions, so the flags for ssh are
     /// left out.
     pub(crate) fn command_line(&self, verb: &str, rest: &[&str]) -> String {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        // The file of a variable is not repeated as a flag, because a flag applies to more environments.
+        let path = |file: &Option<FlagFile>| {
+            file.as_ref().filter(|file| file.is_typed()).map(|file| file.path.to_string_lossy().into_owned())
+        };
         let given = [
             ("-e", self.environment.clone()),
             ("--connect", self.connect.clone()),

@@ -14,6 +14,7 @@ use client::{
 
 use super::args::TargetArgs;
 use super::background_server;
+use super::flag_file::{FlagFile, FlagOrigin};
 use super::foreground::Goodbye;
 use super::signals::Signals;
 use crate::args::server_variables;
@@ -42,7 +43,8 @@ impl Destination {
     /// if nothing is configured.
     pub(crate) fn choose(flags: &TargetArgs) -> anyhow::Result<Self> {
         if let Some(url) = &flags.connect {
-            let (ca_file, token_file) = (flags.ca_file.clone(), flags.client_token_file.clone());
+            let file = |flag: &Option<FlagFile>| flag.as_ref().map(|file| file.path.clone());
+            let (ca_file, token_file) = (file(&flags.ca_file), file(&flags.client_token_file));
             return Ok(Self::new(EnvironmentLocation::Url { url: url.clone(), ca_file, token_file }, flags));
         }
         if let Some(host) = &flags.ssh {
@@ -58,20 +60,52 @@ impl Destination {
         }
         let environments = Environments::load(&HomeAndVariables::of_this_process())?;
         let spec = match &flags.environment {
-            Some(name) => environments.entries.get(name).with_context(|| unknown_environment(name, &environments))?,
+            Some(name) => known_environment(name, &environments)?,
             None => environments.default_environment().context(
                 "no environment is chosen, and there is no configured default; give -e, --connect or --ssh",
             )?,
         };
-        Ok(Self::configured(spec.clone(), flags))
+        Ok(Self::configured(spec.clone(), flags, environments.default.as_deref()))
     }
 
-    /// A configured environment. Certificates and token of the flags take precedence over those of the configuration.
-    pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs) -> Self {
+    /// The environment that a path names (`NAME:PATH`). It is an error if the user has typed a token or certificates
+    /// without choosing the environment for which they are, because this environment may be another one.
+    pub(crate) fn named(name: &str, flags: &TargetArgs) -> anyhow::Result<Self> {
+        let environments = Environments::load(&HomeAndVariables::of_this_process())?;
+        let spec = known_environment(name, &environments)?;
+        let default = environments.default.as_deref();
+        if let (None, Some(file_flag)) = (flags.flag(), flags.typed_file_flag()) {
+            anyhow::ensure!(
+                default == Some(name),
+                "{file_flag} is for the environment that -e chooses, or for the default, and `{name}` is another one; \
+                 give -e {name} and write :PATH, or write the file into environments.toml"
+            );
+        }
+        Ok(Self::configured(spec.clone(), flags, default))
+    }
+
+    /// A configured environment. `default` is the name of the default environment. A token and certificates go to one
+    /// environment only, so that no other server learns the token:
+    ///
+    /// - those that the user has typed to the environment that the flags choose, or else to the default;
+    /// - those of a variable to the default, unless the configuration names a file for it.
+    pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs, default: Option<&str>) -> Self {
         let EnvironmentSpec { id, mut location, connect_timeout, initialize_timeout, silence_timeout } = spec;
+        let is_default = default == Some(id.as_str());
+        let is_chosen = match flags.flag() {
+            Some(_) => flags.environment.as_ref() == Some(&id),
+            None => is_default,
+        };
         if let EnvironmentLocation::Url { ca_file, token_file, .. } = &mut location {
-            *ca_file = flags.ca_file.clone().or(ca_file.take());
-            *token_file = flags.client_token_file.clone().or(token_file.take());
+            for (own, flag) in [(ca_file, &flags.ca_file), (token_file, &flags.client_token_file)] {
+                let replaces_own = |file: &&FlagFile| match file.origin {
+                    FlagOrigin::CommandLine => is_chosen,
+                    FlagOrigin::Variable => is_default && own.is_none(),
+                };
+                if let Some(file) = flag.as_ref().filter(replaces_own) {
+                    *own = Some(file.path.clone());
+                }
+            }
         }
         let destination = Self::new(location, flags);
         let options = ExecServerClientConnectOptions {
@@ -155,9 +189,11 @@ pub(crate) async fn leave(client: ExecServerClient, goodbye: Goodbye) {
     }
 }
 
-fn unknown_environment(name: &str, environments: &Environments) -> String {
-    let known: Vec<&str> = environments.entries.keys().map(String::as_str).collect();
-    format!("there is no environment `{name}`; there are: {}", known.join(", "))
+fn known_environment<'a>(name: &str, environments: &'a Environments) -> anyhow::Result<&'a EnvironmentSpec> {
+    environments.entries.get(name).with_context(|| {
+        let known: Vec<&str> = environments.entries.keys().map(String::as_str).collect();
+        format!("there is no environment `{name}`; there are: {}", known.join(", "))
+    })
 }
 
 /// The first token in a file. The file may be the token file of a server, which has several tokens with names.
@@ -166,4 +202,68 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
     exec_server::Tokens::first_in(&text)
         .map(str::to_owned)
         .with_context(|| format!("{} holds no token", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flag_file(path: &str, origin: FlagOrigin) -> FlagFile {
+        FlagFile { path: path.into(), origin, setting: String::new() }
+    }
+
+    /// The token file and the certificates of the environment `id`, which names its own files if `has_own`. The
+    /// environment `default` is the default.
+    fn files(id: &str, has_own: bool, flags: &TargetArgs) -> (Option<PathBuf>, Option<PathBuf>) {
+        let own = |name: &str| has_own.then(|| name.into());
+        let location =
+            EnvironmentLocation::Url { url: "wss://h".into(), ca_file: own("own"), token_file: own("own") };
+        let timeout = Duration::from_secs(1);
+        let spec = EnvironmentSpec {
+            id: id.to_owned(),
+            location,
+            connect_timeout: timeout,
+            initialize_timeout: timeout,
+            silence_timeout: timeout,
+        };
+        match Destination::configured(spec, flags, Some("default")).location {
+            EnvironmentLocation::Url { ca_file, token_file, .. } => (ca_file, token_file),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_typed_file_is_for_the_chosen_environment_and_that_of_a_variable_for_a_default_without_its_own() {
+        use FlagOrigin::{CommandLine, Variable};
+        for (origin, chosen, id, has_own, expected) in [
+            (CommandLine, None, "default", false, Some("given")),
+            (CommandLine, None, "default", true, Some("given")),
+            (CommandLine, None, "other", false, None),
+            (CommandLine, None, "other", true, Some("own")),
+            (CommandLine, Some("other"), "other", true, Some("given")),
+            (CommandLine, Some("other"), "default", false, None),
+            (CommandLine, Some("other"), "third", true, Some("own")),
+            (Variable, None, "default", false, Some("given")),
+            (Variable, None, "default", true, Some("own")),
+            (Variable, None, "other", false, None),
+            (Variable, Some("default"), "default", false, Some("given")),
+            (Variable, Some("other"), "other", false, None),
+            (Variable, Some("other"), "other", true, Some("own")),
+        ] {
+            let given = Some(flag_file("given", origin));
+            let environment = chosen.map(str::to_owned);
+            let flags =
+                TargetArgs { environment, ca_file: given.clone(), client_token_file: given, ..Default::default() };
+            let expected = expected.map(PathBuf::from);
+            let case = format!("{origin:?}, -e {chosen:?}, {id}, own: {has_own}");
+            assert_eq!(files(id, has_own, &flags), (expected.clone(), expected), "{case}");
+        }
+    }
+
+    #[test]
+    fn an_environment_of_the_file_gets_no_token_that_was_typed_for_another_server() {
+        let given = Some(flag_file("given", FlagOrigin::CommandLine));
+        let flags = TargetArgs { connect: Some("ws://h".into()), client_token_file: given, ..TargetArgs::default() };
+        assert_eq!(files("default", false, &flags), (None, None));
+    }
 }

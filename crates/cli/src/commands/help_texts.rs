@@ -66,7 +66,8 @@ Examples:
 
 pub(super) const ENV: &str = "\
 Lists the environments of environments.toml, and says which one commands use without a flag and why. With -e, --connect \
-or --ssh it shows only the environment that the flag chooses. Tokens are not printed.
+or --ssh it shows only the environment that the flag chooses. Tokens are not printed. With --check, the token of \
+--client-token-file or its variable is sent to the chosen or the default environment, and to no other.
 
 Exit codes:
   0  every environment could be reached, or --check is not given

@@ -9,6 +9,7 @@ use client::{ExecServerClient, PathUri};
 
 use super::args::TargetArgs;
 use super::capabilities::environment_info;
+use super::destination::Destination;
 use super::typed_path::TypedPath;
 
 /// A path, and the environment it is in.
@@ -29,15 +30,15 @@ impl RemotePath {
         Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
-    /// The flags that choose the environment of this path. It is an error if the path and a flag both name one.
-    pub(crate) fn target(&self, flags: &TargetArgs) -> anyhow::Result<TargetArgs> {
-        let Some(name) = &self.environment else { return Ok(flags.clone()) };
+    /// The environment of this path. It is an error if the path and a flag both name one.
+    pub(crate) fn destination(&self, flags: &TargetArgs) -> anyhow::Result<Destination> {
+        let Some(name) = &self.environment else { return Destination::choose(flags) };
         anyhow::ensure!(
             flags.flag().is_none(),
             "`{name}:` and a flag both choose an environment; write `:{}`",
             self.path.display()
         );
-        Ok(TargetArgs { environment: Some(name.clone()), ..flags.clone() })
+        Destination::named(name, flags)
     }
 
     /// The path as a URI. A relative path begins in the working directory of the server.
@@ -73,10 +74,8 @@ mod tests {
     #[test]
     fn a_name_before_the_colon_and_a_flag_cannot_both_choose_the_environment() {
         let flags = TargetArgs { connect: Some("ws://x".into()), ..TargetArgs::default() };
-        assert!(RemotePath::parse("box:a").target(&flags).is_err());
-        assert!(RemotePath::parse(":a").target(&flags).is_ok());
-        assert!(RemotePath::parse("a").target(&flags).is_ok());
-        let chosen = RemotePath::parse("box:a").target(&TargetArgs::default()).unwrap();
-        assert_eq!(chosen.environment.as_deref(), Some("box"));
+        assert!(RemotePath::parse("box:a").destination(&flags).is_err());
+        assert!(RemotePath::parse(":a").destination(&flags).is_ok());
+        assert!(RemotePath::parse("a").destination(&flags).is_ok());
     }
 }

@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::args::SearchArgs;
-use super::destination::Destination;
 use super::foreground::BROKEN_PIPE;
 use super::print::is_broken_pipe;
 use super::progress::{DRAW_INTERVAL, ProgressLine};
@@ -75,7 +74,7 @@ async fn search_all(args: &SearchArgs, totals: &mut SearchTotals, progress: &Pro
                 if let Some((_, client)) = other {
                     client.close().await;
                 }
-                Destination::choose(&path.target(&args.target)?)?.connect().await?
+                path.destination(&args.target)?.connect().await?
             }
         };
         search_one(args, pattern.as_deref(), &path, &client, totals, progress).await?;

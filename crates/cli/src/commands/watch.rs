@@ -9,7 +9,7 @@ use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
 use serde_json::json;
 
 use super::args::WatchArgs;
-use super::destination::{Destination, leave};
+use super::destination::leave;
 use super::foreground::{BROKEN_PIPE, Goodbye};
 use super::print::{print, report, wait_until_stdout_closes};
 use super::remote_path::RemotePath;
@@ -20,7 +20,7 @@ use crate::terminal_text::readable;
 /// is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let path = RemotePath::parse(&args.path);
-    let client = Destination::choose(&path.target(&args.target)?)?.connect().await?;
+    let client = path.destination(&args.target)?.connect().await?;
     let uri = path.uri(&client).await?;
     // From here on, a signal must not leave the watch on the server.
     let mut signals = Signals::listen()?;

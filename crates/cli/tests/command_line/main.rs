@@ -9,4 +9,5 @@ mod man;
 mod progress;
 mod shell_hint;
 mod support;
+mod tokens;
 mod version;

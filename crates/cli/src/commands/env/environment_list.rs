@@ -59,7 +59,7 @@ impl EnvironmentList {
         };
         let environments = configured.entries.into_values().map(|spec| ListedEnvironment {
             is_default: configured.default.as_ref() == Some(&spec.id),
-            destination: Destination::configured(spec, flags),
+            destination: Destination::configured(spec, flags, configured.default.as_deref()),
         });
         Ok(Self { environments: environments.collect(), reason })
     }

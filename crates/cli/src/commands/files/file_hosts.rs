@@ -146,11 +146,10 @@ impl<'a> FileHosts<'a> {
 
     /// The environment of this name. For `None`, the one that the flags choose, or the default.
     fn destination(&self, name: Option<&str>) -> anyhow::Result<Destination> {
-        let mut flags = self.flags.clone();
-        if name.is_some() {
-            (flags.environment, flags.connect, flags.ssh) = (name.map(str::to_owned), None, None);
+        match name {
+            Some(name) => Destination::named(name, self.flags),
+            None => Destination::choose(self.flags),
         }
-        Destination::choose(&flags)
     }
 
     async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<FileHost>> {
