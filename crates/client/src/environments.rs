@@ -6,6 +6,7 @@ mod environment_table;
 mod error;
 mod file;
 mod home_and_variables;
+mod value_types;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -204,7 +204,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
 fn check_variables(env: &BTreeMap<String, String>) -> Result<(), EntryProblem> {
     for (name, value) in env {
         if name.is_empty() || name.contains('=') {
-            return Err(EntryProblem::VariableName(name.clone()));
+            return Err(EntryProblem::VariableName);
         }
         if name.contains('\0') || value.contains('\0') {
             return Err(EntryProblem::Nul("env"));

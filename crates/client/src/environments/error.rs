@@ -54,9 +54,17 @@ pub enum EnvironmentsError {
 /// What is wrong with the contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The file is not TOML, or a field is missing, unknown or of the wrong type. Holds the message of the parser.
+    /// The file is not TOML, or a field is missing or unknown. Holds the message of the parser, which shows no value.
     #[error("{0}")]
     Toml(String),
+    /// A field has a value of the wrong type. The error does not hold the value, because it can be a secret.
+    #[error("`{field}` must be {expected}")]
+    WrongType {
+        /// The name of the field.
+        field: String,
+        /// The type that the field must have, with its article.
+        expected: &'static str,
+    },
     /// An environment has the empty text as its id.
     #[error("`id` must not be empty")]
     EmptyId,
@@ -111,9 +119,10 @@ pub enum EntryProblem {
     /// A field contains NUL, which the operating system cannot pass to a program.
     #[error("`{0}` must not contain the character NUL")]
     Nul(&'static str),
-    /// `env` has a key that cannot be the name of a variable.
-    #[error("`env` names a variable `{0}`, which is empty or contains `=`")]
-    VariableName(String),
+    /// `env` has a key that cannot be the name of a variable. The error does not hold the key, because a secret may
+    /// follow the `=`.
+    #[error("`env` names a variable that is empty or contains `=`")]
+    VariableName,
     /// A timeout is zero, negative, too large or not a number.
     #[error("`{0}` must be a positive number of seconds")]
     Timeout(&'static str),

@@ -4,15 +4,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use files::Follow;
 use serde::Deserialize;
 use toml::Spanned;
+use toml::de::DeTable;
 
 use super::environment_table::EnvironmentTable;
 use super::error::{EnvironmentsError, Problem};
 use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, HomeAndVariables, XDG_CONFIG_HOME};
-use super::{EnvironmentSpec, Environments, LOCAL, NONE};
+use super::{EnvironmentSpec, Environments, LOCAL, NONE, value_types};
 
 const FILE_NAME: &str = "environments.toml";
+
+/// The largest file that is read. Ten thousand environments need less.
+const MAX_FILE_BYTES: u64 = 2 << 20;
 
 /// The file that was found, with its contents.
 pub(super) struct EnvironmentsFile {
@@ -42,16 +47,33 @@ fn include_local_by_default() -> bool {
 }
 
 /// Finds the first file that exists, and reads it. A file that exists and cannot be read is an error: if it were
-/// skipped, processes would run on another machine than configured.
+/// skipped, processes would run on another machine than configured. So is a link that leads nowhere.
 pub(super) fn find(variables: &HomeAndVariables) -> Result<Option<EnvironmentsFile>, EnvironmentsError> {
     for path in candidates(variables) {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => return Ok(Some(EnvironmentsFile { path, text })),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+        match read(&path) {
+            Ok(Some(text)) => return Ok(Some(EnvironmentsFile { path, text })),
+            Ok(None) => {}
             Err(source) => return Err(EnvironmentsError::Unreadable { path, source }),
         }
     }
     Ok(None)
+}
+
+/// Reads a file, without waiting for a FIFO or a device in its place. `None` if there is no file.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match files::read_file(path, Follow::Yes, MAX_FILE_BYTES) {
+        Ok(bytes) => {
+            let text = String::from_utf8(bytes);
+            text.map(Some).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            if path.is_symlink() {
+                return Err(io::Error::new(error.kind(), "it is a link to a file that does not exist"));
+            }
+            Ok(None)
+        }
+        Err(error) => Err(io::Error::new(error.kind(), error)),
+    }
 }
 
 /// The paths at which the file is looked for, in the order in which they are tried.
@@ -83,10 +105,12 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<(Environments, bool), Env
 /// As [`parse`], but the error has an offset instead of the path and the line. `directory` is the directory of the
 /// file, and `None` if that is not an absolute path.
 fn parse_document(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), LocatedProblem> {
-    let document: Document = toml::from_str(text).map_err(|error| LocatedProblem {
+    let located = |error: toml::de::Error| LocatedProblem {
         at: error.span().map_or(0, |span| span.start),
         problem: Problem::Toml(error.message().to_owned()),
-    })?;
+    };
+    value_types::check(DeTable::parse(text).map_err(located)?.get_ref())?;
+    let document: Document = toml::from_str(text).map_err(located)?;
     let mut environments = Environments::default();
     if document.include_local {
         environments.entries.insert(LOCAL.to_owned(), EnvironmentSpec::local());

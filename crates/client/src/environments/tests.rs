@@ -170,6 +170,78 @@ fn a_file_that_cannot_be_read_is_an_error() {
     assert!(refused.starts_with(&format!("cannot read {}/environments.toml: ", home.path().display())), "{refused}");
 }
 
+/// Loads the configuration of a home directory in which `make` makes the path of the file.
+fn load_from(make: impl FnOnce(&Path)) -> Result<Environments, String> {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("environments.toml");
+    make(&path);
+    let shown = home.path().display().to_string();
+    load(&HomeAndVariables::default().with_variable(CODEX_HOME, home.path()))
+        .map_err(|text| text.replace(&shown, "~"))
+}
+
+#[test]
+fn only_a_regular_file_of_limited_size_is_read_and_no_other_is_waited_for() {
+    let fifo = load_from(|path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    });
+    assert_eq!(fifo.unwrap_err(), "cannot read ~/environments.toml: path `~/environments.toml` is not a file");
+    let endless = load_from(|path| std::os::unix::fs::symlink("/dev/zero", path).unwrap());
+    assert_eq!(endless.unwrap_err(), "cannot read ~/environments.toml: path `~/environments.toml` is not a file");
+    let comment = "# comment\n".repeat(3 << 20 >> 3);
+    let large = load_from(|path| fs::write(path, &comment).unwrap());
+    assert_eq!(
+        large.unwrap_err(),
+        "cannot read ~/environments.toml: file is too large to read: limit is 2097152 bytes"
+    );
+    let just_fits = load_from(|path| fs::write(path, &comment[..2 << 20]).unwrap());
+    assert_eq!(just_fits, Ok(local_alone()));
+    let linked = load_from(|path| {
+        fs::write(path.with_extension("real"), "include_local = true").unwrap();
+        std::os::unix::fs::symlink("environments.real", path).unwrap();
+    });
+    assert_eq!(linked, Ok(local_alone()));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_an_error() {
+    let refused = load_from(|path| std::os::unix::fs::symlink("nowhere", path).unwrap());
+    assert_eq!(refused.unwrap_err(), "cannot read ~/environments.toml: it is a link to a file that does not exist");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_by_its_field_and_not_shown() {
+    let text = "must be a string";
+    let entry = "[[environments]]\nid = \"a\"\n";
+    for (fields, line, words) in [
+        (format!("{entry}program = \"p\"\nargs = \"--token=hunter2\""), 4, "`args` must be a list of strings"),
+        (format!("{entry}program = \"p\"\nargs = [\"a\", [\"hunter2\"]]"), 4, "`args` must be a list of strings"),
+        (format!("{entry}program = \"p\"\nenv = \"T=hunter2\""), 4, "`env` must be a table of strings"),
+        (format!("{entry}program = \"p\"\nenv = {{ T = [\"hunter2\"] }}"), 4, "`env` must be a table of strings"),
+        (format!("{entry}url = [\"ws://hunter2@h\"]"), 3, &format!("`url` {text}")),
+        (
+            format!("{entry}url = \"ws://h\"\nconnect_timeout_sec = \"hunter2\""),
+            4,
+            "`connect_timeout_sec` must be a number",
+        ),
+        ("default = [\"hunter2\"]".to_owned(), 1, &format!("`default` {text}")),
+        ("include_local = \"hunter2\"".to_owned(), 1, "`include_local` must be `true` or `false`"),
+        ("environments = \"hunter2\"".to_owned(), 1, "`environments` must be a list of tables"),
+        ("environments = [\"hunter2\"]".to_owned(), 1, "`environments` must be a list of tables"),
+        (
+            format!("{entry}program = \"p\"\nenv = {{ \"T=hunter2\" = \"\" }}"),
+            4,
+            "environment `a`: `env` names a variable that is empty or contains `=`",
+        ),
+    ] {
+        assert_eq!(parse(&fields).unwrap_err(), format!("/conf/environments.toml:{line}: {words}"));
+    }
+    for broken in ["url = \"wss://me:hunter2@h\n", "args = [\"hunter2\" \"b\"]", "url = hunter2", "a = 1 hunter2"] {
+        let refused = parse(&format!("{entry}{broken}")).unwrap_err();
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+}
+
 #[test]
 fn a_file_adds_environments_beside_this_machine_and_names_the_default() {
     let text = r#"
@@ -251,11 +323,7 @@ fn invalid_environments_are_refused_with_the_problem_and_its_line() {
         ("program = \" \"", 3, "`program` must not be empty"),
         ("program = \"a\\u0000\"", 3, "`program` must not contain the character NUL"),
         ("program = \"p\"\nargs = [\"a\\u0000\"]", 4, "`args` must not contain the character NUL"),
-        (
-            "program = \"p\"\nenv = { \"a=b\" = \"\" }",
-            4,
-            "`env` names a variable `a=b`, which is empty or contains `=`",
-        ),
+        ("program = \"p\"\nenv = { \"a=b\" = \"\" }", 4, "`env` names a variable that is empty or contains `=`"),
         ("url = \"ws://h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
         ("url = \"ws://h\"\nenv = {}", 4, "`env` has a meaning only beside `program`"),
         ("url = \"ws://h\"\ncwd = \"/\"", 4, "`cwd` has a meaning only beside `program`"),
