@@ -19,8 +19,15 @@ pub(crate) fn readable(text: &str) -> String {
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
     // The escaped characters can occur only inside of JSON strings, and four hexadecimal digits suffice for all of
     // them.
-    let escaped = |c: char| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    let mut line: String = value.to_string().chars().map(escaped).collect();
+    let text = value.to_string();
+    let mut line = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            line += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            line.push(c);
+        }
+    }
     line.push('\n');
     line
 }

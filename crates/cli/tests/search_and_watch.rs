@@ -98,6 +98,15 @@ async fn results_can_be_printed_as_json() {
 }
 
 #[tokio::test]
+async fn json_has_no_character_that_acts_on_a_terminal() {
+    let tree = tree(&[("a", "x \u{9b}31m\u{7f}\u{202e}\n")]);
+    let lines = stdout_lines(tree.path(), &["search", "--json", "x"]).await;
+    assert!(lines[0].contains(r"x \u009b31m\u007f\u202e"), "{lines:?}");
+    let value: Value = lines[0].parse().unwrap();
+    assert_eq!(value["file"]["lines"][0]["text"], "x \u{9b}31m\u{7f}\u{202e}");
+}
+
+#[tokio::test]
 async fn a_server_is_searched_from_its_own_directory() {
     let tree = tree(&[("sub/a", "x\n")]);
     let server = TestServer::start_with(&[], |command| command.current_dir(tree.path())).await;

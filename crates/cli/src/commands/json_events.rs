@@ -6,6 +6,8 @@ use client::{ExecProcessEvent, Stream};
 use protocol::Base64Bytes;
 use serde_json::{Value, json};
 
+use crate::terminal_text::json_line;
+
 /// Turns the events of one process into lines.
 #[derive(Debug, Default)]
 pub(crate) struct JsonEvents {
@@ -73,8 +75,7 @@ fn push_output(lines: &mut Vec<u8>, stream: Stream, bytes: Vec<u8>) {
 }
 
 fn push_line(lines: &mut Vec<u8>, line: &Value) {
-    lines.extend_from_slice(line.to_string().as_bytes());
-    lines.push(b'\n');
+    lines.extend_from_slice(json_line(line).as_bytes());
 }
 
 #[cfg(test)]
@@ -92,6 +93,13 @@ mod tests {
         let mut lines: Vec<u8> = pieces.iter().flat_map(|piece| events.render(&output(piece))).collect();
         lines.extend(events.render(&ExecProcessEvent::Closed { seq: 9 }));
         lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    #[test]
+    fn characters_that_act_on_a_terminal_are_escaped() {
+        let line = JsonEvents::default().render(&output("\u{9b}31m\u{7f}\u{202e}".as_bytes()));
+        let expected = "{\"stream\":\"stdout\",\"text\":\"\\u009b31m\\u007f\\u202e\",\"type\":\"output\"}\n";
+        assert_eq!(std::str::from_utf8(&line).unwrap(), expected);
     }
 
     #[test]

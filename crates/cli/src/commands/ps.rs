@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::kept_session::{SessionCreation, SessionUse};
 use super::print::{print, report};
 use super::table;
-use crate::terminal_text::readable;
+use crate::terminal_text::{json_line, readable};
 
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
@@ -22,7 +22,7 @@ pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     client.close().await;
     let processes = processes?;
     if args.json {
-        print(&format!("{}\n", serde_json::to_string(&processes)?)).await?;
+        print(&json_line(&serde_json::to_value(&processes)?)).await?;
     } else if processes.is_empty() {
         report(&format!("there are no processes in the session `{name}`"));
     } else {

@@ -19,6 +19,7 @@ use super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::remote_path::RemotePath;
 use super::signals::Signals;
 use crate::colours;
+use crate::terminal_text::json_line;
 use match_printer::{ContextLines, MatchPrinter, MatchStyle};
 
 /// Exit codes, as ripgrep has them.
@@ -123,7 +124,7 @@ async fn search_one(
             progress.add_found_file();
             last_path = Some(file.path.clone());
         }
-        let bytes = if args.json { line_of(&json!({"file": file})) } else { printer.render(&file) };
+        let bytes = if args.json { json_line(&json!({"file": file})).into_bytes() } else { printer.render(&file) };
         progress.print(&mut stdout, bytes).await?;
     }
     if let Some(result) = search.result() {
@@ -133,15 +134,11 @@ async fn search_one(
         }
         totals.errors += result.error_count;
         if args.json {
-            progress.print(&mut stdout, line_of(&json!({"result": result}))).await?;
+            progress.print(&mut stdout, json_line(&json!({"result": result})).into_bytes()).await?;
         }
     }
     stdout.flush().await?;
     Ok(())
-}
-
-fn line_of(value: &serde_json::Value) -> Vec<u8> {
-    format!("{value}\n").into_bytes()
 }
 
 fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, context: ContextLines) -> SearchParams {

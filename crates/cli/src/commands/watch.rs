@@ -2,11 +2,11 @@
 //! machine with a server.
 
 use anyhow::Context as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::WatchArgs;
 use super::destination::leave;
@@ -14,7 +14,7 @@ use super::foreground::{BROKEN_PIPE, Goodbye};
 use super::print::{print, report, wait_until_stdout_closes};
 use super::remote_path::RemotePath;
 use super::signals::Signals;
-use crate::terminal_text::readable;
+use crate::terminal_text::{json_line, readable};
 
 /// Prints changes until a signal ends us, the reader of our output closes the pipe, or the watched file or directory
 /// is gone.
@@ -50,12 +50,10 @@ async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArg
 fn lines(changes: &Changes, as_json: bool) -> String {
     let mut lines = String::new();
     if changes.overflow {
-        let line = if as_json { json!({"type": "overflow"}).to_string() } else { "overflow".to_owned() };
-        lines.extend([&line, "\n"]);
+        lines += &if as_json { json_line(&json!({"type": "overflow"})) } else { "overflow\n".to_owned() };
     }
     for change in &changes.changes {
-        let line = if as_json { json_line(change) } else { line(change) };
-        lines.extend([&line, "\n"]);
+        lines += &if as_json { json_line(&json_of(change)) } else { line(change) + "\n" };
     }
     lines
 }
@@ -69,13 +67,14 @@ fn line(change: &FileChange) -> String {
     }
 }
 
-fn json_line(change: &FileChange) -> String {
-    let mut line =
-        json!({"type": kind_name(change.kind), "path": path_text(&change.path), "isDirectory": change.is_directory});
+fn json_of(change: &FileChange) -> Value {
+    let path = |uri: &PathUri| native(uri).to_string_lossy().into_owned();
+    let mut value =
+        json!({"type": kind_name(change.kind), "path": path(&change.path), "isDirectory": change.is_directory});
     if let Some(from) = &change.from {
-        line["from"] = path_text(from).into();
+        value["from"] = path(from).into();
     }
-    line.to_string()
+    value
 }
 
 fn kind_name(kind: ChangeKind) -> &'static str {
@@ -89,8 +88,12 @@ fn kind_name(kind: ChangeKind) -> &'static str {
 
 /// The path as text on one line, whatever characters it has.
 fn path_text(path: &PathUri) -> String {
-    let native = path.to_native().unwrap_or_else(|_| Path::new(path.as_str()).to_owned());
-    readable(&native.to_string_lossy())
+    readable(&native(path).to_string_lossy())
+}
+
+/// The path, or the URI if this system has no such paths.
+fn native(path: &PathUri) -> PathBuf {
+    path.to_native().unwrap_or_else(|_| PathBuf::from(path.as_str()))
 }
 
 #[cfg(test)]
@@ -111,7 +114,22 @@ mod tests {
         ];
         let changes = Changes { changes, overflow: true };
         assert_eq!(lines(&changes, false), "overflow\ncreated /a\\nb\nrenamed /old/ -> /new/\n");
-        let first = r#"{"isDirectory":false,"path":"/a\\nb","type":"created"}"#;
-        assert_eq!(lines(&changes, true).lines().nth(1), Some(first));
+    }
+
+    #[test]
+    fn json_has_the_path_itself_and_no_character_that_acts_on_a_terminal() {
+        let printed = |uri: &str| {
+            let created = ChangeKind::Created;
+            let change = FileChange { path: uri.parse().unwrap(), kind: created, from: None, is_directory: false };
+            lines(&Changes { changes: vec![change], overflow: false }, true)
+        };
+        for (uri, path) in [
+            ("file:///a%0Ab", r"/a\nb"),
+            ("file:///a%5Cnb", r"/a\\nb"),
+            ("file:///%C2%9B%7F%E2%80%AE", r"/\u009b\u007f\u202e"),
+        ] {
+            let expected = format!("{{\"isDirectory\":false,\"path\":\"{path}\",\"type\":\"created\"}}\n");
+            assert_eq!(printed(uri), expected);
+        }
     }
 }

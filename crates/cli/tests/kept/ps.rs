@@ -39,6 +39,15 @@ async fn processes_are_listed_as_json() {
 }
 
 #[tokio::test]
+async fn json_has_no_character_that_acts_on_a_terminal() {
+    let kept = KeptSession::start().await;
+    kept.start_process(sh("p", "exec sleep 1000 # \u{9b}31m\u{7f}\u{202e}")).await;
+    let printed = kept.run(&["ps", "--json"]).await.stdout;
+    assert!(printed.contains(r"# \u009b31m\u007f\u202e"), "{printed:?}");
+    assert_eq!(kept.only_process().await.argv[2], "exec sleep 1000 # \u{9b}31m\u{7f}\u{202e}");
+}
+
+#[tokio::test]
 async fn a_missing_session_and_an_invalid_name_are_errors_and_start_no_server() {
     let state = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
