@@ -18,6 +18,7 @@ use super::flag_file::{FlagFile, FlagOrigin};
 use super::foreground::Goodbye;
 use super::signals::Signals;
 use crate::args::server_variables;
+use crate::terminal_text::error_line;
 
 /// The name of this program in the logs of servers.
 const CLIENT_NAME: &str = "exec-server-cli";
@@ -29,6 +30,11 @@ pub(crate) struct Destination {
     pub(crate) name: Option<String>,
     /// How the environment is reached.
     pub(crate) location: EnvironmentLocation,
+    /// The flag or the variable that names the certificates to trust. `None`: the configuration names them, or there are
+    /// none.
+    ca_file_setting: Option<String>,
+    /// The same for the token.
+    token_file_setting: Option<String>,
     /// Timeouts, and the name of this client.
     pub(super) options: ExecServerClientConnectOptions,
     /// The file that `--ssh-config` names.
@@ -43,9 +49,10 @@ impl Destination {
     /// if nothing is configured.
     pub(crate) fn choose(flags: &TargetArgs) -> anyhow::Result<Self> {
         if let Some(url) = &flags.connect {
-            let file = |flag: &Option<FlagFile>| flag.as_ref().map(|file| file.path.clone());
-            let (ca_file, token_file) = (file(&flags.ca_file), file(&flags.client_token_file));
-            return Ok(Self::new(EnvironmentLocation::Url { url: url.clone(), ca_file, token_file }, flags));
+            let location = EnvironmentLocation::Url { url: url.clone(), ca_file: None, token_file: None };
+            let mut destination = Self::new(location, flags);
+            destination.take_files(flags, |_, _| true);
+            return Ok(destination);
         }
         if let Some(host) = &flags.ssh {
             anyhow::ensure!(!host.starts_with('-'), "`{host}` is no name of a machine");
@@ -90,24 +97,17 @@ impl Destination {
     /// - those that the user has typed to the environment that the flags choose, or else to the default;
     /// - those of a variable to the default, unless the configuration names a file for it.
     pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs, default: Option<&str>) -> Self {
-        let EnvironmentSpec { id, mut location, connect_timeout, initialize_timeout, silence_timeout } = spec;
+        let EnvironmentSpec { id, location, connect_timeout, initialize_timeout, silence_timeout } = spec;
         let is_default = default == Some(id.as_str());
         let is_chosen = match flags.flag() {
             Some(_) => flags.environment.as_ref() == Some(&id),
             None => is_default,
         };
-        if let EnvironmentLocation::Url { ca_file, token_file, .. } = &mut location {
-            for (own, flag) in [(ca_file, &flags.ca_file), (token_file, &flags.client_token_file)] {
-                let replaces_own = |file: &&FlagFile| match file.origin {
-                    FlagOrigin::CommandLine => is_chosen,
-                    FlagOrigin::Variable => is_default && own.is_none(),
-                };
-                if let Some(file) = flag.as_ref().filter(replaces_own) {
-                    *own = Some(file.path.clone());
-                }
-            }
-        }
-        let destination = Self::new(location, flags);
+        let mut destination = Self::new(location, flags);
+        destination.take_files(flags, |file, own| match file.origin {
+            FlagOrigin::CommandLine => is_chosen,
+            FlagOrigin::Variable => is_default && own.is_none(),
+        });
         let options = ExecServerClientConnectOptions {
             connect_timeout,
             initialize_timeout,
@@ -117,10 +117,29 @@ impl Destination {
         Self { name: Some(id), options, ..destination }
     }
 
+    /// Takes the token and the certificates of the flags, as far as the URL can use them and `is_for_us` says that they
+    /// are for this environment. `is_for_us` also gets the file that the configuration names.
+    fn take_files(&mut self, flags: &TargetArgs, is_for_us: impl Fn(&FlagFile, &Option<PathBuf>) -> bool) {
+        let EnvironmentLocation::Url { url, ca_file, token_file } = &mut self.location else { return };
+        let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
+        let (has_tls, has_token) = (!matches!(scheme.as_str(), "ws" | "unix"), scheme != "unix");
+        for (is_usable, own, flag, setting) in [
+            (has_tls, ca_file, &flags.ca_file, &mut self.ca_file_setting),
+            (has_token, token_file, &flags.client_token_file, &mut self.token_file_setting),
+        ] {
+            if let Some(file) = flag.as_ref().filter(|file| is_usable && is_for_us(file, own)) {
+                *own = Some(file.path.clone());
+                *setting = Some(file.setting.clone());
+            }
+        }
+    }
+
     fn new(location: EnvironmentLocation, flags: &TargetArgs) -> Self {
         Self {
             name: None,
             location,
+            ca_file_setting: None,
+            token_file_setting: None,
             options: ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() },
             ssh_config: flags.ssh_config.clone(),
             background_idle: flags.background_idle.map_or(background_server::DEFAULT_IDLE, |time| time.0),
@@ -160,8 +179,20 @@ impl Destination {
             }
             EnvironmentLocation::Url { url, ca_file, token_file } => {
                 let options = ConnectOptions {
-                    bearer_token: token_file.as_deref().map(read_token).transpose()?,
-                    tls_roots: ca_file.as_deref().map(TlsRoots::from_ca_file).transpose()?.unwrap_or_default(),
+                    bearer_token: token_file
+                        .as_deref()
+                        .map(|path| {
+                            read_token(path).map_err(|error| UnusableFile::new(&self.token_file_setting, error))
+                        })
+                        .transpose()?,
+                    tls_roots: ca_file
+                        .as_deref()
+                        .map(|path| {
+                            TlsRoots::from_ca_file(path)
+                                .map_err(|error| UnusableFile::new(&self.ca_file_setting, error.into()))
+                        })
+                        .transpose()?
+                        .unwrap_or_default(),
                     ..ConnectOptions::default()
                 };
                 Box::new(UrlConnector::new(url, options))
@@ -180,6 +211,29 @@ impl Destination {
         })
     }
 }
+
+/// A token file or a certificate file cannot be used.
+#[derive(Debug)]
+pub(crate) struct UnusableFile {
+    /// What the user has to correct: a flag, a variable or the configuration.
+    pub(crate) setting: String,
+    error: anyhow::Error,
+}
+
+impl UnusableFile {
+    /// `setting` is the flag or the variable that names the file.
+    fn new(setting: &Option<String>, error: anyhow::Error) -> Self {
+        Self { setting: setting.clone().unwrap_or_else(|| "the path in the configuration".to_owned()), error }
+    }
+}
+
+impl std::fmt::Display for UnusableFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&error_line(&self.error))
+    }
+}
+
+impl std::error::Error for UnusableFile {}
 
 /// Closes the connection. With [`Goodbye::InOrder`] it waits until the close is complete, or until a fatal signal
 /// comes. With [`Goodbye::Skipped`] it does not wait.

@@ -21,6 +21,10 @@ use crate::terminal_text::{json_line, readable, wrapped};
 use environment_list::{EnvironmentList, ListedEnvironment};
 use reachability::{CheckResult, ReachedServer, check_all, offered_extensions};
 
+/// The longest text of a server that is printed, in characters. Linux has no longer paths (`PATH_MAX`), so only a faulty
+/// or hostile server sends more.
+const LONGEST_SERVER_TEXT: usize = 4096;
+
 pub(crate) async fn env(args: EnvArgs) -> anyhow::Result<ExitCode> {
     let list = EnvironmentList::load(&args.target)?;
     if !args.check {
@@ -74,7 +78,7 @@ fn listing(list: &EnvironmentList) -> String {
 fn described(environment: &ListedEnvironment, checked: &CheckResult) -> String {
     let mut lines = vec![format!("{}: {}", environment.label(), readable(&environment.destination.address()))];
     match checked {
-        Err(reason) => lines.push(format!("  cannot be reached: {}", readable(reason))),
+        Err(reason) => lines.push(format!("  cannot be reached: {}", readable(&shortened(reason)))),
         Ok(ReachedServer { connecting, round_trip, info }) => {
             lines.push(format!("  connected in {connecting:.1?}, one request took {round_trip:.1?}"));
             match info {
@@ -92,7 +96,7 @@ fn described_server(info: &EnvironmentInfo) -> [String; 2] {
     let directory = directory(info).unwrap_or_else(|| "unknown".to_owned());
     let capabilities = format!("  capabilities: {offered}");
     [
-        format!("  shell {}, directory {}", readable(&info.shell.path), readable(&directory)),
+        format!("  shell {}, directory {}", readable(&shortened(&info.shell.path)), readable(&directory)),
         // In a pipe the list is one line, so that grep finds it as a whole.
         table::terminal_width().map_or(capabilities.clone(), |width| wrapped(&capabilities, 0, 4, width)),
     ]
@@ -101,18 +105,29 @@ fn described_server(info: &EnvironmentInfo) -> [String; 2] {
 /// The working directory of the server: a path, or the URI if this system has no such paths.
 fn directory(info: &EnvironmentInfo) -> Option<String> {
     let uri = info.cwd.as_ref()?;
-    Some(uri.to_native().map_or_else(|_| uri.as_str().to_owned(), |path| path.to_string_lossy().into_owned()))
+    let path = uri.to_native().map_or_else(|_| uri.as_str().to_owned(), |path| path.to_string_lossy().into_owned());
+    Some(shortened(&path))
+}
+
+/// The first [`LONGEST_SERVER_TEXT`] characters of a text of a server, with a mark if the text is longer.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_SERVER_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn checked_json(checked: &CheckResult) -> Value {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     match checked {
-        Err(reason) => json!({"isReachable": false, "reason": reason}),
+        Err(reason) => json!({"isReachable": false, "reason": shortened(reason)}),
         Ok(ReachedServer { connecting, round_trip, info }) => json!({
             "isReachable": true,
             "connectMs": milliseconds(*connecting),
             "roundTripMs": milliseconds(*round_trip),
-            "shell": info.as_ref().map(|info| &info.shell),
+            "shell": info.as_ref().map(|EnvironmentInfo { shell, .. }| {
+                json!({"name": shortened(&shell.name), "path": shortened(&shell.path)})
+            }),
             "directory": info.as_ref().and_then(directory),
             "capabilities": info.as_ref().map(|info| offered_extensions(&info.capabilities)).unwrap_or_default(),
         }),

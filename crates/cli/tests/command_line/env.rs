@@ -11,6 +11,9 @@ use testkit::{
     send_signal,
 };
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
 use crate::support::{command, wait_for_output};
 
 /// A folder with an `environments.toml`.
@@ -267,6 +270,87 @@ async fn an_unreachable_environment_is_reported_with_the_reason_and_the_next_ste
         entries.iter().all(|entry| entry["check"]["isReachable"] == false && entry["check"]["reason"].is_string())
     );
     assert_eq!((entries.len(), code), (5, Some(1)));
+}
+
+#[tokio::test]
+async fn a_web_server_that_is_no_exec_server_is_reported_with_the_next_step() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") && client.read_buf(&mut request).await.unwrap() > 0 {}
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await.unwrap();
+        }
+    });
+    let output = wait_for_output(command(&["env", "--check", "--connect", &url]).spawn().unwrap()).await;
+    let (text, code) = stdout_and_exit_code(output);
+    let reason = "failed to connect to exec-server: the server refused the connection with HTTP status 200; check that the \
+                  address is that of an exec-server";
+    assert!(text.contains(&format!("\n  cannot be reached: {reason}\n")), "{text}");
+    assert_eq!(code, Some(1));
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_reported_with_the_flag_or_the_variable_that_names_it() {
+    let configuration =
+        Configuration::new("default = \"a\"\n[[environments]]\nid = \"a\"\nurl = \"wss://127.0.0.1:1\"\n");
+    for (variable, flag) in
+        [("EXEC_SERVER_CA_FILE", "--ca-file"), ("EXEC_SERVER_CLIENT_TOKEN_FILE", "--client-token-file")]
+    {
+        let typed = configuration.command(&["--check", "-e", "a", flag, "/no/file"]).spawn().unwrap();
+        let set = configuration.command(&["--check", "-e", "a"]).env(variable, "/no/file").spawn().unwrap();
+        for (child, setting) in [(typed, flag), (set, variable)] {
+            let (text, code) = stdout_and_exit_code(wait_for_output(child).await);
+            let reason = format!("cannot read /no/file: No such file or directory; correct {setting}");
+            assert!(text.contains(&format!("\n  cannot be reached: {reason}\n")), "{setting}: {text}");
+            assert_eq!(code, Some(1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_and_certificates_have_no_effect_on_an_environment_that_cannot_use_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = ScriptedServer::new().listen(folder.path());
+    let plain = TestServer::start().await;
+    for (url, variables) in [
+        (listener.url(), &["EXEC_SERVER_CA_FILE", "EXEC_SERVER_CLIENT_TOKEN_FILE"][..]),
+        (plain.url(), &["EXEC_SERVER_CA_FILE"]),
+    ] {
+        let configuration =
+            Configuration::new(&format!("default = \"a\"\n[[environments]]\nid = \"a\"\nurl = \"{url}\"\n"));
+        for choice in [["-e", "a"], ["--connect", url]] {
+            let mut check = configuration.command(&[&["--check"], &choice[..]].concat());
+            check.envs(variables.iter().map(|name| (name, "/no/file")));
+            let (text, code) = stdout_and_exit_code(wait_for_output(check.spawn().unwrap()).await);
+            assert_eq!(code, Some(0), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn long_texts_of_a_server_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ScriptedServer::new();
+    let long = "x".repeat(1 << 20);
+    let (path, directory) = (format!("/{long}"), format!("file:///{long}"));
+    server.on("environment/info", move |_| {
+        let shell = json!({"name": path, "path": path});
+        ScriptedReply::Result(json!({"shell": shell, "cwd": directory, "capabilities": {}}))
+    });
+    let listener = server.listen(folder.path());
+    for error in [None, Some(long)] {
+        if let Some(error) = error {
+            server.on("initialize", move |_| ScriptedReply::Error(-32600, error.clone()));
+        }
+        for format in [&[][..], &["--json"]] {
+            let args = [&["env", "--check", "--connect", listener.url()], format].concat();
+            let (text, _) = stdout_and_exit_code(wait_for_output(command(&args).spawn().unwrap()).await);
+            assert!(text.len() < 20_000 && text.contains("xxx…"), "{} bytes", text.len());
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::{Capabilities, EnvironmentInfo, EnvironmentLocation, ExecServerError};
+use client::{Capabilities, EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use transport::ConnectError;
 
-use crate::commands::destination::Destination;
+use crate::commands::destination::{Destination, UnusableFile};
 use crate::terminal_text::error_line;
 
 /// How many environments are checked at once. Each check may start a program.
@@ -54,14 +54,20 @@ pub(super) fn check_all(
 
 async fn check(destination: Destination, timeout: Duration) -> CheckResult {
     let location = destination.location.clone();
-    match tokio::time::timeout(timeout, reach(destination)).await {
-        Ok(Ok(reached)) => Ok(reached),
-        Ok(Err(error)) => Err(with_next_step(&error, &location)),
-        Err(_) => Err(format!("there was no answer within {timeout:?}; give more time with --timeout")),
-    }
+    let (reached, client) = match tokio::time::timeout(timeout, reach(destination)).await {
+        Ok(Ok(answered)) => answered,
+        Ok(Err(error)) => return Err(with_next_step(&error, &location)),
+        Err(_) => return Err(format!("there was no answer within {timeout:?}; give more time with --timeout")),
+    };
+    // The server has answered in time, however long it takes to close the connection.
+    let _closed_or_late = tokio::time::timeout(CLOSE_PATIENCE, client.close()).await;
+    reached.map_err(|error| with_next_step(&error.into(), &location))
 }
 
-async fn reach(destination: Destination) -> anyhow::Result<ReachedServer> {
+/// Connects and asks the server about itself. Returns the answer, and the client, which is still connected.
+async fn reach(
+    destination: Destination,
+) -> anyhow::Result<(Result<ReachedServer, ExecServerError>, ExecServerClient)> {
     let begun = Instant::now();
     let client = destination.connect().await?;
     let connecting = begun.elapsed();
@@ -71,8 +77,7 @@ async fn reach(destination: Destination) -> anyhow::Result<ReachedServer> {
         answer => answer.map(Some),
     };
     let round_trip = asked.elapsed();
-    let _closed_or_late = tokio::time::timeout(CLOSE_PATIENCE, client.close()).await;
-    Ok(ReachedServer { connecting, round_trip, info: info? })
+    Ok((info.map(|info| ReachedServer { connecting, round_trip, info }), client))
 }
 
 /// The names of the extensions that a server offers, as they are on the wire.
@@ -103,9 +108,8 @@ fn with_next_step(error: &anyhow::Error, location: &EnvironmentLocation) -> Stri
         (Some(_), EnvironmentLocation::Local) => {
             Some("run `exec-server --listen stdio` to see what it says".to_owned())
         }
-        // The client has not tried to connect. Most likely a token file or a certificate file could not be read. The
-        // error names that file.
-        (None, _) => Some("correct the path in the configuration".to_owned()),
+        // The client has not tried to connect, because a token file or a certificate file cannot be used.
+        (None, _) => error.downcast_ref().map(|UnusableFile { setting, .. }| format!("correct {setting}")),
     };
     let reason = error_line(error);
     step.map_or(reason.clone(), |step| format!("{reason}; {step}"))
@@ -118,6 +122,12 @@ fn next_step_of_connecting(error: &ConnectError) -> Option<&'static str> {
         ConnectError::Io { .. } => Some("check that a server listens there"),
         ConnectError::Tls { .. } => Some("check that the server uses TLS, or write ws:// instead of wss://"),
         ConnectError::BadResponse(_) => Some("check that the address is that of an exec-server"),
+        // For these answers, the error says itself what to do.
+        ConnectError::Refused { status: 300..=399 | 401 | 403 | 404 } => None,
+        ConnectError::Refused { status: 408 | 429 | 500..=599 } => {
+            Some("try again, or look at the log of the server")
+        }
+        ConnectError::Refused { .. } => Some("check that the address is that of an exec-server"),
         ConnectError::InvalidHeader(_) => Some("check the token file"),
         _ => None,
     }
