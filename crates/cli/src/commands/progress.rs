@@ -1,17 +1,22 @@
 //! The progress line of long work: one line on stderr if that is a terminal, and nothing otherwise. This module
 //! counts and draws; it does not copy or search anything itself.
 
+mod progress_terminal;
+
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use indicatif::{FormattedDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{FormattedDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike as _};
 use rustix::fs::{FileType, fstat};
 use tokio::io::{AsyncWriteExt as _, Stdout};
 
 use super::print::report;
+use progress_terminal::ProgressTerminal;
 
+/// How often indicatif may draw the line in a second.
+const MAX_DRAWS_PER_SECOND: u8 = 20;
 /// How often the line is drawn while nothing else draws it.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Work that takes less time than this shows no line.
@@ -91,8 +96,10 @@ impl ProgressLine {
         if !self.is_wanted || self.bar.elapsed() < SHOWN_AFTER {
             return;
         }
-        if self.bar.is_hidden() {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        // indicatif finds out whether stderr is a terminal that can erase a line.
+        if self.bar.is_hidden() && !ProgressDrawTarget::stderr().is_hidden() {
+            let target = ProgressDrawTarget::term_like_with_hz(Box::new(ProgressTerminal), MAX_DRAWS_PER_SECOND);
+            self.bar.set_draw_target(target);
         }
         self.lay_out(terminal_columns(), is_lost);
         self.bar.tick();
@@ -142,8 +149,7 @@ impl ProgressLine {
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.bar.set_style(style.with_key("time_left", time_left).with_key("found", found_files));
-        // The last column stays free, because some terminals begin the next line after it.
-        let room = columns.saturating_sub(COPY_COLUMNS + 1);
+        let room = columns.saturating_sub(COPY_COLUMNS);
         self.bar.set_message(self.file_count().chars().take(room).collect::<String>());
     }
 
@@ -157,8 +163,9 @@ impl ProgressLine {
     }
 }
 
+/// The columns of the terminal that the line can use.
 fn terminal_columns() -> usize {
-    rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col.into())
+    ProgressTerminal.width().into()
 }
 
 /// Writes the remaining time that indicatif estimates. While nothing is copied, it writes dashes, because indicatif

@@ -10,6 +10,9 @@ use crate::support::{command, wait_for_output};
 /// Speed of the connection: so slow that a progress line is shown, and so fast that a test takes only a few seconds.
 const BYTES_PER_SECOND: u64 = 1_500_000;
 
+/// The width of a [`Terminal`].
+const COLUMNS: usize = 80;
+
 /// A server behind a slow connection, and the folder in which the server and the commands run.
 struct SlowServer {
     _server: TestServer,
@@ -120,7 +123,7 @@ async fn without_a_terminal_there_is_no_progress_line() {
     assert_eq!((output.stdout, output.stderr, output.status.code()), (vec![], vec![], Some(0)));
 }
 
-/// The rows on the screen of a terminal that was sent this text. Executes the escape sequences that the progress line
+/// The rows on the screen of a terminal of 80 columns that was sent this text. Executes the escape sequences that the progress line
 /// uses, and ignores colours.
 fn screen_rows(shown: &str) -> Vec<String> {
     let mut rows = vec![String::new()];
@@ -147,6 +150,10 @@ fn screen_rows(shown: &str) -> Vec<String> {
                 rest = &rest[end + 1..];
             }
             printed => {
+                if column == COLUMNS {
+                    (row, column) = (row + 1, 0);
+                    rows.resize(rows.len().max(row + 1), String::new());
+                }
                 let mut text: Vec<char> = rows[row].chars().collect();
                 text.resize(text.len().max(column + 1), ' ');
                 text[column] = printed;
