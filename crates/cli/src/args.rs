@@ -3,6 +3,7 @@
 //! [`commands::args`](crate::commands::args).
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::builder::Resettable;
@@ -109,7 +110,21 @@ impl Args {
         if is_client {
             command = command.mut_args(|argument| argument.env(Resettable::Reset));
         }
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+        let matches = command.try_get_matches().unwrap_or_else(|error| exit_with(&error));
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| exit_with(&error))
+    }
+}
+
+/// Prints the help, the version or an error about the command line, and exits. A text that cannot be written is an
+/// error, unless the reader of stdout has closed the pipe.
+fn exit_with(error: &clap::Error) -> ! {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
+            crate::report_error(&anyhow::Error::new(failure).context("cannot write the output"));
+            std::process::exit(crate::OUR_FAILURE.into())
+        }
+        _ => std::process::exit(error.exit_code()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! the user is changed, and a profile that sets its own prompt works:
 //!
 //! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix comes before the prompt that the
-//!   profile has made;
+//!   profile has made; if the profile replaces `PROMPT_COMMAND`, there is no prefix;
 //! - zsh takes its first prompt from `PROMPT`; if a profile replaces it, there is no prefix;
 //! - other shells get no prefix.
 
@@ -55,7 +55,10 @@ impl EnvironmentHint {
         let name = &self.name;
         let (variable, value) = match shell {
             _ if self.is_local => return,
-            "bash" => ("PROMPT_COMMAND", format!(r#"case $PS1 in "({name}) "*) ;; *) PS1="({name}) $PS1" ;; esac"#)),
+            "bash" => (
+                "PROMPT_COMMAND",
+                format!(r#"case ${{PS1-}} in "({name}) "*) ;; *) PS1="({name}) ${{PS1-}}" ;; esac"#),
+            ),
             // The usual prompt of zsh: the name of the machine, and `#` for root.
             "zsh" => ("PROMPT", format!("({name}) %m%# ")),
             _ => return,

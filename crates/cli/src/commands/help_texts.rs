@@ -30,7 +30,8 @@ terminal, the shell reads its commands from there.
 
 The variable EXEC_SERVER_ENVIRONMENT in the shell holds the name of the environment. On a terminal, a line at the \
 start shows the name too, and so does the prompt of bash and zsh on another machine: bash gets PROMPT_COMMAND, which \
-puts the name before the prompt of your profile, and zsh gets PROMPT, which your profile may replace. With --no-hint \
+puts the name before the prompt of your profile, and zsh gets PROMPT. Your profile may replace both variables; then the \
+prompt can show EXEC_SERVER_ENVIRONMENT instead. With --no-hint \
 or EXEC_SERVER_NO_HINT=1, the line is not printed and the prompt stays as it is.
 
 Examples:

@@ -34,7 +34,7 @@ async fn run_shell(login_shell: &str, args: &[&str], variable: Option<(&str, &st
 
 #[tokio::test]
 async fn every_shell_gets_the_variable_and_the_line_and_bash_and_zsh_also_a_prompt() {
-    let bash = r#"case $PS1 in "(scripted.sock) "*) ;; *) PS1="(scripted.sock) $PS1" ;; esac"#;
+    let bash = r#"case ${PS1-} in "(scripted.sock) "*) ;; *) PS1="(scripted.sock) ${PS1-}" ;; esac"#;
     for (shell, prompt) in
         [("bash", Some(("PROMPT_COMMAND", bash))), ("zsh", Some(("PROMPT", "(scripted.sock) %m%# "))), ("sh", None)]
     {
@@ -67,6 +67,7 @@ async fn bash_and_zsh_show_the_name_once_in_each_prompt() {
     // The first input sets a prompt of the user in bash. In zsh such a prompt would replace the name.
     for (shell, command, first_input, next_prompt) in [
         ("bash", &["bash", "--norc", "-i"][..], "PS1='mine: '", "(scripted.sock) mine: "),
+        ("bash", &["bash", "--norc", "-i"], "set -u; unset PS1", "(scripted.sock) "),
         ("zsh", &["zsh", "-f", "-i"], "true", "(scripted.sock) "),
     ] {
         let (variables, _) = run_shell(shell, &[], None).await;

@@ -1,6 +1,22 @@
-//! `--version` names the commit from which the binary was built, if the build knew it.
+//! `--version` names the commit from which the binary was built, if the build knew it. `--version` and `--help` fail
+//! if their text cannot be written.
+
+use std::fs::File;
 
 use testkit::run_to_end;
+
+use crate::support::{command, wait_for_output};
+
+#[tokio::test]
+async fn a_text_that_cannot_be_written_is_an_error() {
+    for args in [&["--version"][..], &["--help"], &["run", "--help"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = wait_for_output(command(args).stdout(full).spawn().unwrap()).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = "exec-server: cannot write the output: No space left on device\n";
+        assert_eq!((stderr.as_str(), output.status.code()), (expected, Some(125)), "{args:?}");
+    }
+}
 
 #[tokio::test]
 async fn the_version_names_a_commit_if_the_sources_are_in_a_git_repository() {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{CopyFixture, noise, text_and_code, wait_for_output};
+use crate::support::{CopyFixture, bare_command, noise, text_and_code, wait_for_output};
 
 #[tokio::test]
 async fn ls_sorts_names_and_shows_hidden_names_only_with_the_flag_a() {
@@ -25,7 +25,7 @@ async fn ls_sorts_names_and_shows_hidden_names_only_with_the_flag_a() {
     // A path that cannot be listed does not stop the command.
     let (out, stderr, code) = fixture.run(&["ls", ":none", ":d/sub"]).await;
     let expected = "exec-server: cannot read :none: No such file or directory\n";
-    assert_eq!((out.as_str(), stderr.as_str(), code), ("\n:d/sub:\n", expected, Some(1)));
+    assert_eq!((out.as_str(), stderr.as_str(), code), (":d/sub:\n", expected, Some(1)));
 }
 
 #[tokio::test]
@@ -114,6 +114,27 @@ async fn rm_removes_directories_only_with_the_flag_r() {
     assert!(fixture.path("d/sub/file").exists() && !fixture.path("file").exists() && !fixture.path("link").exists());
     fixture.run_quietly(&["rm", "-rf", ":d", ":none"]).await;
     assert!(!fixture.path("d").exists());
+}
+
+#[tokio::test]
+async fn a_directory_whose_name_ends_with_a_colon_or_a_dot_after_one_can_be_removed() {
+    let fixture = CopyFixture::new().await;
+    for typed in ["./x:", "./x:.", "./x:.."] {
+        fs::create_dir(fixture.path(typed)).unwrap();
+        let mut command = bare_command();
+        command.args(["rm", "-r", typed]).current_dir(fixture.path(""));
+        let removed = text_and_code(&wait_for_output(command.spawn().unwrap()).await);
+        assert_eq!(removed, (String::new(), String::new(), Some(0)));
+        assert!(!fixture.path(typed).exists());
+    }
+    fs::create_dir(fixture.path("x:")).unwrap();
+    fixture.run_quietly(&["rm", "-r", ":x:"]).await;
+    assert!(!fixture.path("x:").exists());
+    for typed in [":", ":.", ":..", ":a/.", "local:", "local:."] {
+        let (_, stderr, code) = fixture.run(&["rm", "-r", typed, ":none"]).await;
+        assert_eq!(code, Some(1));
+        assert!(stderr.starts_with(&format!("exec-server: refusing to remove {typed}: ")), "{stderr}");
+    }
 }
 
 #[tokio::test]

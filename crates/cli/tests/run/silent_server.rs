@@ -99,8 +99,10 @@ async fn a_server_that_does_not_end_the_command_is_waited_for_only_10_seconds() 
         run(json!({}), &[], Some(Signal::HUP)),
         run(json!({}), &["--timeout", "50ms"], None),
     );
-    let message = "exec-server: the server did not end the command within 10s; it may still be running\n";
+    let message = "exec-server: the server did not say within 10s whether it has passed the signal on; the command may still be \
+                 running\n";
     assert_eq!(signalled, (String::new(), message.to_owned(), Some(130)));
+    let message = "exec-server: the server did not end the command within 10s; it may still be running\n";
     assert_eq!(terminated, (String::new(), message.to_owned(), Some(129)));
     assert_eq!(timed_out, (String::new(), message.to_owned(), Some(124)));
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use client::{DirectoryEntry, FileSystemError, PathUri};
 
+use super::super::typed_path::TypedPath;
 use super::file_hosts::FileHost;
 use crate::terminal_text::readable;
 
@@ -45,14 +46,18 @@ impl HostPath {
     /// Whether the path means the contents of a directory, not the directory itself. Such a path ends with no name:
     /// it was typed with `.` or `..` at its end, or it is `/`.
     pub(crate) fn means_contents(&self) -> bool {
-        let typed = self.typed.as_os_str().as_bytes();
-        let last = typed.rsplit(|byte| matches!(byte, b'/' | b':')).next().unwrap_or_default();
+        let (TypedPath::Plain(path) | TypedPath::InEnvironment(_, path)) = self.parsed();
+        let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         matches!(last, b"." | b"..") || self.path.file_name().is_none()
     }
 
-    /// Whether the path was typed with a colon at its end (`ENV:`), which means the working directory of the server.
+    /// Whether the path was typed as an environment alone (`ENV:`), which means the working directory of the server.
     pub(crate) fn means_working_directory(&self) -> bool {
-        self.typed.as_os_str().as_bytes().ends_with(b":")
+        matches!(self.parsed(), TypedPath::InEnvironment(_, path) if path.as_os_str().is_empty())
+    }
+
+    fn parsed(&self) -> TypedPath<'_> {
+        TypedPath::parse(self.typed.as_os_str())
     }
 
     /// Whether the path was typed with a slash at its end, as that of a directory.

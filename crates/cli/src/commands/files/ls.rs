@@ -26,10 +26,10 @@ pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;
     let mut out = Vec::new();
-    for (number, path) in paths.iter().enumerate() {
+    for path in &paths {
         let listed = match paths.len() {
             1 => listing.list(path, &mut out).await,
-            _ => listing.list_with_heading(path, number > 0, &mut out).await,
+            _ => listing.list_with_heading(path, &mut out).await,
         };
         if let Err(sentence) = listed {
             report(&sentence);
@@ -53,12 +53,13 @@ struct Listing {
 }
 
 impl Listing {
-    /// Adds the path and what is in it. `is_separated`: an empty line comes first.
-    async fn list_with_heading(self, path: &HostPath, is_separated: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Adds the path and what is in it, after an empty line if another path comes before.
+    async fn list_with_heading(self, path: &HostPath, out: &mut Vec<u8>) -> Result<(), String> {
         let mut body = Vec::new();
         self.list(path, &mut body).await?;
-        let separator = if is_separated { "\n" } else { "" };
-        out.extend_from_slice(separator.as_bytes());
+        if !out.is_empty() {
+            out.push(b'\n');
+        }
         self.put_name(path.typed.as_os_str(), out);
         out.extend_from_slice(b":\n");
         out.extend(body);

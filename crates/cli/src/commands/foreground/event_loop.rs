@@ -259,7 +259,12 @@ impl<'a> EventLoop<'a> {
             return None;
         }
         let patience = self.end_wait.patience();
-        self.notice.say(&format!("the server did not end the command within {patience:?}; {MAY_RUN}"));
+        self.notice.say(&match self.end_wait.reason() {
+            Some(EndReason::Passed(_)) => format!(
+                "the server did not say within {patience:?} whether it has passed the signal on; the command may still be running"
+            ),
+            _ => format!("the server did not end the command within {patience:?}; {MAY_RUN}"),
+        });
         Some(ForegroundEnd::Abandoned(exit_code::of_abandoned(self.end_wait.reason())))
     }
 
