@@ -1,8 +1,9 @@
-//! Checks that files which are read and written in blocks behave like byte strings, for any requests in any order, and that params survive
-//! encoding and decoding. Used by the fuzz target and by the test that replays the corpus.
+//! Checks that files which are read and written in blocks behave like byte strings, for any requests in any order,
+//! and that the params of these requests survive encoding and decoding. Used by the fuzz target and by the test that
+//! replays the corpus.
 //!
-//! An input is a sequence of requests of eight bytes each. If a request would begin with the byte 0xff, the sequence ends there, and the
-//! rest of the input is JSON, which is decoded as params.
+//! An input is a sequence of requests of eight bytes each. If a request would begin with the byte 0xff, the sequence
+//! ends there, and the rest of the input is JSON, which is decoded as params.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -17,14 +18,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const REQUEST_BYTES: usize = 8;
-/// Requests of one input. More would make a run slow without finding more bugs.
+/// How many requests of an input are used; the rest is ignored. A larger number would make a run slow without finding
+/// more bugs.
 const MOST_REQUESTS: usize = 64;
 /// Ends the requests of an input. JSON follows.
 const JSON_FOLLOWS: u8 = 0xff;
 /// Most extents that one request asks for.
 const MAX_EXTENTS: usize = 3;
 
-/// Panics if the model and the files differ, or if params change by encoding and decoding them.
+/// Panics if the files differ from the [`BlockModel`], or if params change by encoding and decoding them.
 pub(crate) fn check(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut model = BlockModel { root: directory.path(), files: HashMap::new(), handles: HashMap::new() };
@@ -35,7 +37,7 @@ pub(crate) fn check(bytes: &[u8]) {
             break;
         }
         let Some((request, tail)) = rest.split_first_chunk::<REQUEST_BYTES>() else { break };
-        model.handle(*request);
+        model.apply(*request);
         rest = tail;
     }
     model.check_files();
@@ -63,22 +65,25 @@ fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
     serde_json::from_str(&json).expect("encoded params can be decoded")
 }
 
-/// An open handle, and the contents that the model expects. `is_over` says that a commit was tried, which ends an
-/// upload.
+/// An open handle, and the contents that the model expects. `has_failed` says that a write was refused, after which
+/// all further requests for the upload are refused. `is_over` says that a commit was tried, which ends an upload.
 enum ModelHandle {
     File { opened: RegularFile, contents: Vec<u8> },
     Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, has_failed: bool, is_over: bool },
 }
 
+/// The expected result of all requests so far, as byte strings.
 struct BlockModel<'a> {
+    /// The directory with the real files.
     root: &'a Path,
-    /// The expected contents of each file that exists.
+    /// The expected contents of each file that exists, by the number in its name.
     files: HashMap<u8, Vec<u8>>,
     handles: HashMap<u8, ModelHandle>,
 }
 
 impl BlockModel<'_> {
-    fn handle(&mut self, [method, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
+    /// Does what a request asks for, with the real files and in the model, and compares the two.
+    fn apply(&mut self, [method, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
         let (handle, name) = (handle % 4, name % 4);
         let offset = match flags {
             // Offsets that no file has.
@@ -153,6 +158,8 @@ impl BlockModel<'_> {
     fn read(&mut self, handle: u8, offset: u64, length: usize) {
         let Some(ModelHandle::File { opened, contents }) = self.handles.get(&handle) else { return };
         let params = over_the_wire(&ReadBlockParams { handle_id: handle.to_string(), offset, len: length as u64 });
+        // `read_block` keeps the bytes that are there already, and returns whether the file ended before `length`
+        // bytes.
         let mut block = vec![1];
         let read = opened.read_block(params.offset, length, &mut block);
         if overflows(offset, length) {
@@ -184,16 +191,17 @@ impl BlockModel<'_> {
         }
     }
 
-    fn commit(&mut self, handle: u8, size: Option<u64>, fill: u8) {
+    /// The new mode and modification time of the file are derived from `attributes`.
+    fn commit(&mut self, handle: u8, size: Option<u64>, attributes: u8) {
         let Some(ModelHandle::Upload { upload, contents, replace, name, has_failed, is_over }) =
             self.handles.get_mut(&handle)
         else {
             return;
         };
-        // Larger files may exceed what the file system allows.
+        // A larger size may exceed what the file system allows.
         let size = size.filter(|size| *size <= 1 << 20);
-        let mtime = FileTime { secs: i64::from(fill), nanos: u32::from(fill) };
-        let mode = 0o600 | u32::from(fill) & 0o177;
+        let mtime = FileTime { secs: i64::from(attributes), nanos: u32::from(attributes) };
+        let mode = 0o600 | u32::from(attributes) & 0o177;
         let params = over_the_wire(&CommitParams {
             handle_id: handle.to_string(),
             size,
@@ -255,6 +263,7 @@ impl BlockModel<'_> {
     }
 }
 
+/// Whether a block ends beyond the largest offset that a file can have.
 fn overflows(offset: u64, length: usize) -> bool {
     offset.checked_add(length as u64).is_none_or(|end| i64::try_from(end).is_err())
 }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-/// Checks every input of the corpus of `target`. Fails if there are fewer than `min_inputs`, because then the corpus
-/// was not found.
+/// Checks every input of the corpus of `target`. Fails if there are fewer than `min_inputs`, because then a part of
+/// the corpus is missing.
 pub(crate) fn replay(target: &str, min_inputs: usize, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut replayed = 0;

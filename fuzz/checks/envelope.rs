@@ -12,6 +12,7 @@ const LONGEST_CUT: usize = 256;
 /// Panics if one of the checks fails for these bytes.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(message) = decode(bytes) else {
+        // Any result is right, but it must not panic.
         let _ = sniff_id(bytes);
         return;
     };
@@ -71,6 +72,7 @@ struct Parts<'a> {
 }
 
 fn parts<'a>(message: &'a Incoming<'_>) -> Parts<'a> {
+    // Missing params are encoded as `null`.
     let body = |raw: Option<&'a RawValue>| Some(raw.map_or("null", RawValue::get));
     match message {
         Incoming::Request(request) => {

@@ -15,7 +15,8 @@ pub(crate) fn check(bytes: &[u8]) {
     check_native(Path::new(OsStr::from_bytes(bytes)));
 }
 
-/// The canonical text of a parsed URI parses to the same URI. If the URI has a native path, the URI of that path has the same native path.
+/// The canonical text of a parsed URI parses to the same URI. If the URI has a native path, the URI of that path has
+/// the same native path.
 fn check_text(text: &str) {
     let Ok(uri) = text.parse::<PathUri>() else { return };
     assert!(uri.as_str().starts_with("file://"), "{uri}");
@@ -30,7 +31,8 @@ fn check_text(text: &str) {
     assert_eq!(from_native.to_native().as_deref(), Ok(&*native), "{uri} and {from_native} have the same native path");
 }
 
-/// Every absolute path has a URI. The native path of that URI has no `.` and no `..`.
+/// Every absolute path has a URI. The native path of that URI has no `.` and no `..`, and it is the same path if the
+/// path has no `..` either. A path with a NUL byte is an exception: its URI has no native path.
 fn check_native(path: &Path) {
     let Some(uri) = PathUri::from_native(path) else {
         assert!(!path.is_absolute(), "the absolute path {} has no URI", path.display());

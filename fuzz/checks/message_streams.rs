@@ -1,5 +1,5 @@
-//! Checks of the two decoders of message streams, WebSocket frames and lines, which must succeed for any received
-//! bytes. The fuzz targets `websocket` and `lines` and the test that replays their corpora use these checks. The
+//! Checks that must succeed for any received bytes, for the two decoders of message streams: WebSocket frames and
+//! lines. The fuzz targets `websocket` and `lines` and the test that replays their corpora use these checks. The
 //! checks use only the public API of `transport`, without a runtime.
 
 use std::future::Future;
@@ -27,8 +27,8 @@ struct Decoded {
     end: DecoderEnd,
 }
 
-/// Checks the WebSocket decoder. The first three bytes of the input are settings: the role (lowest bit), the limit for messages in steps of
-/// 16 bytes, and the size of the pieces in which the other bytes of the input arrive.
+/// Checks the WebSocket decoder. The first three bytes of the input are settings: the role (lowest bit), the limit
+/// for messages in steps of 16 bytes, and the size of the pieces in which the other bytes of the input arrive.
 pub(crate) fn check_websocket(input: &[u8]) {
     let Some((&[role, limit, piece], wire)) = input.split_first_chunk() else { return };
     let is_server = role & 1 == 0;
@@ -52,8 +52,8 @@ pub(crate) fn check_websocket(input: &[u8]) {
     );
 }
 
-/// Checks the line decoder. The first two bytes of the input are settings: the limit for messages and the size of the pieces in which the
-/// other bytes of the input arrive, both in bytes.
+/// Checks the line decoder. The first two bytes of the input are settings: the limit for messages and the size of the
+/// pieces in which the other bytes of the input arrive, both in bytes.
 pub(crate) fn check_lines(input: &[u8]) {
     let Some((&[limit, piece], wire)) = input.split_first_chunk() else { return };
     let limit = usize::from(limit);
@@ -123,8 +123,8 @@ fn encode(framing: Framing, events: &[ReadEvent]) -> Vec<u8> {
     out
 }
 
-/// Sends `wire` from `theirs` to `ours` in pieces of `piece` bytes, then ends the byte stream. Each piece is decoded before the next
-/// one is sent.
+/// Sends `wire` from `theirs` to `ours` in pieces of `piece` bytes, then ends the byte stream. Each piece is decoded
+/// before the next piece is sent.
 fn decode(mut ours: MessageStream, mut theirs: MessageStream, wire: &[u8], piece: usize) -> Decoded {
     let mut events = Vec::new();
     for piece in wire.chunks(piece) {

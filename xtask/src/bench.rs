@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the product and the benchmark as they are shipped, and runs the benchmark.
+//! `cargo xtask bench`: builds the product and the benchmark with the release profile, and runs the benchmark.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::tools::install_missing_programs_of;
 
-/// Measures and prints the table. The arguments are passed to the benchmark.
+/// Runs the benchmark, which prints its figures as a table. The arguments are passed to the benchmark.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     // The benchmark compares a search with ripgrep.
     install_missing_programs_of(&[("rg", "ripgrep")])?;

@@ -1,5 +1,5 @@
-//! The project's chores, run as `cargo xtask <chore>`. They know how the project is built and checked; they know
-//! nothing of what the product does.
+//! The project's chores, run as `cargo xtask <chore>`: they build, check and measure the project. They use no code of
+//! the product.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -20,11 +20,11 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
-  test <filter>...  run only the tests; the arguments go to nextest
+  test <filter>...  run no checks, and only the tests that match; the arguments go to nextest
   tidy              check what compilers do not: layers, order of modules, licences, names, lengths, texts
-  bench [WORD]...   measure, and print the figures as a table; with words, only areas whose names contain one
+  bench [WORD]...   measure, and print the figures as a table; with words, only areas whose names contain one of them
                     (one-shot, output, client, silence, run, echo, memory, files, copy, search, terminate, crowd)
-  bench --markdown  the same table as docs/benchmarks.md has it
+  bench --markdown  print the table as Markdown, as in docs/benchmarks.md
 ";
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
-//! Installs the MCP server that tests connect to, from PyPI, into a Python environment below the target folder. The environment is made
-//! once, and again when the list of packages changes.
+//! Installs the MCP server that tests connect to, from PyPI, into a Python environment below the target folder. The
+//! environment is made once, and again when the list of packages changes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::tools;
 /// Lists every package with its version, so that all runs use the same versions.
 const REQUIREMENTS: &str = "crates/cli/tests/mcp/requirements.txt";
 
-/// Makes the environment unless it has exactly the listed packages.
+/// Makes the environment unless it was made from the present list of packages.
 pub(crate) fn install() -> Result<()> {
     let list = root().join(REQUIREMENTS);
     let wanted = std::fs::read_to_string(&list).with_context(|| format!("cannot read {REQUIREMENTS}"))?;

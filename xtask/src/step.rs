@@ -1,5 +1,5 @@
-//! One step of a chore: a header line, the work, its time. Also starts the programs that steps need, which write to
-//! the terminal themselves.
+//! One step of a chore of `cargo xtask`: a header line, the work, its time. Also runs the programs that the steps
+//! need.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end. Returns an error if the command fails.
+/// Runs a command to its end. Its output goes to the terminal. Returns an error if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {}", command_line(command)))?;
     if !status.success() {
@@ -50,7 +50,7 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Program and arguments in backticks, for error messages.
+/// The name of the program and its arguments in backticks, for error messages.
 fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -33,7 +33,6 @@ pub(crate) struct BlockingThreads {
 struct Pool {
     name: &'static str,
     kept_threads: usize,
-    /// See [`PoolGrowth::hang_timeout`].
     hang_timeout: Duration,
     /// Number of the [`JobOwner`] that was made last.
     last_owner: AtomicU64,

@@ -19,7 +19,7 @@ use rustix::process::Pid;
 use crate::children::children;
 use crate::error::{SurvivalReason, Survivors};
 use crate::orphaned_sessions::OrphanedSessions;
-use crate::signal_process::first_ended;
+use crate::signal_process::wait_for_any_end;
 use crate::tag::Scope;
 use decision::Decision;
 pub(crate) use decision::{Hunt, HuntPurpose};
@@ -136,7 +136,7 @@ impl<T> Hunts<T> {
                 return;
             }
             let pidfds: Vec<&OwnedFd> = self.active.iter().flat_map(|active| &active.waits_for).collect();
-            let ended = first_ended(&pidfds, wake, latest);
+            let ended = wait_for_any_end(&pidfds, wake, latest);
             if ended.woken {
                 wake = None;
                 pass_is_wanted = true;

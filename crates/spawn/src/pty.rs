@@ -15,7 +15,7 @@ use rustix::termios::{SpecialCodeIndex, Winsize};
 
 use crate::command::TerminalSize;
 use crate::descriptors::above_stdio;
-use crate::streams::{ChildInput, ChildOutput, Duplex};
+use crate::streams::{ChildInput, ChildOutput, TerminalMaster};
 use crate::wiring::HeldEnds;
 
 /// Ctrl-D, the end-of-file character of a new terminal.
@@ -25,7 +25,7 @@ const DEFAULT_EOF_BYTE: u8 = 4;
 /// terminal: the child gets `SIGHUP`.
 #[derive(Clone)]
 pub struct Pty {
-    master: Duplex,
+    master: TerminalMaster,
 }
 
 impl Pty {
@@ -36,7 +36,7 @@ impl Pty {
         rustix::pty::grantpt(&master)?;
         rustix::pty::unlockpt(&master)?;
         let slave = rustix::pty::ptsname(&master, Vec::new())?;
-        let pty = Self { master: Duplex::new(master)? };
+        let pty = Self { master: TerminalMaster::new(master)? };
         pty.resize(size)?;
         // Without NOCTTY this could become the controlling terminal of the server, if the server leads a session.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

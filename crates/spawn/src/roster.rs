@@ -1,5 +1,6 @@
-//! The roster: a list of all leaders, the processes that the server has started itself. The guard process reads it after the server has
-//! ended, and so finds leaders that have removed their tag (a number that every process inherits as a resource limit), and their descendants.
+//! The roster: a list of the leaders, the processes that the server has started itself and has not reaped. The guard
+//! is a process that kills all of them and their descendants after the server has ended. By the roster it also finds
+//! leaders and descendants that have removed their tag, a number that every process inherits as a resource limit.
 //!
 //! The roster is a file in memory (`memfd`) that the server and the guard have open. The server writes a record when a leader is started
 //! and clears it when the leader is reaped. Writing does not wait for the guard, and records are not lost when the server is killed.
@@ -55,9 +56,9 @@ impl Roster {
         self.free.push(record.0);
     }
 
-    /// A failure for lack of memory is ignored: the guard then finds the leader by its tag only.
+    /// An error, such as a lack of memory, is ignored: the guard then finds the leader by its tag only.
     fn write(&self, number: usize, record: &[u8]) {
-        let _no_memory = rustix::io::pwrite(&self.memory, record, (number * RECORD_BYTES) as u64);
+        let _ignored = rustix::io::pwrite(&self.memory, record, (number * RECORD_BYTES) as u64);
     }
 }
 
@@ -67,8 +68,8 @@ impl AsFd for Roster {
     }
 }
 
-/// The guard's side of the roster: the process ids of the leaders of one server. Each is also the id of the kernel session
-/// (`setsid`) of its leader.
+/// The guard's side of the roster: the process ids of the leaders of one server. Each leader also leads a kernel
+/// session (`setsid`) that has the same number.
 pub(crate) fn leaders(memory: BorrowedFd<'_>, instance: ServerInstance) -> HashSet<i32> {
     let mut leaders = HashSet::new();
     let mut record = [0; RECORD_BYTES];
@@ -91,7 +92,7 @@ mod tests {
     use crate::tag::SessionNumbers;
 
     #[test]
-    fn a_roster_has_the_leaders_that_were_not_removed() {
+    fn leaders_are_listed_for_each_server_until_they_are_removed_and_records_are_reused() {
         let instances = HashSet::new();
         let (ours, other) = (ServerInstance::unused(&instances), ServerInstance::unused(&instances));
         let (tags, others) = (SessionNumbers::new(ours).new_session(), SessionNumbers::new(other).new_session());

@@ -1,6 +1,7 @@
-//! Signals a process that was found by its process id, and waits for processes to end. Before the signal is sent, a pidfd is opened, and
-//! then the caller checks that the process id still belongs to the right process. So the signal cannot reach another process that has got
-//! the same process id meanwhile.
+//! Signals a process of which only the process id is known, and waits for processes to end. Before the signal is
+//! sent, a pidfd is opened, and then the caller checks that the process id still belongs to the right process. So the
+//! signal cannot reach another process that has got the same process id meanwhile. Only if no descriptor is left for
+//! the pidfd, this small risk remains.
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,11 +13,11 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// The result of [`signal_process`].
 pub(crate) enum SignalResult {
-    /// The signal was sent. The pidfd tells when the process has ended. None if descriptors have run out.
+    /// The signal was sent. The pidfd tells when the process has ended. None if no descriptor was left for a pidfd.
     Sent(Option<OwnedFd>),
-    /// The process belongs to another user.
+    /// This user may not signal the process, usually because it belongs to another user.
     NotPermitted,
-    /// The process has ended, or another process has its process id.
+    /// The process has ended, or another process has its process id. Any other error counts as this too.
     NotFound,
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn signal_process(pid: Pid, signal: Signal, is_same_process: impl FnO
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Some(pidfd),
         // Descriptors have run out, so the signal is sent by process id. The risk of a reused process id is tiny, and
-        // the tree must be killed.
+        // the signal cannot wait for a free descriptor.
         Err(Errno::MFILE | Errno::NFILE) => None,
         Err(_) => return SignalResult::NotFound,
     };
@@ -51,7 +52,7 @@ pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
     matches!(rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&no_wait)), Ok(1))
 }
 
-/// The result of [`first_ended`].
+/// The result of [`wait_for_any_end`].
 #[derive(Default)]
 pub(crate) struct EndedProcesses {
     /// Positions of the ended processes in the list of pidfds.
@@ -60,14 +61,15 @@ pub(crate) struct EndedProcesses {
     pub(crate) woken: bool,
 }
 
-/// Waits until one of these processes has ended, `wake` is readable, or the time is `until`.
-pub(crate) fn first_ended(pidfds: &[&OwnedFd], wake: Option<BorrowedFd<'_>>, until: Instant) -> EndedProcesses {
+/// Waits until one of these processes has ended, `wake` is readable, or the time is `until`. A signal handler or an
+/// error can end the wait early; then the result is empty.
+pub(crate) fn wait_for_any_end(pidfds: &[&OwnedFd], wake: Option<BorrowedFd<'_>>, until: Instant) -> EndedProcesses {
     let Ok(timeout) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else {
         return EndedProcesses::default();
     };
     let mut polled: Vec<PollFd<'_>> = pidfds.iter().map(|pidfd| PollFd::new(*pidfd, PollFlags::IN)).collect();
     polled.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
-    let _ready_or_timed_out = rustix::event::poll(&mut polled, Some(&timeout));
+    let _count_or_error = rustix::event::poll(&mut polled, Some(&timeout));
     let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
     EndedProcesses {
         indices: (0..pidfds.len()).filter(|index| polled.get(*index).is_some_and(is_ready)).collect(),

@@ -5,8 +5,8 @@ use std::ptr;
 
 use rustix::process::Signal;
 
-/// Stops ignoring `SIGCHLD`, which this process may have inherited. While it is ignored, the kernel reaps children itself and their exit
-/// statuses are lost.
+/// Gives `SIGCHLD` its default action if this process ignores it, which it may have inherited from its parent. While
+/// `SIGCHLD` is ignored, the kernel reaps children itself and their exit statuses are lost.
 pub(crate) fn keep_exit_statuses() {
     if is_ignored(Signal::CHILD) {
         // SAFETY: SIG_DFL runs no code of ours.
@@ -18,14 +18,16 @@ pub(crate) fn keep_exit_statuses() {
 /// `SIGHUP`, and a shell ignores `SIGINT` and `SIGQUIT` for background commands of a script.
 pub fn is_ignored(signal: Signal) -> bool {
     let mut current = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: sigaction without a new action only fills in the current one, which is read if it succeeded.
+    // SAFETY: sigaction without a new action only fills in the current action, which is read only if the call
+    // succeeded.
     unsafe {
         libc::sigaction(signal.as_raw(), ptr::null(), current.as_mut_ptr()) == 0
             && current.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Ignores `SIGXFSZ`, so that a write beyond the limit of file sizes fails with an error and does not end this process.
+/// Ignores `SIGXFSZ`, so that a write beyond the limit of file sizes (`RLIMIT_FSIZE`) fails with an error and does
+/// not end this process.
 pub(crate) fn ignore_file_size_signal() {
     // SAFETY: SIG_IGN runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -35,15 +37,17 @@ pub(crate) fn ignore_file_size_signal() {
 /// that blocks `SIGTERM` could not be asked to end.
 pub fn unblock_signals() {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills in the set before it is read, and a null old set means that it is not wanted.
+    // SAFETY: sigemptyset fills in the set before it is read, and a null old set means that the old mask is not
+    // wanted.
     unsafe {
         libc::sigemptyset(none.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
     }
 }
 
-/// Ignores the signals that ask a process to end. The guard calls this, because the same signal may be sent to the server and to the guard,
-/// and the guard must outlive the server.
+/// Ignores the signals that ask a process to end, and `SIGPIPE`, which would end it too. The guard calls this: it is
+/// a process that outlives the server and then kills what the server has left behind, and a signal that ends the
+/// server is often sent to both.
 pub(crate) fn ignore_termination_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
         // SAFETY: SIG_IGN runs no code of ours.

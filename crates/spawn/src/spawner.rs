@@ -1,6 +1,7 @@
-//! The entry point of this crate: starts processes, kills trees, and keeps the guard running. A server has one [`Spawner`]. The work is
-//! done by the other modules: `vfork` makes the child, `kill_thread` kills trees, and `guard` is a process that kills all trees after the
-//! server has ended.
+//! The entry point of this crate: starts processes, kills trees, and starts the guard again if it has ended. A
+//! process that the server has started is the *leader* of a *tree*, which consists of the leader and all of its
+//! descendants. A server has one [`Spawner`]. The other modules do the work: `vfork` makes the child, `kill_thread`
+//! kills trees, and `guard` runs a process that kills all trees after the server has ended.
 
 use std::collections::HashSet;
 use std::io;
@@ -52,8 +53,9 @@ pub struct Spawner {
 /// sending the few descriptors that the child needs to a thread with its own table.
 const LAUNCHER_MIN_CHILDREN: usize = 100;
 
-/// With fewer children than this, the server holds the child's ends of the output pipes open, so that the exit of a child wakes the server
-/// once and not once for each pipe. This costs two descriptors for each child, and with more children the server is awake anyway.
+/// With fewer other children than this, the server holds a new child's ends of its output pipes open, so that the
+/// exit of a child wakes the server once and not once for each pipe. This costs two descriptors for each child, and
+/// with more children the server is awake anyway.
 const HOLD_PIPES_BELOW_CHILDREN: usize = 16;
 
 /// A started process and the server's ends of its streams.
@@ -66,8 +68,9 @@ pub struct Spawned {
 }
 
 impl Spawner {
-    /// Makes a spawner in a process that was prepared as `_host` says. On return, the thread that kills processes runs, and so does the
-    /// guard if one is given.
+    /// Makes a spawner. `_host` comes from [`HostProcess::dedicate`] or [`HostProcess::shared`], which say what they
+    /// require of this process. On return, the thread that kills processes runs, and so does the guard if `guard` is
+    /// given.
     pub fn new(_host: HostProcess, guard: Option<GuardProgram>) -> io::Result<Self> {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
@@ -77,15 +80,15 @@ impl Spawner {
         Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread })
     }
 
-    /// Reserves tags for the processes of a new session.
+    /// Reserves tags for the processes of a new session of a client.
     pub fn session_tags(&self) -> SessionTags {
         self.sessions.new_session()
     }
 
-    /// Whether processes get tags. A tag is stored as the soft limit `RLIMIT_RTTIME` of a process, so there are none
-    /// if the hard limit is lower than the tags. Without tags, a process whose parent has ended and that has left the
-    /// session of its leader (`setsid`) is found only by [`Self::kill_all`] in a dedicated process, and no guard
-    /// finds it.
+    /// Whether processes get tags. A tag is stored as the soft limit `RLIMIT_RTTIME` of a process, so processes get
+    /// none if the hard limit is lower than the tags. Without tags, a process whose parent has ended and that has
+    /// left the kernel session (`setsid`) of its leader is found only by [`Self::kill_all`] in a dedicated process
+    /// ([`HostProcess::dedicate`]), and no guard finds it.
     pub fn tags_work(&self) -> bool {
         self.tags_work
     }
@@ -93,7 +96,8 @@ impl Spawner {
     /// Starts a process. Returns [`SpawnError::Cancelled`] if the flag is set before the child executes the program. If the flag is set
     /// later, while the kernel opens the program, the start goes on, and the caller must end the child with [`Self::kill_tree`].
     ///
-    /// Blocks for a fraction of a millisecond, or for as long as opening the program blocks, for example on a dead network mount.
+    /// Usually blocks for a fraction of a millisecond. Blocks up to 31 ms longer if the program is open for writing,
+    /// and for as long as opening the working directory or the program blocks, for example on a dead network mount.
     ///
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
@@ -126,6 +130,7 @@ impl Spawner {
         let fds_for_child: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let limits = ChildLimits::new(self.tags_work.then_some(tag));
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
+            // `launch` returns None if the launcher is busy or has failed. Then this thread starts the child itself.
             launcher
                 .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &fds_for_child))
                 .unwrap_or_else(|| execute(path, &args, &actions, &limits))
@@ -137,7 +142,8 @@ impl Spawner {
         })?;
         let pid = started.pid;
         starting.started(pid);
-        // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number for it.
+        // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
+        // for the pidfd.
         drop(cwd);
         let child = Child::new(started, tag).map_err(|error| {
             kill_unwatched(pid, tag);
@@ -146,32 +152,35 @@ impl Spawner {
         Ok(Spawned { child, io: wiring.finish(other_children < HOLD_PIPES_BELOW_CHILDREN) })
     }
 
-    /// Kills a process and all of its descendants. The future completes when all of them have ended. The leader may be left as a zombie for
-    /// [`Child::wait`]. The timeout starts when the thread that kills processes begins with this tree.
+    /// Kills a tree: the process that was started with this tag, and all of its descendants. The future completes
+    /// when all of them have ended; the leader may be left as a zombie for [`Child::wait`]. The future completes with
+    /// an error if some processes may not be killed or have not ended after the timeout, which starts when the thread
+    /// that kills processes begins with this tree.
     pub fn kill_tree(&self, tag: Tag, timeout: Duration) -> KillFuture {
         self.kill_thread.request(Scope::Tree(tag), HuntPurpose::Kill { timeout })
     }
 
-    /// Like [`Self::kill_tree`], for all trees of a session at once.
+    /// Like [`Self::kill_tree`], for all trees of a client's session at once.
     pub fn kill_session(&self, tags: &SessionTags, timeout: Duration) -> KillFuture {
         self.kill_thread.request(tags.scope(), HuntPurpose::Kill { timeout })
     }
 
     /// Like [`Self::kill_tree`], for all trees of this server. In a process that is dedicated to the server
     /// ([`HostProcess::dedicate`]), also kills children of this process that have no tag and are neither in the
-    /// kernel session (`setsid`) of this process nor in that of a process that it has started.
+    /// kernel session (`setsid`) of this process nor in that of a leader.
     pub fn kill_all(&self, timeout: Duration) -> KillFuture {
         self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Kill { timeout })
     }
 
-    /// Sends a signal to every process of this server's trees that exists now. Processes that this user may not signal are skipped. The
-    /// future completes when the signals are sent, and not when the processes have ended.
+    /// Sends a signal once to every process that [`Self::kill_all`] would find now. Processes that this user may not
+    /// signal are skipped. The future completes when the signals are sent, and not when the processes have ended.
     pub fn signal_all(&self, signal: Signal) -> KillFuture {
         self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Signal(signal))
     }
 
-    /// Returns those of `tags` that a running process still has. Returns all of `tags` if `/proc` cannot be read, and none if processes get
-    /// no tags (see [`Self::tags_work`]). Blocks while it reads the limits of every process of the machine.
+    /// Returns those of `tags` that a process still has. A process that has ended counts until it is reaped. Returns
+    /// all of `tags` if `/proc` cannot be read, and none if processes get no tags (see [`Self::tags_work`]). Blocks
+    /// while it reads the limits of every process of the machine.
     pub fn still_running(&self, tags: &HashSet<Tag>) -> HashSet<Tag> {
         if !self.tags_work {
             return HashSet::new();
@@ -185,16 +194,19 @@ impl Spawner {
     /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no
     /// child has ended.
     pub fn reap_orphans(&self) {
-        let _retried_next_time = reap_unclaimed_children();
+        // After an error, the next call tries again.
+        let _ignored = reap_unclaimed_children();
     }
 
-    /// Whether the guard has ended and no thread is starting a new one. Never blocks, and costs one system call.
+    /// Whether the guard has ended, so that [`Self::ensure_guard`] must be called. False while another thread uses
+    /// the guard, for example to start a new one, and false without a guard. Never blocks, and costs one system call.
     pub fn needs_guard(&self) -> bool {
         let guard = self.guard.try_lock();
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
     }
 
-    /// Sends `SIGCONT` to the guard, in case another process has stopped it. Call it periodically. Never blocks, and costs one system call.
+    /// Sends `SIGCONT` to the guard, in case another process has stopped it. Call it periodically. Never blocks, and
+    /// costs one system call. Does nothing while another thread uses the guard.
     pub fn continue_guard(&self) {
         if let Ok(guard) = self.guard.try_lock() {
             guard.iter().for_each(Guard::resume);
@@ -211,20 +223,23 @@ impl Spawner {
         }
     }
 
-    /// Starts a new guard if the old one has ended. Blocks like [`Self::spawn`].
+    /// Starts a new guard if the old one has ended. Does nothing if this spawner was made without a guard. Blocks
+    /// like [`Self::spawn`].
     pub fn ensure_guard(&self) -> io::Result<()> {
         lock(&self.guard).as_mut().map_or(Ok(()), Guard::restart_if_ended)
     }
 }
 
+/// The servers of which at least one process of this machine has a tag.
 fn instances_in_use() -> io::Result<HashSet<ServerInstance>> {
     let mut instances = HashSet::new();
     procfs::each_process(|pid| instances.extend(rlimit::tag_of(pid).map(Tag::instance)))?;
     Ok(instances)
 }
 
-/// The server opens the working directory, and not the child, so that an error is known to be about the directory. The path gets a `.` at
-/// its end because opening a directory does not check the permission to enter it, and opening `directory/.` does.
+/// Opens the working directory of a child. The server does this and not the child, so that an error is known to be
+/// about the directory. The path gets a `.` at its end because opening a directory does not check the permission to
+/// enter it, and opening `directory/.` does.
 fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
     let inside = if path.as_os_str().is_empty() { path.into() } else { path.join(".") };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -236,9 +251,11 @@ fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
         .and_then(|directory| above_stdio(directory).map_err(SpawnError::resource("open the working directory")))
 }
 
-/// Kills and reaps a child that cannot be watched because descriptors have run out.
+/// Kills the process group of a child that cannot be watched, usually because descriptors have run out, and reaps the
+/// child.
 fn kill_unwatched(pid: Pid, tag: Tag) {
-    let _may_have_ended = rustix::process::kill_process_group(pid, Signal::KILL);
+    // The child may have ended already.
+    let _ignored = rustix::process::kill_process_group(pid, Signal::KILL);
     let _status_not_needed = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
     children().remove_reaped_leader(pid, tag);
 }

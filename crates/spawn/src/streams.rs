@@ -13,8 +13,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::descriptors::{set_nonblocking, watch};
 
-/// Size of the pipe of a busy stream. The default of 64 KiB would wake the child for every 64 KiB; 1 MiB is the most that an unprivileged
-/// user may ask for by default.
+/// Size to which the pipe of a busy stream is enlarged. In a pipe of the default size, the child must wait for the
+/// server after every 64 KiB. 1 MiB is the most that an unprivileged user may ask for by default.
 const BUSY_PIPE_BYTES: usize = 1 << 20;
 
 /// Reads what the child writes to one of its output streams.
@@ -29,7 +29,8 @@ pub struct ChildOutput {
 pub enum ReadOutcome {
     /// This many bytes were written to the start of the buffer.
     Data(usize),
-    /// No data now. Wait for [`ChildOutput::readable`] before the next attempt.
+    /// Nothing was read, usually because there is no data now. Wait for [`ChildOutput::readable`] before the next
+    /// attempt.
     WouldBlock,
     /// All data was read and no process has the other end open.
     End,
@@ -92,7 +93,8 @@ impl ChildOutput {
     }
 }
 
-/// Writes what the child reads as its stdin. When all clones for a pipe are dropped, the child reads the end of its input.
+/// Writes what the child reads as its stdin. When the writer of a pipe and all of its clones are dropped, the child
+/// reads the end of its input.
 #[derive(Clone, Debug)]
 pub struct ChildInput {
     fd: Arc<AsyncFd<OwnedFd>>,
@@ -102,7 +104,8 @@ pub struct ChildInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamKind {
     Pipe,
-    /// A terminal accepts bytes until its buffer is full even if no process has it open, and it delivers bytes with a delay.
+    /// Unlike a pipe, a terminal accepts bytes until its buffer is full even if no process has it open, and it
+    /// delivers bytes with a delay.
     Terminal,
 }
 
@@ -111,7 +114,8 @@ enum StreamKind {
 pub enum WriteOutcome {
     /// The kernel has taken this many bytes from the start of the buffer.
     Wrote(usize),
-    /// The buffer in the kernel is full. Wait for [`ChildInput::writable`] before the next attempt.
+    /// Nothing was written, usually because the buffer in the kernel is full. Wait for [`ChildInput::writable`]
+    /// before the next attempt.
     WouldBlock,
     /// No process has the other end open, so the bytes can never be read.
     Closed,
@@ -167,11 +171,12 @@ fn poll_now(fd: &AsyncFd<OwnedFd>, wanted: PollFlags) -> PollFlags {
     }
 }
 
-/// One descriptor for both directions. It is closed when this value and all readers and writers made from it are dropped.
+/// The master side of a terminal, one descriptor for both directions. It is closed when this value, its clones and
+/// all readers and writers made from it are dropped.
 #[derive(Clone)]
-pub(crate) struct Duplex(Arc<AsyncFd<OwnedFd>>);
+pub(crate) struct TerminalMaster(Arc<AsyncFd<OwnedFd>>);
 
-impl Duplex {
+impl TerminalMaster {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -187,7 +192,7 @@ impl Duplex {
     }
 }
 
-impl AsFd for Duplex {
+impl AsFd for TerminalMaster {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

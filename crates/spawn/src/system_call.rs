@@ -4,7 +4,7 @@
 use std::arch::asm;
 use std::ffi::{c_int, c_long};
 
-/// The kernel returns an error as its negated number, which is between this and -1.
+/// The kernel returns an error as its negated error number. Values from this one to -1 are errors.
 const LOWEST_ERROR: isize = -4095;
 
 /// Makes a system call with up to five arguments; pass 0 for the unused ones. The error is an error number such as `EBADF`.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_errors_and_arguments_are_passed() {
+    fn arguments_reach_the_kernel_and_results_and_errors_are_returned() {
         // SAFETY: the first call takes no argument. The others fail because of an invalid argument before they change
         // anything.
         unsafe {

@@ -1,7 +1,7 @@
 //! Tags: numbers that mark a process and all of its descendants. A tag consists of the number of the server, of the
 //! session and of the process. A session in this module is that of a client, not that of `setsid`. This module
 //! computes and issues tags; `rlimit` sets and reads the tag of a process. Start with [`Tag`] and [`SessionTags`]; a
-//! [`Scope`] says which tags a kill is for.
+//! [`Scope`] says which processes a kill is for.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,8 +14,9 @@ const PROCESS_BITS: u32 = 18;
 const SESSION_BITS: u32 = 24;
 const INSTANCE_BITS: u32 = 20;
 
-/// The two upper bits of every tag. A tag is set as a limit of realtime CPU time in microseconds, and these bits make that limit 146,000
-/// years. So it limits nothing, and no user sets such a limit by chance. The value for "unlimited" has both bits set.
+/// The two upper bits of every tag. A tag is set as a limit of realtime CPU time in microseconds, and these bits make
+/// that limit at least 146,000 years. So a tag limits nothing, and no user sets such a limit by chance. The value for
+/// "unlimited" is no tag: both of its upper bits are set.
 const MARK: u64 = 0b01;
 const MARK_SHIFT: u32 = PROCESS_BITS + SESSION_BITS + INSTANCE_BITS;
 
@@ -41,15 +42,15 @@ impl Tag {
     }
 
     pub(crate) fn instance(self) -> ServerInstance {
-        ServerInstance(bits(self.0 >> (SESSION_BITS + PROCESS_BITS), INSTANCE_BITS))
+        ServerInstance(low_bits(self.0 >> (SESSION_BITS + PROCESS_BITS), INSTANCE_BITS))
     }
 
     pub(crate) fn session(self) -> u32 {
-        bits(self.0 >> PROCESS_BITS, SESSION_BITS)
+        low_bits(self.0 >> PROCESS_BITS, SESSION_BITS)
     }
 }
 
-fn bits(value: u64, count: u32) -> u32 {
+fn low_bits(value: u64, count: u32) -> u32 {
     (value & ((1 << count) - 1)) as u32
 }
 
@@ -61,18 +62,22 @@ impl ServerInstance {
     /// Chooses a random number that is not in `in_use`.
     pub(crate) fn unused(in_use: &HashSet<ServerInstance>) -> Self {
         loop {
-            // The keys of a RandomState come from the operating system, so two servers that start at the same time get different numbers.
-            let candidate = Self(bits(RandomState::new().hash_one(0), INSTANCE_BITS));
+            // The keys of a RandomState come from the operating system, so two servers that start at the same time
+            // almost never get the same number.
+            let candidate = Self(low_bits(RandomState::new().hash_one(0), INSTANCE_BITS));
             if !in_use.contains(&candidate) {
                 return candidate;
             }
         }
     }
 
+    /// The number as text, for the command line of the guard, the process that kills all trees after the server has
+    /// ended.
     pub(crate) fn to_argument(self) -> OsString {
         format!("{:x}", self.0).into()
     }
 
+    /// Reads the text that [`Self::to_argument`] makes. None if it is not valid.
     pub(crate) fn from_argument(argument: &str) -> Option<Self> {
         let number = u32::from_str_radix(argument, 16).ok()?;
         (number >> INSTANCE_BITS == 0).then_some(Self(number))
@@ -88,6 +93,7 @@ pub(crate) struct SessionNumbers {
 
 #[derive(Debug, Default)]
 struct NumberPool {
+    /// The number to try next.
     next: u32,
     in_use: HashSet<u32>,
 }
@@ -168,12 +174,14 @@ impl Drop for SessionTags {
     }
 }
 
-/// The tags that a kill is for: that of one tree, those of a session, or all of a server.
+/// The processes that a kill or a signal is for. A tree is a process that the server has started, with all of its
+/// descendants.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
     Tree(Tag),
     /// All trees with one of these session numbers. One session can have more than one number.
     Sessions(ServerInstance, Vec<u32>),
+    /// All trees of a server.
     Everything(ServerInstance),
 }
 
@@ -199,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_keeps_its_parts_and_is_no_ordinary_limit() {
+    fn a_tag_keeps_its_parts_and_ordinary_limits_are_no_tags() {
         let instance = ServerInstance((1 << INSTANCE_BITS) - 1);
         let tag = Tag::new(instance, 0xABCDEF, (1 << PROCESS_BITS) - 1);
         assert_eq!((tag.instance(), tag.session()), (instance, 0xABCDEF));
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_session_number_is_followed_by_another() {
+    fn a_session_gets_another_number_when_one_is_full_and_its_scope_contains_both() {
         let numbers = SessionNumbers::new(ServerInstance(7));
         let tags = numbers.new_session();
         let first = tags.next();
@@ -220,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_number_is_not_issued_while_it_is_in_use() {
+    fn a_session_number_is_issued_again_only_after_its_session_is_dropped() {
         let numbers = SessionNumbers::new(ServerInstance(7));
         let held = numbers.new_session();
         lock(&numbers.pool).next = 0;
@@ -232,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_can_be_passed_as_an_argument() {
+    fn an_instance_can_be_passed_as_an_argument_and_invalid_arguments_are_refused() {
         let instance = ServerInstance(0xBEEF);
         let argument = instance.to_argument();
         assert_eq!(ServerInstance::from_argument(argument.to_str().unwrap()), Some(instance));
-        assert_eq!(ServerInstance::from_argument("100000"), None);
+        assert_eq!(ServerInstance::from_argument("100000"), None, "more than 20 bits");
         assert_eq!(ServerInstance::from_argument("x"), None);
     }
 }

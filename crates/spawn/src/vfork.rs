@@ -1,9 +1,11 @@
-//! Makes a child process and lets it execute a program. As with `vfork` and `posix_spawn`, the child uses the memory of the server until it
-//! executes, so that the cost does not grow with the size of the server, and [`spawn`] can return the error of a step that fails in the
-//! child. Unlike `posix_spawn`, the child can set its own limits, without a moment in which the server has them.
+//! Makes a child process and lets it execute a program. As with `vfork` and `posix_spawn`, the child uses the memory
+//! of the server until it executes, so that the cost does not grow with the size of the server, and [`spawn`] can
+//! return the error of a step that fails in the child. Unlike with `posix_spawn`, the child can set its own limits,
+//! and the server never has them.
 //!
-//! The child leads its own session. All its signals have their default action and none is blocked. This module does not know what the
-//! program or the descriptors are for. Start with [`spawn`]; [`child`] is the code that runs in the child.
+//! The child leads its own session (`setsid`). All its signals have their default action and none is blocked. This
+//! module does not know what the program or the descriptors are for. Start with [`spawn`]; [`child`] is the code that
+//! runs in the child.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -23,13 +25,14 @@ use crate::exec_args::CStringArray;
 use crate::rlimit::{ChildLimits, ResourceLimit};
 use crate::system_call::system_call;
 
-/// The stack of a child until it executes. It makes only a few system calls, and no deep calls.
+/// The stack of a child until it executes. This is enough, because the child makes only a few system calls, and no
+/// deep calls.
 const STACK_BYTES: usize = 64 << 10;
 
-/// The highest signal number. The lowest is 1. Some numbers in between are reserved by glibc.
+/// The highest signal number. The lowest is 1. Signals whose numbers glibc reserves for itself are reset too.
 const LAST_SIGNAL: c_int = 64;
 
-/// The size of a signal set in the kernel. That of glibc is larger.
+/// The size of a signal set in the kernel. The signal set of glibc is larger.
 const SIGNAL_SET_BYTES: usize = 8;
 
 /// The exit code of a child that fails before it executes. No caller sees it, because [`spawn`] reaps the child and returns the error.
@@ -42,6 +45,7 @@ pub(crate) struct FileActions {
     list: Vec<FileAction>,
     /// The one target above the standard streams that stays open.
     above_stdio: Option<c_int>,
+    /// If this flag is set, the child ends instead of executing its program.
     cancel_flag: Option<Arc<CancelFlag>>,
 }
 
@@ -102,12 +106,13 @@ struct ChildPlan<'a> {
 #[derive(Debug)]
 pub(crate) struct StartedChild {
     pub(crate) pid: Pid,
-    /// None from a kernel before 5.2, and from the launcher, whose descriptors are in another table.
+    /// None from a kernel before 5.2, and from the launcher, a thread whose descriptors are in another table.
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
 impl StartedChild {
-    /// The pidfd, which is readable when the child has ended. Opens one if the child was made without.
+    /// The pidfd, which is readable when the child has ended. Opens a pidfd if there is none yet; then the child must
+    /// not have been reaped.
     pub(crate) fn into_pidfd(self) -> io::Result<OwnedFd> {
         match self.pidfd {
             Some(pidfd) => Ok(pidfd),
@@ -187,7 +192,8 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
 
 /// Prepares the child and executes the program. Returns only if a step has failed, with its error number.
 fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
-    // The tag comes first, so that the child is found by its tag even if it hangs later or its start is cancelled.
+    // The tag, a resource limit by which a kill finds the child and its descendants, comes first. So the child is
+    // found even if it hangs later or its start is cancelled.
     set_limit(plan.limits.tag.as_ref())?;
     // Otherwise an ignored signal would stay ignored in the program, and a handler of the server would run in the child when signals are
     // unblocked. An action in the kernel has at most four words on every architecture, and all zeros mean the default action.
@@ -201,7 +207,8 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
     plan.actions.list.iter().try_for_each(apply)?;
     close_others(plan.actions.above_stdio);
-    // The limit comes after the actions, because an action may open a descriptor with a number that the lower limit does not allow.
+    // The limit of open files comes after the actions, because an action may open a descriptor with a number that the
+    // lower limit does not allow.
     set_limit(plan.limits.open_files.as_ref())?;
     if plan.actions.cancel_flag.as_ref().is_some_and(|flag| flag.is_cancelled()) {
         return Err(libc::ECANCELED);
@@ -223,8 +230,9 @@ fn set_limit(limit: Option<&ResourceLimit>) -> Result<(), c_int> {
     unsafe { system_call(libc::SYS_prlimit64, arguments) }.map(drop)
 }
 
-/// Closes the child's copies of the server's descriptors. `execve` does that too, but it can hang, for example on a dead network mount.
-/// Until then, a copy of the pipe to another process would keep that process from reading the end of its input.
+/// Closes the child's copies of the server's descriptors. `execve` does that too, but it can hang, for example on a
+/// dead network mount. While it hangs, a copy of the pipe to another process would keep that process from reading the
+/// end of its input.
 fn close_others(kept: Option<c_int>) {
     let close = |first: c_int, last: c_int| {
         // SAFETY: the child has a table of its own and uses none of these descriptors any more.

@@ -1,6 +1,7 @@
-//! Creates the pipes or the terminal for the standard streams of a child, and adds to [`FileActions`] what the child must do to get them as
-//! its descriptors 0, 1 and 2. Dropping a [`Wiring`] closes everything. This module starts nothing; [`ChildIo`] is what the caller gets in
-//! the end.
+//! Creates the pipes or the terminal for the standard streams of a child, and adds to [`FileActions`] what the child
+//! must do to get them as its descriptors 0, 1 and 2. A child that writes a report ([`Stdio::Report`]) gets a pipe at
+//! another descriptor instead. Dropping a [`Wiring`] closes all of its descriptors. This module starts nothing;
+//! [`ChildIo`] is what the caller gets in the end.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -36,12 +37,13 @@ pub enum ChildIo {
     Report(ChildOutput),
 }
 
-/// The child's ends of its output streams, which the server holds open too. While this value exists, reading that output does not reach its
-/// end. Drop it when the child has exited.
+/// The child's ends of its output streams, which the server holds open too. While this value exists and is not empty,
+/// reading that output does not reach its end. Drop it when the child has exited.
 ///
-/// For a terminal: a child that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can still open
-/// `/dev/tty` until it exits, so the terminal must not end before that. For pipes: the end of a pipe is of no use before the exit, and
-/// noticing it would wake the server once more. With many children this value is empty for pipes.
+/// For a terminal: a child that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a
+/// password, can still open `/dev/tty` until it exits, so reading from the terminal must not end before that. For
+/// pipes: the end of a pipe is of no use before the exit, and noticing it would wake the server one more time. With
+/// many children this value is empty for pipes.
 #[derive(Debug, Default)]
 pub struct HeldEnds {
     _ends: Vec<OwnedFd>,
@@ -76,7 +78,8 @@ impl Wiring {
                 actions.open(0, c"/dev/null", libc::O_RDWR);
                 actions.duplicate(0, 1);
                 actions.duplicate(0, 2);
-                // This must be the last action: an earlier action may need the descriptor that has this number now.
+                // No later action may use a descriptor of the server, because this action replaces the one that has
+                // this number now.
                 actions.duplicate(child_end.as_raw_fd(), descriptor);
                 Ok(Self { io: ChildIo::Report(ChildOutput::from_pipe(report)?), child_ends: vec![child_end] })
             }

@@ -10,7 +10,8 @@ use protocol::decode_base64;
 use serde_json::{Value, json};
 use transport::{CloseReason, ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
-/// Longer than a single message takes on a loaded machine. Reached only by a failing test.
+/// The timeout of connecting and of the wait for one message. Long enough for a loaded machine, so only a failing
+/// test reaches it.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a server, with or without a session.
@@ -27,7 +28,7 @@ pub struct Client {
     pub close_reason: Option<CloseReason>,
 }
 
-/// The events of a process that has closed, collected.
+/// The collected events of a process that has closed: `process/closed` was its last event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedProcess {
     /// Output on `stdout`, all chunks joined.
@@ -38,7 +39,7 @@ pub struct FinishedProcess {
     pub pty: Vec<u8>,
     /// Exit code of the process.
     pub exit_code: i64,
-    /// Whether the exit has `timedOut`.
+    /// Whether `process/exited` had `timedOut`: the process was killed because the time of `timeoutMs` was over.
     pub timed_out: bool,
     /// Sequence numbers of all events, in the order in which they arrived.
     pub seqs: Vec<u64>,
@@ -64,7 +65,8 @@ impl Client {
         Self { reader, writer, framing, next_id: 1, inbox, session, close_reason: None }
     }
 
-    /// Sends `initialize` and `initialized`. `resume` is the session to resume; with none the server opens a new one.
+    /// Sends `initialize` and `initialized`. `resume` is the id of the session to resume. None: the server opens a
+    /// new session.
     pub async fn handshake(&mut self, resume: Option<&str>) {
         let params = json!({"clientName": "testkit", "resumeSessionId": resume});
         let result = self.call("initialize", params).await;

@@ -2,7 +2,7 @@
 
 use tokio::process::Command;
 
-/// Variables by which a developer may have configured `exec-server`.
+/// Variables that name a server, a file for connecting to it, or a directory with configuration.
 const CONFIGURATION_VARIABLES: [&str; 7] = [
     "CODEX_EXEC_SERVER_URL",
     "CODEX_HOME",
@@ -13,7 +13,8 @@ const CONFIGURATION_VARIABLES: [&str; 7] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// Gives a command a home directory that does not exist, and removes the variables that configure `exec-server`.
+/// Gives a command a home directory and a state directory that do not exist, and removes the variables above. Other
+/// variables that `exec-server` reads, such as `EXEC_SERVER_NO_HINT`, stay.
 pub fn hide_configuration(command: &mut Command) -> &mut Command {
     let nowhere = std::env::temp_dir().join("exec-server-test-nothing-configured");
     command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);

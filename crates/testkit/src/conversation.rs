@@ -1,5 +1,5 @@
-//! Methods of [`Client`] for a conversation with one process: writing to its stdin, and waiting for its output. They panic on
-//! any answer that the test does not expect.
+//! Methods of [`Client`] for processes: writing to stdin, closing stdin, waiting for output, and listing processes.
+//! They panic on any answer that the test does not expect.
 
 use protocol::{Base64Bytes, decode_base64};
 use serde_json::{Value, json};
@@ -17,14 +17,14 @@ pub fn unbase64(chunk: &Value) -> Vec<u8> {
 }
 
 impl Client {
-    /// Writes to stdin, waits for the answer and returns its `status`.
+    /// Writes to the stdin of a process, waits for the answer and returns its `status`.
     pub async fn write(&mut self, process: &str, write_id: &str, bytes: impl AsRef<[u8]>) -> String {
         let id = self.send_write(process, write_id, bytes).await;
         let answer = self.answer(id).await;
         answer["result"]["status"].as_str().unwrap_or_else(|| panic!("a write failed: {answer}")).to_owned()
     }
 
-    /// Writes to stdin without waiting for the answer. Returns the id of the request.
+    /// Writes to the stdin of a process without waiting for the answer. Returns the id of the request.
     pub async fn send_write(&mut self, process: &str, write_id: &str, bytes: impl AsRef<[u8]>) -> i64 {
         self.send("process/write", json!({"processId": process, "writeId": write_id, "chunk": base64(bytes)})).await
     }
@@ -34,7 +34,7 @@ impl Client {
         self.call("process/list", json!({})).await["processes"].take()
     }
 
-    /// Closes stdin with `process/closeStdin`.
+    /// Closes the stdin of a process with `process/closeStdin`, and waits for the answer.
     pub async fn close_stdin(&mut self, process: &str) {
         assert_eq!(self.call("process/closeStdin", json!({"processId": process})).await, json!({}));
     }

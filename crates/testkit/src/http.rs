@@ -1,5 +1,5 @@
 //! Sends HTTP requests byte for byte, so that a test can send requests that no HTTP library would send. Reads only
-//! the kind of response that the server of this project sends: HTTP/1.1 with `content-length`.
+//! the kind of response that the server of this project sends: HTTP/1.1 with `content-length`, or without a body.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -1,5 +1,6 @@
-//! An HTTP server on loopback that keeps every request as text and answers with bytes that the test chooses, so that a test can send
-//! responses that no HTTP library would send. Knows HTTP/1.1 with `content-length`, and no TLS. Start with [`HttpPeer::answering`].
+//! An HTTP server on loopback that records requests as text and answers with bytes that the test chooses, so that a
+//! test can send responses that no HTTP library would send. It knows HTTP/1.1 with `content-length`, and no TLS.
+//! Start reading at [`HttpPeer::answering`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,13 +12,13 @@ use tokio::task::JoinHandle;
 
 /// What an [`HttpPeer`] does after it has read a request.
 pub enum PeerReply {
-    /// Writes these bytes and waits for the next request, also if the bytes are not a whole response.
+    /// Writes these bytes and waits for the next request, even if the bytes are not a whole response.
     KeepOpen(Vec<u8>),
     /// Writes these bytes and closes the connection.
     Close(Vec<u8>),
 }
 
-/// An HTTP server on loopback. Dropping it closes its listener.
+/// An HTTP server on loopback. Dropping it closes its listener, but not the connections that it has accepted.
 pub struct HttpPeer {
     /// The port on 127.0.0.1.
     pub port: u16,
@@ -28,7 +29,9 @@ pub struct HttpPeer {
 /// What an [`HttpPeer`] has seen so far.
 #[derive(Default)]
 struct PeerRecord {
+    /// How many connections were accepted.
     accepted: AtomicUsize,
+    /// How many of these connections have ended.
     closed: watch::Sender<usize>,
     requests: RecordedRequests,
 }
@@ -63,13 +66,13 @@ impl HttpPeer {
     /// Starts a peer that closes the connection after each answer. The text that `answer` returns gets the
     /// header `Connection: close`.
     pub async fn closing(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        let closing = move |request: &str| answer(request).replacen("\r\n", "\r\nConnection: close\r\n", 1).into();
-        Self::answering(move |request| PeerReply::Close(closing(request))).await
+        let with_header = |answer: String| answer.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+        Self::answering(move |request| PeerReply::Close(with_header(answer(request)).into())).await
     }
 
-    /// Starts a peer that reads the first request of each connection, and gives the request and the connection to
-    /// `handle`.
-    pub async fn start<F, A>(handle: F) -> Self
+    /// Starts a peer that reads and records the first request of each connection. `handle` gets this request and the
+    /// connection, and does the rest.
+    pub async fn with_handler<F, A>(handle: F) -> Self
     where
         F: Fn(String, TcpStream) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
@@ -86,6 +89,8 @@ impl HttpPeer {
         .await
     }
 
+    /// Starts a peer that calls `serve` for each connection. The connection counts as closed when `serve` has
+    /// returned.
     async fn serving<F, A>(serve: F) -> Self
     where
         F: Fn(TcpStream, RecordedRequests) -> A + Send + Sync + 'static,
@@ -99,9 +104,9 @@ impl HttpPeer {
             while let Ok((stream, _)) = listener.accept().await {
                 shared_record.accepted.fetch_add(1, Ordering::SeqCst);
                 let record = Arc::clone(&shared_record);
-                let served = serve(stream, record.requests.clone());
+                let serving = serve(stream, record.requests.clone());
                 tokio::spawn(async move {
-                    served.await;
+                    serving.await;
                     record.closed.send_modify(|closed| *closed += 1);
                 });
             }
@@ -119,12 +124,12 @@ impl HttpPeer {
         self.record.accepted.load(Ordering::SeqCst)
     }
 
-    /// Heads and bodies of the requests, in the order in which they came.
+    /// Heads and bodies of the recorded requests, in the order in which they came.
     pub fn requests(&self) -> Vec<String> {
         self.record.requests.all()
     }
 
-    /// Waits until at least this many connections have ended.
+    /// Waits until at least this many connections have ended, no matter which end closed them.
     pub async fn wait_until_closed(&self, connections: usize) {
         self.record.closed.subscribe().wait_for(|closed| *closed >= connections).await.unwrap();
     }
@@ -136,7 +141,7 @@ impl Drop for HttpPeer {
     }
 }
 
-/// Answers the requests of one connection until either end closes it.
+/// Answers the requests of one connection until either end closes it, and adds them to `requests`.
 pub async fn serve_http<T>(mut stream: T, answer: &impl Fn(&str) -> PeerReply, requests: &RecordedRequests)
 where
     T: AsyncRead + AsyncWrite + Unpin,

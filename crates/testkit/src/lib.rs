@@ -1,10 +1,11 @@
 //! Tools for tests: the real server in a process of its own ([`TestServer`]), a client that sends any message
-//! ([`Client`]), a proxy that breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server
+//! ([`Client`]), a proxy that breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the code
 //! under test makes ([`HttpPeer`]).
 //!
-//! Nothing is mocked: the binary under test is the one that users run. Only tests of a client also have a [scripted
-//! server](ScriptedServer), for behaviour that a test cannot provoke in the real server. Other crates use this crate
-//! only in their tests; the benchmarks use it too.
+//! Tests of the server run the binary that users run. Tests of a client have two more servers: a [scripted
+//! server](ScriptedServer), for behaviour that a test cannot provoke in the real server, and the [real server without
+//! its extensions of the protocol](PublishedProtocolServer). Other crates use this crate only in their tests; the
+//! benchmarks use it too.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test that uses the tool")]
 

@@ -1,5 +1,5 @@
-//! Facts about a process from `/proc`: memory, threads, descriptors, state, descendants and CPU time. Functions panic if the
-//! process is gone, unless they say otherwise.
+//! Facts about a process from `/proc`: memory, threads, descriptors, state, descendants and CPU time. A function
+//! panics if the process is gone, unless its comment says otherwise.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ fn proc(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-/// Resident memory in bytes.
+/// Resident memory in bytes. Panics for a zombie too, which has no memory.
 pub fn resident_bytes(pid: u32) -> usize {
     status_bytes(pid, "VmRSS:").unwrap()
 }
 
-/// Largest resident memory so far, in bytes. 0 if the process is gone.
+/// Largest resident memory so far, in bytes. 0 if the process is gone or is a zombie.
 pub fn peak_resident_bytes(pid: u32) -> usize {
     status_bytes(pid, "VmHWM:").unwrap_or(0)
 }
 
-fn status_bytes(pid: u32, member: &str) -> Option<usize> {
+fn status_bytes(pid: u32, label: &str) -> Option<usize> {
     let status = std::fs::read_to_string(proc(pid, "status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(member))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(label))?;
     line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
@@ -39,7 +39,7 @@ pub fn process_state(pid: u32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// Whether a process exists and is not a zombie. A zombie counts as ended, because its new parent may reap it late or never.
+/// Whether a process exists and is not a zombie. A zombie has ended, but its parent may reap it late or never.
 pub fn is_alive(pid: u32) -> bool {
     !matches!(process_state(pid), None | Some('Z' | 'X'))
 }
@@ -65,10 +65,11 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// User and system time of a process so far.
+/// CPU time that a process has used so far: user time plus system time.
 pub fn cpu_time(pid: u32) -> std::time::Duration {
     let stat = std::fs::read_to_string(proc(pid, "stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // `fields` begins with field 3 of proc_pid_stat(5). So these are the fields 14 and 15: `utime` and `stime`.
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     std::time::Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

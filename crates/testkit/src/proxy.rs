@@ -1,5 +1,5 @@
-//! A TCP proxy between a client and a server that can reset, freeze, slow down or refuse connections. It does not know what the
-//! bytes mean. Start with the methods of [`CuttingProxy`].
+//! A TCP proxy between a client and a server. A test can make it reset, freeze, slow down or refuse connections. It
+//! does not know what the bytes mean. Start reading at the methods of [`CuttingProxy`]; they use "cut" for "reset".
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,26 +30,30 @@ pub struct CuttingProxy {
     accepting: JoinHandle<()>,
 }
 
-/// Bytes that have passed over all connections, in both directions together, and where to reset connections.
+/// The bytes of all connections, in both directions together, and the limits that the test has set.
 #[derive(Default)]
 struct Traffic {
+    /// See [`CuttingProxy::bytes_passed`].
     passed: AtomicU64,
-    /// Number of the byte after which a connection is reset. 0: none.
+    /// Number of the byte after which the connection that carries it is reset. 0: none.
     cut_at: AtomicU64,
+    /// See [`CuttingProxy::cuts_made`].
     cuts: AtomicU64,
-    /// How many further connections are reset after a random number of bytes.
+    /// How many of the next new connections are reset after a random number of bytes.
     cuts_to_make: AtomicU64,
     /// Upper limit for that random number.
     max_bytes: AtomicU64,
+    /// State of the random number generator.
     random: AtomicU64,
-    /// Number of bytes after which every connection is reset. 0: no connection is.
+    /// Number of bytes after which every new connection is reset. 0: off.
     cut_each_after: AtomicU64,
     /// Largest number of bytes in a second in each direction. 0: no limit.
     bytes_per_second: AtomicU64,
 }
 
 impl Traffic {
-    /// After how many of its own bytes a new connection is reset. None if it is not.
+    /// Decides after how many of its own bytes a new connection is reset. None if it is not reset. Each random number
+    /// uses up one of `cuts_to_make`.
     fn draw_cut_position(&self) -> Option<u64> {
         let each = self.cut_each_after.load(Ordering::SeqCst);
         if each > 0 {
@@ -60,17 +64,19 @@ impl Traffic {
         // A linear congruential generator: the same seed gives the same positions.
         let next =
             |random: u64| random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let seed = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |random| Some(next(random)));
-        let fraction = (next(seed.unwrap_or_else(|random| random)) >> 11) as f64 / (1_u64 << 53) as f64;
+        let state = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |random| Some(next(random)));
+        let fraction = (next(state.unwrap_or_else(|random| random)) >> 11) as f64 / (1_u64 << 53) as f64;
         // Every order of magnitude is equally likely, so that resets hit handshakes, small answers and large transfers.
         Some((self.max_bytes.load(Ordering::SeqCst) as f64).powf(fraction) as u64)
     }
 
-    /// How many of `count` bytes may pass, and whether the connection is then reset.
+    /// Counts `count` bytes that a connection has received. Returns how many of them may pass, and whether the
+    /// connection is then reset.
     fn admit(&self, count: usize, connection: &ConnectionTraffic) -> (usize, bool) {
         if let Some(cut_at) = connection.cut_at {
             let before = connection.passed.fetch_add(count as u64, Ordering::SeqCst);
             if before >= cut_at {
+                // The other direction of this connection has reached the limit, and has counted the cut.
                 return (0, true);
             }
             if cut_at <= before + count as u64 {
@@ -98,10 +104,12 @@ struct FreezeState {
     includes_new: bool,
 }
 
-/// Bytes that have passed over one connection, and where it is reset.
+/// The bytes of one connection, in both directions together.
 #[derive(Default)]
 struct ConnectionTraffic {
+    /// Number of bytes so far. Counted only if there is a `cut_at`.
     passed: AtomicU64,
+    /// Number of bytes after which the connection is reset. None if it is not reset.
     cut_at: Option<u64>,
 }
 
@@ -142,21 +150,22 @@ impl CuttingProxy {
         let _ = self.cut.send(());
     }
 
-    /// Resets one connection once: the one over which byte number `byte` passes, right after that byte. Bytes are counted from
-    /// 1, over all connections and both directions.
+    /// Resets the connection over which byte number `byte` passes, right after that byte. Bytes are counted as in
+    /// [`bytes_passed`](Self::bytes_passed), and the first byte has number 1.
     pub fn cut_at(&self, byte: u64) {
         self.traffic.cut_at.store(byte, Ordering::SeqCst);
     }
 
-    /// Resets each of the next `connections` new connections after a random number of bytes, at most `max_bytes`. The same seed
-    /// gives the same positions.
+    /// Resets each of the next `connections` new connections after a random number of bytes, at most `max_bytes`. The
+    /// same seed gives the same numbers.
     pub fn cut_at_random(&self, connections: u64, max_bytes: u64, seed: u64) {
         self.traffic.max_bytes.store(max_bytes, Ordering::SeqCst);
         self.traffic.random.store(seed, Ordering::SeqCst);
         self.traffic.cuts_to_make.store(connections, Ordering::SeqCst);
     }
 
-    /// Resets every new connection after this many bytes, counted over both directions. 0: new connections are not reset any more.
+    /// Resets every new connection after this many bytes, counted over both directions. 0 turns this off for new
+    /// connections.
     pub fn cut_each_after(&self, bytes: u64) {
         self.traffic.cut_each_after.store(bytes, Ordering::SeqCst);
     }
@@ -166,12 +175,14 @@ impl CuttingProxy {
         self.traffic.bytes_per_second.store(bytes_per_second, Ordering::SeqCst);
     }
 
-    /// How many bytes have passed over all connections, in both directions.
+    /// How many bytes have passed since the start, over all connections and in both directions. Inexact after a reset
+    /// at a byte: the last read before it, up to 64 KiB, counts as a whole or not at all.
     pub fn bytes_passed(&self) -> u64 {
         self.traffic.passed.load(Ordering::SeqCst)
     }
 
-    /// How many connections were reset at a byte. Does not count [`cut`](Self::cut).
+    /// How many connections were reset because a certain byte or number of bytes had passed. Resets by
+    /// [`cut`](Self::cut) do not count.
     pub fn cuts_made(&self) -> u64 {
         self.traffic.cuts.load(Ordering::SeqCst)
     }
@@ -211,7 +222,7 @@ async fn forward(
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
         // A socket with a linger time of zero is reset when it is dropped, so that both sides lose the connection
-        // abruptly.
+        // abruptly. This also happens if one side closes its socket in an orderly way.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     }
     let bytes_per_second = traffic.bytes_per_second.load(Ordering::SeqCst);
@@ -256,7 +267,7 @@ async fn copy(
                     return;
                 }
                 if bytes_per_second > 0 {
-                    // A late wake-up is made up for, but an idle time does not allow a burst later.
+                    // After a late wake-up the connection catches up, but after a long idle time only a little.
                     due = due.max(Instant::now() - SLOW_CATCH_UP)
                         + Duration::from_secs_f64(count as f64 / bytes_per_second as f64);
                     // sleep: waiting is what makes the connection slow.

@@ -1,6 +1,6 @@
 //! A server that has only the published protocol, that of `codex exec-server`, for tests of clients that must work
-//! with other servers. It is the real binary behind a filter: the filter refuses methods that are extensions, and
-//! removes members that are extensions from params and results.
+//! with other servers. It is the real binary behind a filter. The filter refuses methods that are extensions, removes
+//! JSON members that are extensions from params, results and errors, and imitates one fault of `codex exec-server`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -71,7 +71,7 @@ const MEMBERS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The capabilities of the published protocol.
+/// The published members of `capabilities`, which is a member of some results.
 const CAPABILITIES: [&str; 6] = [
     "capabilityDiscoverySandbox",
     "environmentConfigRead",
@@ -125,8 +125,8 @@ impl Drop for PublishedProtocolServer {
 struct Filter {
     /// The methods that the server has.
     known: HashSet<&'static str>,
-    /// Method of each request that has no answer yet, by id.
-    unanswered: Mutex<HashMap<i64, String>>,
+    /// Method of each request that was forwarded, by id, until its result arrives.
+    methods_by_id: Mutex<HashMap<i64, String>>,
     to_client: tokio::sync::Mutex<(Writer, Framing)>,
     to_server: tokio::sync::Mutex<(Writer, Framing)>,
 }
@@ -139,19 +139,20 @@ async fn filter_connection(client: UnixStream, upstream: String, known: HashSet<
     let MessageStream { reader: from_server, writer: to_server, framing: server_framing, .. } = server;
     let filter = Arc::new(Filter {
         known,
-        unanswered: Mutex::default(),
+        methods_by_id: Mutex::default(),
         to_client: tokio::sync::Mutex::new((to_client, client_framing)),
         to_server: tokio::sync::Mutex::new((to_server, server_framing)),
     });
     // If either side ends the connection, both sides are closed.
     tokio::select! {
-        () = filter.forward_requests(from_client) => {}
-        () = filter.forward_answers(from_server) => {}
+        () = filter.forward_to_server(from_client) => {}
+        () = filter.forward_to_client(from_server) => {}
     }
 }
 
 impl Filter {
-    async fn forward_requests(&self, mut reader: Reader) {
+    /// Forwards requests and notifications of the client. Returns when the connection has to end.
+    async fn forward_to_server(&self, mut reader: Reader) {
         while let Ok(ReadEvent::Message(message)) = reader.next().await {
             let mut message: Value = serde_json::from_slice(&message).unwrap();
             let method = message["method"].as_str().unwrap_or_default().to_owned();
@@ -167,15 +168,16 @@ impl Filter {
                 send(&self.to_client, &json!({"error": error, "id": id})).await;
                 continue;
             }
-            self.unanswered.lock().unwrap().insert(id, method.clone());
+            self.methods_by_id.lock().unwrap().insert(id, method.clone());
             leave_out_extensions(&method, &mut message["params"]);
             if method == "process/start" {
-                execute_arg0(&mut message["params"]);
+                imitate_arg0_fault(&mut message["params"]);
             }
             send(&self.to_server, &message).await;
         }
     }
 
+    /// The error that answers a request which only a server with extensions accepts. None for any other request.
     fn refusal(&self, method: &str, params: &Value) -> Option<Value> {
         if !self.known.contains(method) {
             return Some(json!({
@@ -187,7 +189,8 @@ impl Filter {
         (method == "process/signal").then(|| json!({"code": -32602, "message": message}))
     }
 
-    async fn forward_answers(&self, mut reader: Reader) {
+    /// Forwards answers and notifications of the server. Returns when the connection has to end.
+    async fn forward_to_client(&self, mut reader: Reader) {
         loop {
             let message = match reader.next().await {
                 Ok(ReadEvent::Message(message)) => message,
@@ -195,7 +198,8 @@ impl Filter {
                     let (writer, framing) = &mut *self.to_server.lock().await;
                     let mut pong = Vec::new();
                     framing.pong(&mut pong, &payload);
-                    let _gone = writer.write_all(&pong).await;
+                    // If the connection has just ended, the next read reports it.
+                    let _ = writer.write_all(&pong).await;
                     continue;
                 }
                 Ok(ReadEvent::Pong(_)) => continue,
@@ -208,7 +212,7 @@ impl Filter {
                 error.remove("data");
             } else {
                 let id = message["id"].as_i64().unwrap_or_default();
-                let method = self.unanswered.lock().unwrap().remove(&id).unwrap_or_default();
+                let method = self.methods_by_id.lock().unwrap().remove(&id).unwrap_or_default();
                 leave_out_extensions(&method, &mut message["result"]);
                 if let Some(capabilities) = message["result"]["capabilities"].as_object_mut() {
                     keep_only(capabilities, &CAPABILITIES);
@@ -220,18 +224,19 @@ impl Filter {
 }
 
 fn leave_out_extensions(method: &str, value: &mut Value) {
-    let known = MEMBERS.iter().find(|(with_extensions, _)| *with_extensions == method);
-    if let (Some((_, known)), Some(members)) = (known, value.as_object_mut()) {
-        keep_only(members, known);
+    let published = MEMBERS.iter().find(|(with_extensions, _)| *with_extensions == method);
+    if let (Some((_, published)), Some(members)) = (published, value.as_object_mut()) {
+        keep_only(members, published);
     }
 }
 
-fn keep_only(members: &mut Map<String, Value>, known: &[&str]) {
-    members.retain(|member, _| known.contains(&member.as_str()));
+fn keep_only(members: &mut Map<String, Value>, published: &[&str]) {
+    members.retain(|member, _| published.contains(&member.as_str()));
 }
 
-/// Imitates a fault of servers that have only the published protocol: with a terminal they execute `arg0` instead of the program.
-fn execute_arg0(params: &mut Value) {
+/// Changes the params of `process/start` to imitate a fault of `codex exec-server`: with a terminal it executes
+/// `arg0` instead of the program.
+fn imitate_arg0_fault(params: &mut Value) {
     if params["tty"] == true
         && let Some(name) = params["arg0"].as_str().map(str::to_owned)
     {
@@ -245,5 +250,6 @@ async fn send(to: &tokio::sync::Mutex<(Writer, Framing)>, message: &Value) {
     let (writer, framing) = &mut *to.lock().await;
     let mut frame = Vec::new();
     framing.frame(&mut frame, text.len(), |out| out.extend_from_slice(text.as_bytes()));
-    let _gone = writer.write_all(&frame).await;
+    // If the connection has just ended, the next read from it reports that.
+    let _ = writer.write_all(&frame).await;
 }

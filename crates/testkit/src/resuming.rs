@@ -1,6 +1,7 @@
-//! A client that survives lost connections: it reconnects, resumes its session, reads the events that it missed, and continues
-//! with pushed events. It handles one message for each call of [`step`](ResumingClient::step), so that a test can cut the
-//! connection between any two messages.
+//! A client that survives lost connections: it reconnects, resumes its session, reads the events that it missed, and
+//! continues with the events that the server pushes (sends as notifications). Each call of
+//! [`step`](ResumingClient::step) handles one message, so that a test can cut the connection between any two
+//! messages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,8 +13,8 @@ use crate::{Client, base64, unbase64};
 /// Error code for a session that is still attached to another connection.
 const STILL_ATTACHED: i64 = -32010;
 
-/// Request ids start above this number. [`Client`] uses lower ones for the handshake.
-const FIRST_ID: i64 = 100;
+/// Request ids of this client are higher than this number. [`Client`] uses lower ids for the first handshake.
+const LAST_RESERVED_ID: i64 = 100;
 
 /// A client that resumes its session over as many connections as needed.
 pub struct ResumingClient {
@@ -23,9 +24,10 @@ pub struct ResumingClient {
     last_id: i64,
     /// Requests of the current connection that are not answered yet, by id.
     pending: HashMap<i64, PendingRequest>,
-    /// Writes that were not answered yet, by write id. They are sent again over each new connection.
+    /// Params of the writes that are not answered yet, by write id. They are sent again over each new connection.
     writes: BTreeMap<u64, Value>,
-    last_write: u64,
+    last_write_id: u64,
+    /// The events of each process, by process id.
     processes: BTreeMap<String, ReceivedEvents>,
     counts: ReconnectCounts,
 }
@@ -33,28 +35,28 @@ pub struct ResumingClient {
 /// Counts of what has happened to the connections and the events of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReconnectCounts {
-    /// How many connections ended.
+    /// How many connections ended without the client closing them.
     pub lost: usize,
     /// How many connections resumed the session.
     pub resumed: usize,
-    /// How many resumes were refused because the lost connection still had the session.
+    /// How many resumes the server refused because an earlier connection still had the session.
     pub refused: usize,
-    /// How many events arrived more than once.
+    /// How many events arrived that had arrived before.
     pub repeated: usize,
 }
 
-/// The events of a process up to the first one that is missing.
+/// The events of a process up to the first one that is missing. Later events are kept until it arrives.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedEvents {
-    /// All output so far.
+    /// All output up to `last_seq`.
     pub output: Vec<u8>,
     /// Sequence number of the last event without a gap before it.
     pub last_seq: u64,
     /// Exit code. None until the process has exited.
     pub exit_code: Option<i64>,
-    /// Whether the process has closed, so that no event follows.
+    /// Whether `process/closed` has arrived, after which no event follows.
     pub closed: bool,
-    /// Events that arrived before an earlier one, by sequence number.
+    /// Events that arrived although an event before them is still missing, by sequence number.
     early: BTreeMap<u64, ProcessEvent>,
 }
 
@@ -65,10 +67,16 @@ enum ProcessEvent {
     Closed,
 }
 
+/// A request that is not answered yet, with the values that are needed to handle the answer.
 enum PendingRequest {
     Initialize,
     Start,
-    Read { process: String, after: u64 },
+    /// Asks for the events of `process` with a sequence number above `after`.
+    Read {
+        process: String,
+        after: u64,
+    },
+    /// Holds the write id.
     Write(u64),
     CloseStdin,
 }
@@ -82,16 +90,17 @@ impl ResumingClient {
             url: url.to_owned(),
             session: client.session.clone(),
             connection: Some(client),
-            last_id: FIRST_ID,
+            last_id: LAST_RESERVED_ID,
             pending: HashMap::new(),
             writes: BTreeMap::new(),
-            last_write: 0,
+            last_write_id: 0,
             processes: BTreeMap::new(),
             counts: ReconnectCounts::default(),
         }
     }
 
-    /// Starts a process and waits for the answer. Panics if the connection ends before that.
+    /// Starts a process and waits for the answer. `params` are those of `process/start`, and `process` is the process
+    /// id in them. Panics if the connection ends before the answer.
     pub async fn start(&mut self, process: &str, params: Value) {
         self.processes.insert(process.to_owned(), ReceivedEvents::default());
         self.request("process/start", params, PendingRequest::Start).await;
@@ -102,19 +111,20 @@ impl ResumingClient {
         }
     }
 
-    /// Writes to a process. The write is repeated after each lost connection, under the same write id.
+    /// Writes to a process. Until the write is answered, it is repeated over each new connection, with the same write
+    /// id.
     pub async fn write(&mut self, process: &str, bytes: &[u8]) {
-        self.last_write += 1;
-        let number = self.last_write;
+        self.last_write_id += 1;
+        let number = self.last_write_id;
         let params = json!({"processId": process, "chunk": base64(bytes), "writeId": number.to_string()});
         self.writes.insert(number, params.clone());
         self.request("process/write", params, PendingRequest::Write(number)).await;
     }
 
-    /// Closes the stdin of a process without waiting for the answer. The test must repeat the call if the connection ends
-    /// before the answer.
+    /// Closes the stdin of a process without waiting for the answer. The test must repeat the call if the connection
+    /// ends before the answer.
     pub async fn close_stdin(&mut self, process: &str) {
-        while !self.is_resumed() {
+        while !self.is_attached() {
             self.step().await;
         }
         self.request("process/closeStdin", json!({"processId": process}), PendingRequest::CloseStdin).await;
@@ -125,11 +135,12 @@ impl ResumingClient {
         self.connection.is_some()
     }
 
-    fn is_resumed(&self) -> bool {
+    /// Whether there is a connection that has the session, as far as the client knows.
+    fn is_attached(&self) -> bool {
         self.is_connected() && !self.pending.values().any(|request| matches!(request, PendingRequest::Initialize))
     }
 
-    /// Handles one message or the end of the connection. Without a connection, reconnects instead.
+    /// Handles one message or the end of the connection. Without a connection, tries once to reconnect instead.
     pub async fn step(&mut self) {
         let Some(client) = &mut self.connection else { return self.reconnect().await };
         match client.receive().await {
@@ -204,7 +215,7 @@ impl ResumingClient {
         }
     }
 
-    /// Asks for events that were missed, and repeats writes that were not answered.
+    /// Completes the handshake, asks for events that were missed, and repeats writes that were not answered.
     async fn catch_up(&mut self) {
         self.send(&json!({"method": "initialized", "params": {}})).await;
         let open = self.processes.iter().filter(|(_, received)| !received.closed);
@@ -243,6 +254,7 @@ impl ResumingClient {
             events.insert(seq, ProcessEvent::Exited(page["exitCode"].as_i64().unwrap()));
         }
         if page["closed"] == true {
+            // The close is the last event of a process, so its sequence number is the one before `nextSeq`.
             events.entry(next - 1).or_insert(ProcessEvent::Closed);
         }
         for (seq, event) in events {

@@ -40,9 +40,10 @@ type Script = Box<dyn FnMut(&ClientMessage) -> ScriptedReply + Send>;
 
 /// A scripted server. Clones share one server.
 ///
-/// A method without a script has a default answer: `initialize` opens the session `session-1` or resumes the wanted one, starts
-/// succeed, reads return nothing of a running process, and writes are accepted. All other methods are answered with `{}`, or
-/// with the least that their result needs.
+/// A method without a script has a default answer. `initialize` opens the session `session-1`, or resumes the session
+/// that the client names. `process/start` succeeds, `process/read` returns no output of a process that still runs,
+/// and `process/write` is accepted. All other methods are answered with `{}`, or with the least that their result
+/// needs.
 #[derive(Clone)]
 pub struct ScriptedServer {
     state: Arc<ScriptedState>,
@@ -61,8 +62,8 @@ impl ScriptedServer {
         Self { state: Arc::default(), opened: Arc::default() }
     }
 
-    /// Lets `script` decide about all later requests of a method. The script can push over [`ClientMessage::connection`] before
-    /// it returns; such messages arrive before the answer.
+    /// Lets `script` decide the replies to all later requests of a method. Before the script returns, it can push
+    /// messages over [`ClientMessage::connection`]; they arrive before the answer.
     pub fn on(&self, method: &str, script: impl FnMut(&ClientMessage) -> ScriptedReply + Send + 'static) -> &Self {
         self.state.set_script(method, Box::new(script));
         self
@@ -99,7 +100,7 @@ impl ScriptedServer {
 
     /// The connection over which the last message came. Panics if no message has come.
     pub fn connection(&self) -> ScriptedConnection {
-        self.state.connection().expect("a client has connected")
+        self.state.last_connection().expect("a client has sent a message")
     }
 
     /// All requests and notifications so far, over all connections, in the order in which they came.
@@ -112,14 +113,15 @@ impl ScriptedServer {
         self.received().iter().filter(|message| message.method == method).count()
     }
 
-    /// Waits until `times` requests or notifications of a method have come, and returns the last of them.
+    /// Waits until `times` requests or notifications of a method have come, and returns number `times` of them.
+    /// Panics after 30 s.
     pub async fn wait_for(&self, method: &str, times: usize) -> ClientMessage {
         let is_of_method = |message: &&ClientMessage| message.method == method;
         let nth = |all: &[ClientMessage]| all.iter().filter(is_of_method).nth(times - 1).cloned();
         self.state.wait_for_message(&format!("{method}, {times} times"), nth).await
     }
 
-    /// Waits for the client's answer to a request that [`ScriptedConnection::request`] sent.
+    /// Waits for the client's answer to a request that [`ScriptedConnection::request`] sent. Panics after 30 s.
     pub async fn wait_for_answer(&self, id: i64) -> Value {
         let wanted = |all: &[Value]| all.iter().find(|answer| answer["id"] == id).cloned();
         self.state.wait_for_answer(id, wanted).await
@@ -130,28 +132,28 @@ impl ScriptedServer {
         self.connection().push(method, params);
     }
 
-    /// Pushes output of a process on stdout.
+    /// Pushes `process/output` with bytes that a process wrote to its stdout.
     pub fn push_output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
         self.connection().push_output(process, seq, bytes);
     }
 
-    /// Pushes the exit of a process, with `sandboxDenied` false.
+    /// Pushes `process/exited` with `sandboxDenied` false.
     pub fn push_exited(&self, process: &str, seq: u64, exit_code: i32) {
         self.push("process/exited", exited_params(process, seq, exit_code, Some(false)));
     }
 
-    /// Pushes the close of a process.
+    /// Pushes `process/closed`: the exited process has no more output.
     pub fn push_closed(&self, process: &str, seq: u64) {
         self.push("process/closed", json!({"processId": process, "seq": seq}));
     }
 
-    /// Ends the connection of the last message, without a close message.
+    /// Ends the connection over which the last message came, without a WebSocket close frame.
     pub fn cut(&self) {
         self.connection().cut();
     }
 }
 
-/// The Unix socket of a scripted server. Dropping it stops accepting connections.
+/// The Unix socket of a scripted server. After it is dropped, no connection is accepted; open connections go on.
 pub struct ScriptedListener {
     url: String,
     accepting: JoinHandle<()>,

@@ -1,4 +1,4 @@
-//! A server under test: the real binary in a process of its own. Start with [`TestServer`].
+//! A server under test: the real binary in a process of its own. Start reading at [`TestServer`].
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,8 +10,9 @@ use crate::Client;
 use crate::signals::stop_ignoring_signals;
 use crate::wait::WAIT_TIMEOUT;
 
-/// Path of the `exec-server` binary: the variable `EXEC_SERVER_BIN`, or else the binary in the build directory of the running
-/// test.
+/// Path of the `exec-server` binary: the value of the environment variable `EXEC_SERVER_BIN`, or else the binary in
+/// the build directory of the running test. Also makes this process stop ignoring signals, because the caller is
+/// about to start the binary, which would ignore them too.
 pub fn binary() -> PathBuf {
     stop_ignoring_signals();
     if let Some(path) = std::env::var_os("EXEC_SERVER_BIN") {
@@ -22,14 +23,16 @@ pub fn binary() -> PathBuf {
     directory.expect("build the binary first: cargo build").join("exec-server")
 }
 
-/// Runs the binary with arguments with which it ends by itself, and returns its output and exit code.
+/// Runs the binary with arguments with which it ends by itself, and returns its output and exit status. Panics after
+/// 30 s.
 pub async fn run_to_end(args: &[&str]) -> std::process::Output {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
     tokio::time::timeout(WAIT_TIMEOUT, command.output()).await.expect("the binary does not end by itself").unwrap()
 }
 
-/// A running server. Dropping it kills the server. The guard process of the server then kills the processes that the server has started.
+/// A running server. Dropping it kills the server. Then the guard, a process that watches the server, kills the
+/// processes that the server has started.
 pub struct TestServer {
     child: Child,
     urls: Vec<String>,
@@ -53,8 +56,9 @@ impl TestServer {
         Self::launch(command, args).await
     }
 
-    /// Starts a server as another user, which only root can do. The server runs from a copy of the binary in `directory`, which
-    /// is made accessible to all users, because the build directory may not be.
+    /// Starts a server as another user, which only root can do. `user` is the user id and the group id. The server
+    /// runs from a copy of the binary in `directory`, because other users may have no access to the build directory.
+    /// All users get access to `directory`.
     pub async fn start_as_user(user: u32, directory: &Path, args: &[&str]) -> Self {
         let open_to_all = |path: &Path, mode| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -92,7 +96,7 @@ impl TestServer {
         &self.urls
     }
 
-    /// The first address without its scheme: `IP:PORT`.
+    /// The first URL without its scheme: `IP:PORT`, or the path of a Unix socket.
     pub fn address(&self) -> &str {
         self.url().split_once("://").unwrap().1
     }
@@ -121,8 +125,8 @@ impl TestServer {
         client
     }
 
-    /// Kills the server with SIGKILL and waits until it has ended. The guard process, which then kills everything that the server has
-    /// started, may still be working.
+    /// Kills the server with SIGKILL and waits until it has ended. The guard, which then kills all processes that the
+    /// server has started, may still be working.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }

@@ -6,9 +6,9 @@ use std::fs;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Makes programs that are started later begin with default signal handling. An ignored signal stays ignored in a new program,
-/// but a signal with a handler is reset to its default, so this function installs handlers. Without a tokio runtime it does
-/// nothing.
+/// Makes programs that are started later handle SIGHUP, SIGINT, SIGQUIT and SIGTERM by default. An ignored signal
+/// stays ignored in a new program, but a signal with a handler is reset to its default. So this function installs a
+/// handler for each of these signals that is ignored. Without a tokio runtime it does nothing.
 pub(crate) fn stop_ignoring_signals() {
     if tokio::runtime::Handle::try_current().is_err() {
         return;
@@ -16,7 +16,8 @@ pub(crate) fn stop_ignoring_signals() {
     let ignored = ignored_signals();
     for number in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].map(Signal::as_raw) {
         if ignored & (1 << (number - 1)) != 0 {
-            let _stays_handled = signal(SignalKind::from_raw(number)).unwrap();
+            // tokio keeps the handler installed after this value is dropped.
+            drop(signal(SignalKind::from_raw(number)).unwrap());
         }
     }
 }

@@ -15,22 +15,23 @@ use crate::{Client, TestServer};
 /// Largest number of bytes that one read returns.
 const READ_BYTES: usize = 64 << 10;
 
-/// A TCP connection that returns at most 64 KiB for each read and pauses after it.
+/// A TCP connection that returns at most 64 KiB for each read, and on average at most one read for each pause.
 pub struct SlowReader {
     stream: TcpStream,
+    /// One tick for each read.
     pauses: Interval,
     is_pause_over: bool,
 }
 
 impl SlowReader {
-    /// A client with a new session that pauses for `pause` after each read.
+    /// Connects a client with a new session. The client reads about once in each `pause`.
     pub async fn client(server: &TestServer, pause: Duration) -> Client {
         let mut pauses = interval(pause);
         pauses.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = TcpStream::connect(server.address()).await.unwrap();
         let slow = Self { stream, pauses, is_pause_over: true };
-        let stream =
-            upgrade_client(slow, "localhost", PeerLabel::new("memory"), ConnectOptions::default()).await.unwrap();
+        let peer = PeerLabel::new(server.address());
+        let stream = upgrade_client(slow, "localhost", peer, ConnectOptions::default()).await.unwrap();
         let mut client = Client::from_stream(stream);
         client.handshake(None).await;
         client

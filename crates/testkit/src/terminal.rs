@@ -18,22 +18,23 @@ use crate::configuration::hide_configuration;
 use crate::server::binary;
 use crate::wait::eventually;
 
-/// Longer than any step takes on a loaded machine. Shorter than the timeout of a test, because the panic here shows what is on the screen.
+/// Longer than any step takes on a loaded machine. Shorter than the timeouts of [`eventually`] and of a test, so that
+/// the panic here comes first: it shows what is on the screen.
 const STEP_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// A pseudo-terminal and the program in it.
 pub struct Terminal {
     master: File,
-    /// Held open, so that the terminal outlives the program in it.
+    /// Held open, so that the terminal still works after the program in it has ended.
     slave: OwnedFd,
     screen: Arc<Mutex<Vec<u8>>>,
-    /// Runs under `setsid`, as the leader of a session with this terminal.
+    /// The binary, which `setsid` has executed as the leader of a session with this terminal.
     pub program: Child,
 }
 
 impl Terminal {
-    /// A terminal of 24 lines of 80 characters, in which the binary runs with these arguments and nothing is configured. `prepare` may
-    /// change the command.
+    /// Starts the binary with these arguments in a terminal of 24 lines of 80 characters. The configuration of the
+    /// developer is hidden from it. `prepare` may change the command.
     pub fn start(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -42,7 +43,7 @@ impl Terminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
         set_size(&slave, 24, 80);
-        // The terminal has to be the controlling one for its signals to arrive.
+        // The program gets the signals of the terminal only if this is its controlling terminal.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(binary()).args(args).env("TERM", "xterm").kill_on_drop(true);
         hide_configuration(&mut command);
@@ -65,7 +66,8 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this text was shown, and returns everything that was shown up to its end and not returned before.
+    /// Waits until this text was shown. Returns everything that was shown up to the end of the text, without what an
+    /// earlier call has returned. Panics after 25 s.
     pub async fn wait_for_text(&self, text: &str) -> String {
         let take_shown = || {
             let mut screen = self.screen.lock().unwrap();
@@ -77,7 +79,8 @@ impl Terminal {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// Whether the terminal is in raw mode, so that keys go to the program as they are.
+    /// Whether the terminal is in raw mode, so that keys go to the program as they are. If line editing or echo is
+    /// off, this counts as raw mode.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
@@ -87,7 +90,7 @@ impl Terminal {
         eventually("the terminal changes its mode", || (self.is_raw() == raw).then_some(())).await;
     }
 
-    /// Gives the terminal another size and signals that to the program.
+    /// Gives the terminal another size. The kernel then sends SIGWINCH to the program.
     pub fn resize(&self, rows: u16, cols: u16) {
         set_size(&self.slave, rows, cols);
     }
@@ -97,14 +100,15 @@ impl Terminal {
         self.program.id().unwrap()
     }
 
-    /// Waits for the end of the program.
+    /// Waits for the end of the program. Panics after 25 s.
     pub async fn wait_for_end(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(STEP_TIMEOUT, self.program.wait()).await;
         ended.unwrap_or_else(|_| panic!("the program does not end; the terminal shows {:?}", self.screen())).unwrap()
     }
 
-    /// Everything that the program has shown and that was not returned before. To be called after the program has ended. The terminal may
-    /// deliver the last output late, so this function writes a mark of its own and waits until the mark is shown.
+    /// Everything that the program has shown and that was not returned before. To be called after the program has
+    /// ended. The terminal may deliver the last output late, so this function writes a mark to it and waits until the
+    /// mark is shown.
     pub async fn screen_after_end(&self) -> String {
         const MARK: &str = "\u{1}the end\u{1}";
         rustix::io::write(&self.slave, MARK.as_bytes()).unwrap();
@@ -112,7 +116,7 @@ impl Terminal {
         shown.trim_end_matches(MARK).to_owned()
     }
 
-    /// Everything that was shown and not returned by [`wait_for_text`](Self::wait_for_text).
+    /// Everything that was shown and that no other method has returned. The next call returns it again.
     pub fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
@@ -122,7 +126,7 @@ fn set_size(terminal: &OwnedFd, rows: u16, cols: u16) {
     tcsetwinsize(terminal, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
 }
 
-/// Appends the output of the terminal to `screen`, for as long as the test runs.
+/// Appends the output of the terminal to `screen`, until no process has the terminal open any more.
 fn collect_output(mut master: File, screen: Arc<Mutex<Vec<u8>>>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];

@@ -8,8 +8,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// Makes an authority, and an acceptor with a certificate of that authority for the host `name`. The acceptor chooses
-/// one of `protocols` by ALPN; with none, it does not answer ALPN. The first value is the authority as PEM.
+/// Makes an authority, and an acceptor with a certificate of that authority for the host `name`. Returns the
+/// certificate of the authority as PEM, and the acceptor. The acceptor chooses one of `protocols` by ALPN. If
+/// `protocols` is empty, it does not answer ALPN.
 pub fn tls_acceptor(name: &str, protocols: &[&str]) -> (String, TlsAcceptor) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -8,7 +8,8 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between two calls of `probe`.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Calls `probe` until it returns a value, and returns that. Panics after 30 s with `what`, which names the condition.
+/// Calls `probe` until it returns a value, and returns that value. Panics after 30 s with `what`, which names the
+/// condition.
 pub async fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     eventually_async(what, async || probe()).await
 }

@@ -1,5 +1,5 @@
-//! Turns an accepted socket into a message stream: with the TLS handshake, HTTP and its upgrade to a WebSocket, or with lines on a Unix
-//! socket. Start reading at [`accept_messages`].
+//! Turns an accepted socket into a message stream: a WebSocket after an HTTP upgrade, over TCP, TLS or a Unix socket,
+//! or one message per line over a Unix socket. Start reading at [`accept_messages`].
 
 use std::io;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use crate::stream::{MessageStream, lines};
 /// Why an accepted socket did not become a message stream.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// The TLS handshake, the first byte or a complete request did not arrive within 10 seconds.
+    /// The peer did not complete the TLS handshake and a first request within 10 seconds after the accept, or the
+    /// next request within 10 seconds after the one before.
     #[error("the peer sent no complete request within {} seconds", REQUEST_TIMEOUT.as_secs())]
     Deadline,
     /// The TLS handshake failed.
     #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
-    /// The peer sent something that is not HTTP/1, or left in the middle of a request.
+    /// The peer sent something that is not HTTP/1, or the connection ended in the middle of a request or its answer.
     #[error("the HTTP exchange failed: {0}")]
     Http(hyper::Error),
-    /// Reading from the socket failed.
+    /// Reading the first byte from a Unix socket failed.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -43,12 +44,13 @@ pub struct AcceptedStream {
     pub principal: Principal,
 }
 
-/// Serves HTTP/1 on an accepted socket until the peer upgrades to a WebSocket. Returns `None` if the peer leaves without an upgrade.
-/// `surface` decides who may connect and answers the HTTP endpoints.
+/// Serves HTTP/1 on an accepted socket until the peer upgrades to a WebSocket. Returns `None` if the peer leaves
+/// without an upgrade. `surface` is the server behind the listener: it decides who may connect, and provides the
+/// metrics.
 ///
-/// On a Unix socket the first byte from the peer selects the protocol. A letter, with which every HTTP method begins, selects HTTP. Any
-/// other byte selects one message per line. Neither protocol needs a token on a Unix socket, because the kernel has reported the user of
-/// the peer.
+/// On a Unix socket the first byte from the peer selects the protocol. A letter, with which every HTTP method begins,
+/// selects HTTP. Any other byte selects one message per line, without HTTP. Neither protocol needs a token on a Unix
+/// socket, because the kernel has reported the user of the peer.
 pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,

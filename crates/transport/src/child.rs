@@ -52,7 +52,7 @@ pub struct ChildCommand {
 #[derive(Debug, thiserror::Error)]
 pub enum ChildSpawnError {
     /// The working directory does not exist or is not a directory.
-    #[error("cannot start `{program}` in {}: it is not a directory", cwd.display())]
+    #[error("cannot start `{program}`: its working directory {} is not a directory", cwd.display())]
     NoDirectory {
         /// The program as the caller named it.
         program: String,
@@ -97,13 +97,14 @@ fn start(
 ) -> io::Result<(MessageStream, ChildGuard)> {
     let mut spawned = to_std_command(command).spawn()?;
     let pipes = (spawned.stdin.take(), spawned.stdout.take(), spawned.stderr.take());
-    // From here on the child is killed if this function returns an error.
+    // From here on the child is killed if this function returns an error: dropping the leader kills it.
     let leader = GroupLeader::new(spawned);
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(io::Error::other("the pipes to it are missing"));
     };
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
-        let _best_effort = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+        // If the system refuses the size, the pipe keeps its own, which is only slower.
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let stdin = ChildStdin::new(pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?);
     let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;

@@ -49,7 +49,8 @@ impl fmt::Debug for ConnectOptions {
     }
 }
 
-/// Connects to `ws://HOST[:PORT][/PATH]`, `wss://HOST[:PORT][/PATH]` or `unix:///PATH`. The port is 80 or 443 if the URL has none.
+/// Connects to `ws://HOST[:PORT][/PATH]`, `wss://HOST[:PORT][/PATH]` or `unix:///PATH`. Without a port, `ws` uses 80
+/// and `wss` uses 443.
 pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
     match ServerUrl::parse(url)? {
         ServerUrl::Unix(path) => {
@@ -62,7 +63,8 @@ pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream
     }
 }
 
-/// Upgrades any connected byte stream, such as a TLS session, to a WebSocket. `host` is sent in the `Host` header.
+/// Upgrades any connected byte stream, such as a TLS connection, to a WebSocket. `host` is sent in the `Host` header,
+/// and the path of the request is `/`.
 pub async fn upgrade_client<T>(
     mut io: T,
     host: &str,
@@ -80,7 +82,7 @@ where
 async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
     let target =
         UpgradeTarget { authority: &url.authority, path_and_query: &url.path_and_query, display_url: &url.display };
-    // Checked before connecting: a request that cannot be sent must not reach the network.
+    // Checked before connecting, so that a header that HTTP forbids causes no traffic.
     upgrade::check_headers(&options)?;
     let (mut tcp, peer) = connect_tcp(url).await?;
     let limits = options.limits;

@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_frame_is_a_text_frame() {
+    fn a_server_frame_is_an_unmasked_text_frame_with_its_length() {
         assert_eq!(framed(Framing::WebSocketServer, b"{}"), b"\x81\x02{}");
         assert_eq!(framed(Framing::WebSocketServer, &[b'x'; 126])[..4], [0x81, 126, 0, 126]);
     }
 
     #[test]
-    fn a_client_frame_is_masked_with_its_key() {
+    fn a_client_frame_is_masked_with_the_key_in_its_header() {
         let mut frame = framed(Framing::WebSocketClient, b"hello");
         assert_eq!(frame[..2], [0x81, 0x85]);
         let key = frame[2..6].try_into().unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_with_a_newline_and_has_no_control_frames() {
+    fn line_framing_ends_a_message_with_a_newline_and_has_no_control_frames() {
         assert_eq!(framed(Framing::Lines, b"{}"), b"{}\n");
         let mut out = Vec::new();
         Framing::Lines.close(&mut out, 1000, "bye");

@@ -1,8 +1,10 @@
-//! Message streams between two programs: WebSocket over TCP or TLS; one message per line over a Unix socket, stdio or the pipes of a
-//! child process; and a pair of streams in memory.
+//! Message streams between two programs: WebSocket over TCP, TLS or a Unix socket; one message per line over a Unix
+//! socket, stdio or the pipes of a child process; and a pair of streams in memory. A listener also answers HTTP
+//! requests for its health and metrics.
 //!
-//! A message is a byte string. This crate splits the received bytes into messages, reports a message that is longer than a limit instead
-//! of delivering it, and keeps the memory of an idle connection small. It does not know JSON-RPC, sessions or the content of a message.
+//! A message is a byte string. This crate splits the received bytes into messages, reports a message that is longer
+//! than a limit instead of delivering it, and keeps the memory of an idle connection small. It does not know JSON-RPC
+//! or the content of a message.
 //!
 //! Start with [`MessageStream`], which is both directions of a connection. A server gets one from [`Listener`] and [`accept_messages`],
 //! a client from [`connect`] or [`spawn_child`]. Transports outside this crate make one with [`MessageStream::new`].

@@ -1,5 +1,5 @@
-//! Splits bytes into messages at newlines, without I/O. It is called like the WebSocket decoder, but it has no
-//! errors.
+//! Splits bytes into messages at newlines, without I/O. The caller uses it like the WebSocket decoder, but it cannot
+//! fail.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -10,7 +10,7 @@ use crate::reader::take_message;
 /// The state of the decoder between two reads. The bytes themselves stay in the read buffer, which the caller passes to each call.
 #[derive(Debug)]
 pub(crate) struct LineDecoder {
-    /// Length of the longest message, without the line end.
+    /// Length of the longest message in bytes, without the line end.
     limit: usize,
     /// How many bytes at the start of the read buffer were searched and contain no newline. They are not searched again.
     searched: usize,
@@ -23,11 +23,12 @@ impl LineDecoder {
         Self { limit, searched: 0, discarding: false }
     }
 
-    /// Removes the next line from `buffer`. Returns `None` if more bytes are needed. Blank lines are skipped.
+    /// Removes the next line from `buffer`. Returns `None` if more bytes are needed. Blank lines within the limit are
+    /// skipped.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         loop {
             let Some(newline) = memchr(b'\n', &buffer[self.searched..]).map(|at| self.searched + at) else {
-                return self.wait_for_newline(buffer);
+                return self.decode_incomplete_line(buffer);
             };
             let line = self.take_line(buffer, newline);
             buffer.advance(1);
@@ -37,13 +38,14 @@ impl LineDecoder {
         }
     }
 
-    /// Handles the end of the byte stream: a last line without a newline counts like any other line.
+    /// Handles the end of the byte stream: a last line without a newline is decoded like any other line.
     pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         let line_bytes = buffer.len();
         self.take_line(buffer, line_bytes)
     }
 
-    fn wait_for_newline(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
+    /// Handles a buffer without a newline: reports the line if it is too long already.
+    fn decode_incomplete_line(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         if self.discarding {
             buffer.clear();
             return None;
@@ -60,7 +62,8 @@ impl LineDecoder {
         Some(too_large)
     }
 
-    /// Removes a line of `line_bytes` bytes. Returns `None` for a blank line and for the rest of a line that was reported as too long.
+    /// Removes a line of `line_bytes` bytes, but not the newline after it. Returns `None` for a blank line and for
+    /// the rest of a line that was reported as too long.
     fn take_line(&mut self, buffer: &mut BytesMut, line_bytes: usize) -> Option<ReadEvent> {
         self.searched = 0;
         let was_reported = std::mem::take(&mut self.discarding);
@@ -85,6 +88,7 @@ fn without_carriage_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// The beginning of a line that is too long.
 fn prefix(line: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&line[..line.len().min(PREFIX_BYTES)])
 }
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_or_without_carriage_return_and_blank_lines_are_skipped() {
+    fn a_line_ends_with_lf_or_crlf_or_the_stream_and_blank_lines_are_skipped() {
         let seen = decode_in_pieces(100, &[b"one\ntwo\r\n\n \t\r\n  three\r\nla", b"st"]);
         assert_eq!(seen, [message("one"), message("two"), message("  three"), message("last")]);
     }
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_of_an_overlong_line_is_a_kibibyte() {
+    fn the_prefix_of_an_overlong_line_is_at_most_a_kibibyte() {
         let line = "y".repeat(3000);
         assert_eq!(decode_in_pieces(2000, &[line.as_bytes()]), [too_large(&line[..1024])]);
     }
@@ -146,6 +150,7 @@ mod tests {
         #[test]
         fn any_split_of_the_bytes_gives_the_same_messages(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b' '), Just(b'x')], 0..200), at in 0usize..200, limit in 0usize..8) {
             let (head, tail) = bytes.split_at(at.min(bytes.len()));
+            // `TooLarge` is not compared: its prefix depends on how much of the line had arrived.
             let messages = |seen: Vec<ReadEvent>| seen.into_iter().filter(|event| matches!(event, ReadEvent::Message(_))).collect::<Vec<_>>();
             prop_assert_eq!(messages(decode_in_pieces(limit, &[head, tail])), messages(decode_in_pieces(limit, &[&bytes])));
         }

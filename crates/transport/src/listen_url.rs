@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// port.
 pub const DEFAULT_LISTEN_URL: &str = "ws://127.0.0.1:0";
 
-/// An address to listen on.
+/// A parsed `--listen` URL: where the server accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenUrl {
     /// `ws://IP:PORT`: WebSocket over TCP. Port 0 means that the kernel picks a free port.
@@ -35,7 +35,7 @@ pub enum ListenUrlError {
     /// `wss://` is not followed by an IP address and a port. Holds the URL.
     #[error("invalid websocket --listen URL `{0}`; expected `wss://IP:PORT`")]
     InvalidSecureWebSocket(String),
-    /// `unix://` is not followed by an absolute path of a file. Holds the URL.
+    /// `unix://` is not followed by an absolute path, or the path ends with `/`. Holds the URL.
     #[error("invalid unix --listen URL `{0}`; expected `unix:///PATH`")]
     InvalidUnix(String),
 }

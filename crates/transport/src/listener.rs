@@ -20,8 +20,8 @@ use unix::UnixSocketFile;
 
 pub use unix::BACKLOG;
 
-/// Pause between two failed attempts to accept. Long enough to use little CPU time while the machine is out of descriptors, and short
-/// enough that a client does not notice it afterwards.
+/// Pause after a failed attempt to accept. Long enough to use little CPU time while no descriptor is free, and short
+/// enough that a client hardly notices it when one becomes free.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
 
 /// A bound socket that accepts connections.
@@ -57,7 +57,7 @@ pub enum BindError {
     /// A certificate was given for an address without TLS. It is refused because the user may believe that the connection is encrypted.
     #[error("cannot listen on {0}: only wss:// takes a certificate")]
     UnusedCertificate(ListenUrl),
-    /// Another server listens on this Unix socket.
+    /// Another server listens on this Unix socket, or holds the lock for it and does not release it in time.
     #[error("cannot listen on unix://{}: another server is listening there; stop it or choose another path", .0.display())]
     UnixInUse(PathBuf),
     /// The lock file beside a Unix socket cannot be created or locked.
@@ -86,7 +86,7 @@ pub enum AcceptWarning {
     OtherUser(OtherUser),
 }
 
-/// A peer of a Unix socket that is neither the user of the server nor root.
+/// A peer of a Unix socket that was refused: its user is neither the user of the server nor root, or is not known.
 #[derive(Debug, thiserror::Error)]
 #[error("refused a connection from another user{}", .uid.map(|uid| format!(" (uid {uid})")).unwrap_or_default())]
 pub struct OtherUser {
@@ -119,14 +119,15 @@ impl Listener {
         }
     }
 
-    /// The URL that clients can connect to. If the port to listen on was 0, the URL has the port that the kernel
+    /// The URL that the listener is bound to. If the port to listen on was 0, the URL has the port that the kernel
     /// picked.
     pub fn url(&self) -> String {
         self.url.to_string()
     }
 
-    /// Waits for the next connection. Cancel safe. Fails only if the listener can never accept again; after other errors, such as a lack
-    /// of descriptors, it tries again. `warn` is called for each connection that was not accepted, up to many times a second.
+    /// Waits for the next connection. Cancel safe. Fails only if the listener can never accept again; after other
+    /// errors, such as a lack of descriptors, it tries again. `warn` is called after each such error and for each
+    /// refused peer, possibly many times a second. It is not called for a peer that has left already.
     pub async fn accept(&self, warn: impl Fn(AcceptWarning)) -> io::Result<Socket> {
         loop {
             match self.try_accept().await {

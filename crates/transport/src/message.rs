@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::websocket::Violation;
 
-/// Length of the prefix that is kept of a message over the limit. It is long enough to contain the id of a request.
+/// Length of the longest prefix that is reported of a message over the limit. A request usually has its id in this
+/// prefix, so that the caller can answer it.
 pub(crate) const PREFIX_BYTES: usize = 1024;
 
 /// Limits of one message stream.
@@ -42,6 +43,7 @@ pub enum ReadEvent {
     /// A WebSocket pong, with the payload of the ping that it answers.
     Pong(Bytes),
     /// The stream has ended: with a WebSocket close frame and its reason, or, if `None`, with the end of the byte stream.
+    /// Every later read returns `Closed(None)`, also after an error.
     Closed(Option<CloseReason>),
 }
 
@@ -63,7 +65,7 @@ pub enum ReadError {
     /// The peer sent a frame that RFC 6455 forbids. The caller should close with [`Violation::close_code`].
     #[error("the peer broke the WebSocket protocol: {0}")]
     Violation(#[from] Violation),
-    /// The byte stream ended inside a WebSocket message.
+    /// The byte stream ended inside a WebSocket frame, or before the last frame of a message.
     #[error("the connection ended in the middle of a message")]
     Truncated,
 }

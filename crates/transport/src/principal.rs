@@ -1,11 +1,11 @@
-//! A principal is the client behind an accepted connection, as far as the listener has verified its identity. The
-//! server decides what a principal may do.
+//! A principal is the client behind an accepted connection, as far as its identity is known. The server decides what
+//! a principal may do.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The client behind a connection. Two connections with equal principals belong to the same client or to clients that
-/// trust each other.
+/// The client behind a connection. Connections with equal principals have the same rights, because the server cannot
+/// tell whether the same client has made them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// Anybody who can reach the address, because the listener asks for no token.

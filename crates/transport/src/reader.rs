@@ -1,6 +1,6 @@
-//! The reading half of a message stream: a byte source, a buffer and the decoder of the framing. All bytes that were read are kept in the
-//! [`Reader`], so dropping the future of [`Reader::next`] loses nothing. `buffer` decides how much to read at a time; the decoders are in
-//! `line_decoder` and `websocket`.
+//! The reading half of a message stream: a byte source, a buffer, and the decoder for WebSocket frames or for lines.
+//! All bytes that were read are kept in the [`Reader`], so dropping the future of [`Reader::next`] loses nothing.
+//! `buffer` decides how much to read at a time; the decoders are in `line_decoder` and `websocket`.
 
 mod buffer;
 
@@ -40,7 +40,7 @@ enum MessageDecoder {
 }
 
 impl Reader {
-    /// Decodes the bytes in `already_read` and then those from `source`.
+    /// Decodes the bytes in `already_read`, which the upgrade of a WebSocket has read, and then those from `source`.
     pub(crate) fn new(
         source: impl AsyncRead + Send + Unpin + 'static,
         framing: Framing,
@@ -74,8 +74,8 @@ impl Reader {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Like [`Reader::next`], but decodes only bytes that were read already and does not wait. Returns `None` if these bytes are not a
-    /// complete message, or if the end was returned before.
+    /// Like [`Reader::next`], but decodes only bytes that were read already and does not wait. Returns `None` if
+    /// these bytes are not enough for an event, or if [`Reader::next`] would return only `Closed(None)` from now on.
     pub fn next_buffered(&mut self) -> Option<Result<ReadEvent, ReadError>> {
         if self.has_ended {
             return None;
@@ -99,8 +99,8 @@ impl Reader {
         Ok(count)
     }
 
-    /// Number of bytes received so far, including those of a message that is not complete. Bytes that [`Reader::discard`] has read do not
-    /// count.
+    /// Number of bytes received so far, including those of a message that is not complete. Bytes that the upgrade or
+    /// [`Reader::discard`] has read do not count.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
@@ -140,7 +140,7 @@ impl Reader {
     }
 
     #[cfg(test)]
-    fn buffered_capacity(&self) -> usize {
+    fn buffer_capacity(&self) -> usize {
         self.buffer.bytes.capacity()
     }
 }
@@ -153,7 +153,8 @@ impl MessageDecoder {
         }
     }
 
-    /// Number of bytes of the current frame that are not in the buffer yet, or 0 if the decoder does not know it.
+    /// Number of bytes of the current frame that are not in the buffer yet, or 0 if the decoder does not know how
+    /// many.
     fn missing_bytes(&self, buffered: usize) -> usize {
         match self {
             Self::WebSocket(decoder) => decoder.missing_bytes(buffered),

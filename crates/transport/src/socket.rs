@@ -17,6 +17,7 @@ pub struct Socket {
     pub peer: PeerLabel,
     /// The address of a TCP peer; `None` on a Unix socket.
     pub address: Option<IpAddr>,
+    /// How much is known about the peer before it sends a request.
     pub(crate) trust: Trust,
     /// Start of the timeout for the first request.
     pub(crate) accepted_at: Instant,

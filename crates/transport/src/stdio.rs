@@ -35,7 +35,7 @@ fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// Checked before a stream is opened again, because opening a terminal or a device has side effects.
+/// Checked before a stream is opened again, because opening a terminal or a device can have side effects.
 fn is_pipe(stream: impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }

@@ -9,7 +9,8 @@ use crate::peer::PeerLabel;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// Capacity of each direction of an in-memory pair, about that of a socket. A writer waits when it is full.
+/// Capacity of each direction of an in-memory pair, about that of a socket. A writer waits while its direction is
+/// full.
 const IN_MEMORY_BYTES: usize = 64 * 1024;
 
 /// Both directions of a connection. The reader and the writer are independent and can be moved to different tasks.
@@ -17,7 +18,7 @@ const IN_MEMORY_BYTES: usize = 64 * 1024;
 pub struct MessageStream {
     /// Returns the messages that the peer sends.
     pub reader: Reader,
-    /// Sends bytes to the peer, which the caller has framed with `framing`.
+    /// Sends bytes that the caller has framed with `framing`.
     pub writer: Writer,
     /// Turns messages into the bytes for `writer`.
     pub framing: Framing,
@@ -28,15 +29,15 @@ pub struct MessageStream {
 }
 
 /// The event that proves to the sender that the peer has received a message. A sender that keeps messages until they
-/// are received drops them at the proof.
+/// are received drops them when it sees this event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofOfReceipt {
-    /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent before its ping. The
-    /// framing must have pings ([`Framing::supports_ping`]).
+    /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent
+    /// before the ping that it answers. The framing must have pings ([`Framing::supports_ping`]).
     Pong,
-    /// The return of [`Writer::write_all`], which ends with a flush. Pipes and Unix sockets flush as soon as the kernel has the bytes: the
-    /// peer is on this machine, and it loses them only if it ends. A transport with acknowledgements of its own gives the same promise if
-    /// its flush waits for the acknowledgement.
+    /// The return of [`Writer::write_all`], which ends with a flush. On a pipe or Unix socket the flush returns when
+    /// the kernel has the bytes. The peer is then on this machine and loses them only if it ends. A transport with
+    /// acknowledgements of its own can use this variant if its flush waits for the acknowledgement.
     Flush,
 }
 

@@ -1,4 +1,5 @@
-//! The TLS settings of a `wss://` listener, and the errors of TLS settings that are made from files.
+//! The TLS settings of a `wss://` listener, and the errors when a listener or a client reads its TLS settings from
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub enum TlsError {
     /// The file of a certificate or of a key cannot be used.
     #[error(transparent)]
     File(#[from] PemFileError),
-    /// A certificate of the file cannot be used as a root.
+    /// A certificate in the file with the trusted roots of a client cannot be used.
     #[error("a certificate in {} cannot be trusted as a root: {source}", path.display())]
     UnusableRoot {
         /// Path of the file.
@@ -24,7 +25,7 @@ pub enum TlsError {
     },
     /// The certificate and the key were read, but do not belong together or are not supported.
     #[error("the certificate in {} and the key in {} cannot be used together: {source}", certificate.display(), key.display())]
-    Unusable {
+    UnusableCertificateAndKey {
         /// Path of the certificate file.
         certificate: PathBuf,
         /// Path of the key file.
@@ -42,8 +43,11 @@ pub fn tls_acceptor(cert_pem: &Path, key_pem: &Path) -> Result<TlsAcceptor, TlsE
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
-        .map_err(|source| TlsError::Unusable { certificate: cert_pem.into(), key: key_pem.into(), source })?;
-    // Without this, a client that supports HTTP/2 could use it.
+        .map_err(|source| {
+            let (certificate, key) = (cert_pem.into(), key_pem.into());
+            TlsError::UnusableCertificateAndKey { certificate, key, source }
+        })?;
+    // The listener speaks only HTTP/1.1. With this setting, the handshake fails for a client that offers only HTTP/2.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// A change during a write: the transport stops accepting bytes, or accepts them again.
+/// A change during a write or its flush: the writer has to wait for the transport, or can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// The transport accepts no more bytes until the peer has read some.
+    /// The transport accepts no more bytes, or its flush has to wait. Usually the peer has to read first.
     Blocked,
-    /// The transport accepts bytes again.
+    /// The transport has accepted bytes or finished its flush, after it was blocked.
     Resumed,
 }
 
@@ -27,15 +27,15 @@ impl Writer {
         Self { sink: Box::new(sink) }
     }
 
-    /// Writes all of `bytes`, in one system call if the transport accepts them at once. Not cancel safe: if the future is dropped, a part
-    /// of the bytes may have been written.
+    /// Writes all of `bytes` and flushes. On a socket or pipe without TLS this is one system call if the kernel
+    /// accepts all bytes at once. Not cancel safe: a dropped future may have written a part of the bytes.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes).await?;
-        // TLS and stdout have buffers of their own. For sockets this does nothing.
+        // TLS and tokio's stdout have buffers of their own. For sockets and pipes this does nothing.
         self.sink.flush().await
     }
 
-    /// Like [`Writer::write_all`], and calls `watch` each time the transport stops accepting bytes or accepts them again.
+    /// Like [`Writer::write_all`], and calls `watch` each time the write has to wait for the transport or goes on.
     pub async fn write_all_watched(
         &mut self,
         mut bytes: &[u8],
@@ -56,7 +56,8 @@ impl Writer {
         .await
     }
 
-    /// Calls `accepted` each time the transport has accepted bytes.
+    /// Writes the rest of `bytes` and flushes. Calls `accepted` each time the transport has accepted bytes, and after
+    /// the flush.
     fn poll_write_all(
         &mut self,
         bytes: &mut &[u8],
@@ -76,8 +77,8 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the writing direction, so that the peer sees the end of the byte stream. Errors are ignored, because they mean that the
-    /// connection is closed already.
+    /// Closes the writing direction, so that the peer sees the end of the byte stream. Errors are only logged,
+    /// because most likely the peer has closed the connection already.
     pub async fn shutdown(&mut self) {
         if let Err(error) = self.sink.shutdown().await {
             tracing::trace!(%error, "cannot shut down a connection, most likely because the peer has closed it");
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_stop_and_resume_of_a_slow_peer_is_reported() {
+    async fn each_stop_and_resume_of_a_write_to_a_slow_peer_is_reported() {
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut writer = Writer::new(ours);
         let mut seen = Vec::new();

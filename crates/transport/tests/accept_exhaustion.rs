@@ -1,4 +1,5 @@
-//! A listener whose process runs out of file descriptors. The limit is one of the whole process, so this test has a binary of its own.
+//! A listener whose process runs out of file descriptors. The limit applies to the whole process, so this test has a
+//! binary of its own.
 
 use std::fs::File;
 use std::time::Duration;

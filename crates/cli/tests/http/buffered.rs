@@ -194,7 +194,7 @@ async fn the_memory_for_collected_answers_is_limited() {
 #[tokio::test]
 async fn one_session_may_use_a_quarter_of_the_memory_for_collected_answers() {
     let server = server_with(&["--max-buffered-http", "32MiB"], &[]).await;
-    let peer = HttpPeer::start(|request, mut stream| async move {
+    let peer = HttpPeer::with_handler(|request, mut stream| async move {
         let is_held = request.starts_with("GET /held");
         let body = "x".repeat(if is_held { 3 << 20 } else { 4 << 20 });
         let _ignored = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
@@ -222,7 +222,7 @@ async fn one_session_may_use_a_quarter_of_the_memory_for_collected_answers() {
 async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
     let (server, peer) = (
         server().await,
-        HttpPeer::start(|request, mut stream| async move {
+        HttpPeer::with_handler(|request, mut stream| async move {
             use tokio::io::AsyncWriteExt as _;
             if request.starts_with("GET /never") {
                 return std::future::pending().await;
@@ -240,7 +240,7 @@ async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
 
 #[tokio::test]
 async fn the_number_of_requests_under_way_is_limited_for_each_connection() {
-    let peer = HttpPeer::start(|_, stream| async move {
+    let peer = HttpPeer::with_handler(|_, stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
     })

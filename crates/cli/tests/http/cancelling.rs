@@ -14,7 +14,7 @@ use crate::support::{BodyReceiver, open_stream, request, server};
 async fn peer_silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
     let closed = Arc::new(Notify::new());
     let notifier = Arc::clone(&closed);
-    let peer = HttpPeer::start(move |_, mut stream| {
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
         let notifier = Arc::clone(&notifier);
         async move {
             let _ignored = stream.write_all(text.as_bytes()).await;

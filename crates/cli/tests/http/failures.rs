@@ -8,7 +8,7 @@ use crate::support::{BodyReceiver, fetch, fetch_error, open_stream, server};
 
 /// A peer that answers with `text` and sends nothing more, and keeps the connection open.
 async fn stalled_peer(text: &'static str) -> HttpPeer {
-    HttpPeer::start(move |_, mut stream| async move {
+    HttpPeer::with_handler(move |_, mut stream| async move {
         let _ignored = stream.write_all(text.as_bytes()).await;
         std::future::pending::<()>().await;
     })
@@ -26,7 +26,7 @@ async fn a_request_waits_until_its_timeout_and_without_a_timeout_until_the_answe
         client.call_error("http/request", crate::support::request(peer.url("/"), json!({"timeoutMs": 10}))).await;
     let message = format!("http/request failed: {TIMED_OUT}");
     assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
-    let slow = HttpPeer::start(|_, mut stream| async move {
+    let slow = HttpPeer::with_handler(|_, mut stream| async move {
         // sleep: the answer comes after the timeout above, to show that without a timeout the request waits for it
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         let _ignored = stream.write_all(http_ok("late").as_bytes()).await;
@@ -100,7 +100,7 @@ async fn a_refused_connection_and_an_unknown_host_are_errors() {
 async fn endless_response_headers_take_little_memory() {
     let (server, peer) = (
         server().await,
-        HttpPeer::start(|_, mut stream| async move {
+        HttpPeer::with_handler(|_, mut stream| async move {
             let _ignored = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Endless: ").await;
             let block = vec![b'x'; 1 << 20];
             for _ in 0..256 {

@@ -17,7 +17,7 @@ const BODY_BYTES: usize = 200 << 20;
 async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
-    let peer = HttpPeer::start(move |_, mut stream| {
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
         let counted = Arc::clone(&counted);
         async move {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");

@@ -21,7 +21,7 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTra
 async fn slow_peer() -> (HttpPeer, Arc<Semaphore>) {
     let second_piece = Arc::new(Semaphore::new(0));
     let permits = Arc::clone(&second_piece);
-    let peer = HttpPeer::start(move |_, mut stream| {
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
         let permits = Arc::clone(&permits);
         async move {
             send(&mut stream, CHUNKED).await;
@@ -108,7 +108,7 @@ async fn a_body_that_breaks_off_or_is_too_large_ends_with_an_error() {
 async fn streams_end_when_their_client_disconnects() {
     let ended = Arc::new(Notify::new());
     let notifier = Arc::clone(&ended);
-    let peer = HttpPeer::start(move |_, mut stream| {
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
         let notifier = Arc::clone(&notifier);
         async move {
             send(&mut stream, CHUNKED).await;
@@ -128,7 +128,7 @@ async fn streams_end_when_their_client_disconnects() {
 
 /// A peer that sends a body of this many MiB.
 async fn peer_with_large_body(mebibytes: usize) -> HttpPeer {
-    HttpPeer::start(move |_, mut stream| async move {
+    HttpPeer::with_handler(move |_, mut stream| async move {
         send(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", mebibytes << 20)).await;
         let block = vec![b'x'; 1 << 20];
         for _ in 0..mebibytes {
@@ -172,7 +172,7 @@ const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
 async fn after_a_client_has_sent_a_close_frame_its_body_is_not_gathered_in_memory() {
     let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let notifiers = (Arc::clone(&stalled), Arc::clone(&ended));
-    let peer = HttpPeer::start(move |_, mut stream| {
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
         let (stalled, ended) = notifiers.clone();
         async move {
             send(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;

@@ -1,5 +1,5 @@
-//! The guard kills everything that a server has started when the server ends. `role_guard` and `role_server` are not tests: other tests run
-//! them in a process of their own; see `roles`.
+//! The guard is a process that outlives its server and then kills everything that the server has started.
+//! `role_guard` and `role_server` are not tests: other tests run them in a process of their own; see `roles`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,14 +10,14 @@ use spawn::{GuardProgram, Spawner};
 
 use crate::roles::{ROLE, is_role_process, role_arguments, role_command};
 use crate::support::{
-    TIMEOUT, World, block_on, command, dedicate_process, is_alive, read_pids, read_until, sh, start, stat_field,
-    until, with_stdin,
+    TIMEOUT, World, block_on, command, dedicate_process, is_alive, read_pids, read_until, sh, spawn_tagged,
+    stat_field, until, with_stdin,
 };
 
 const SERVER: &str = "guard::role_server";
 const GUARD: &str = "guard::role_guard";
 
-/// A shell and two descendants in another session. Prints the process id of each.
+/// A shell and two descendants in another kernel session (`setsid`). Prints the process id of each.
 const TREE: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!; echo $$; wait' & echo $$; wait";
 
 fn guard_program() -> GuardProgram {
@@ -47,8 +47,9 @@ async fn role_server() {
     let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     let tags = spawner.session_tags();
     let mut running = Vec::new();
+    // The second tree removes its tag, the limit `RLIMIT_RTTIME`, so the guard cannot find it by the tag.
     for tree in [sh(TREE), command(["bash", "-c", &format!("ulimit -R unlimited; {TREE}")])] {
-        let spawned = start(&spawner, &tree, tags.next()).unwrap();
+        let spawned = spawn_tagged(&spawner, &tree, tags.next()).unwrap();
         let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
         for pid in read_pids(stdout, 3).await {
             println!("pid {pid}");
@@ -56,15 +57,20 @@ async fn role_server() {
         running.push(spawned);
     }
     println!("ready");
-    let _waits_for_input = std::io::stdin().read(&mut [0]);
+    // Runs until the test writes a byte to stdin or kills this process.
+    let _byte_or_end = std::io::stdin().read(&mut [0]);
 }
 
+/// A process that runs `role_server`.
 struct ServerProcess {
     process: Child,
+    /// Kept open, so that the server can still print.
     _stdout: BufReader<ChildStdout>,
+    /// Process ids of all processes in the server's trees.
     pids: Vec<u32>,
 }
 
+/// Starts a server and waits until its trees run.
 fn start_server() -> ServerProcess {
     let mut process =
         role_command(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
@@ -78,7 +84,7 @@ fn start_server() -> ServerProcess {
             "the server ended before it was ready"
         );
         match line.trim().strip_prefix("pid ") {
-            Some(pid) => pids.push(pid.parse().expect("each line is a process id")),
+            Some(pid) => pids.push(pid.parse().expect("a process id follows")),
             None if line.trim() == "ready" => return ServerProcess { process, _stdout: stdout, pids },
             None => {}
         }
@@ -86,7 +92,7 @@ fn start_server() -> ServerProcess {
 }
 
 #[test]
-fn no_process_is_left_after_a_server_is_killed() {
+fn neither_trees_nor_guard_are_left_after_a_server_is_killed() {
     let mut server = start_server();
     assert_eq!(server.pids.len(), 6);
     assert!(server.pids.iter().all(|pid| is_alive(*pid)));
@@ -98,14 +104,14 @@ fn no_process_is_left_after_a_server_is_killed() {
 }
 
 #[test]
-fn no_process_is_left_after_a_server_exits() {
+fn no_tree_is_left_after_a_server_exits() {
     let mut server = start_server();
     server.process.stdin.take().unwrap().write_all(b"x").unwrap();
     server.process.wait().unwrap();
     until("the trees are gone", || !server.pids.iter().any(|pid| is_alive(*pid)));
 }
 
-/// The process id of a server's guard.
+/// The process id of a server's guard. Waits until there is one.
 fn guard_of(server: u32) -> u32 {
     let is_guard = |pid: &u32| {
         let parent = stat_field(*pid, 2);
@@ -123,12 +129,12 @@ fn guard_of(server: u32) -> u32 {
 
 #[tokio::test]
 #[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
-async fn a_guard_is_replaced_and_not_killed_by_kill_all() {
+async fn a_guard_survives_kill_all_is_replaced_if_it_is_killed_and_acts_when_the_spawner_is_dropped() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
     let first = guard_of(std::process::id());
-    let child = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
+    let child = spawn_tagged(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
     block_on(spawner.kill_all(TIMEOUT)).unwrap();
     assert!(is_alive(first) && !is_alive(child.pid()));
 
@@ -139,13 +145,13 @@ async fn a_guard_is_replaced_and_not_killed_by_kill_all() {
     spawner.ensure_guard().unwrap();
     assert_eq!(guard_of(std::process::id()), second);
 
-    let tree = start(&spawner, &sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
+    let tree = spawn_tagged(&spawner, &sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
     drop(spawner);
     until("the tree of the dropped spawner is gone", || !is_alive(tree.child.pid()));
     until("the guard is gone", || !is_alive(second));
 }
 
-/// Kills the guard of this process and waits until the spawner has noticed it.
+/// Kills the guard of this process and waits until the spawner has noticed that.
 fn kill_guard(spawner: &Spawner) {
     let guard = guard_of(std::process::id()).try_into().ok().and_then(Pid::from_raw).expect("a valid process id");
     kill_process(guard, Signal::KILL).expect("the guard is killed");
@@ -181,7 +187,7 @@ async fn a_guard_start_without_descriptors_kills_nothing_and_can_be_repeated() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(dedicate_process(), Some(guard_program())).unwrap();
-    let tree = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
+    let tree = spawn_tagged(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
     kill_guard(&spawner);
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTOR_LIMIT), maximum }).unwrap();
@@ -202,11 +208,11 @@ async fn a_guard_start_without_descriptors_kills_nothing_and_can_be_repeated() {
 #[tokio::test]
 async fn a_guard_that_cannot_be_started_is_an_error() {
     let program = GuardProgram { program: "/no/such/guard".into(), args: Vec::new() };
-    assert_eq!(Spawner::new(dedicate_process(), Some(program)).unwrap_err().raw_os_error(), Some(2));
+    assert_eq!(Spawner::new(dedicate_process(), Some(program)).unwrap_err().raw_os_error(), Some(libc::ENOENT));
 }
 
 #[tokio::test]
-async fn a_server_inside_a_tree_is_killed_with_the_tree() {
+async fn the_trees_and_the_guard_of_a_server_inside_a_tree_are_killed_with_that_tree() {
     let world = World::new();
     let executable = std::env::current_exe().unwrap();
     let [ignored, exact, uncaptured, role] = role_arguments(SERVER);

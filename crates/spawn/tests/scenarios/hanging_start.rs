@@ -1,5 +1,6 @@
-//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file lease for
-//! this: before another process may open the file, the kernel asks the holder of the lease to give it up, and waits.
+//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests
+//! use a file lease for this: before another process may open the file, the kernel asks the holder of the lease to
+//! give the lease up, and waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use tempfile::tempdir;
 
 use crate::support::{RunningProcess, TIMEOUT, World, command, perl, read_until, with_stdin, within};
 
-/// A script that holds a lease on the file in the variable `FILE` until its stdin ends. It prints `leased` when it
-/// has the lease, and `wanted` when another process opens the file.
+/// A script that holds a lease on the file that the variable `FILE` names until its stdin ends. It prints `leased`
+/// when it has the lease, and `wanted` when another process opens the file.
 const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 
 /// Copies a program and starts a process that holds a lease on the copy. Returns that process and a command that executes the copy.
@@ -53,7 +54,7 @@ async fn a_start_that_hangs_keeps_no_pipe_of_other_processes_open() {
 }
 
 #[tokio::test]
-async fn a_program_whose_start_was_cancelled_and_killed_by_its_tag_never_runs() {
+async fn a_hanging_start_that_is_cancelled_and_killed_never_runs_its_program_and_its_flag_stays_set() {
     let directory = tempdir().unwrap();
     let marker = directory.path().join("it has run");
     let world = Arc::new(World::new());

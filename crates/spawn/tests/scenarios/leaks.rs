@@ -1,4 +1,5 @@
-//! Starts and exits leave no descriptor open and no zombie.
+//! Starts and exits leave no descriptor open and no zombie, children of other code are not reaped, and without free
+//! descriptors nothing is started.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Tests of the whole crate with real processes. They need the programs of a minimal Debian: `sh`, `bash`, `perl-base`, `coreutils` and
-//! `util-linux`. `preloaded` also needs `cc`.
+//! Tests of the whole crate with real processes. They need the programs of a minimal Debian: `sh`, `bash`, `grep`,
+//! `perl-base`, `coreutils` and `util-linux`. `preloaded` also needs `cc`.
 
 mod guard;
 mod hanging_start;

@@ -1,4 +1,5 @@
-//! Several trees at once: killing one tree, one session or one server leaves the others alone.
+//! Several trees at once: killing one tree, the trees of one client session, or the trees of one spawner leaves the
+//! other trees alone.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,9 +7,9 @@ use std::thread;
 
 use spawn::{Spawner, Tag};
 
-use crate::support::{TIMEOUT, World, block_on, dedicate_process, is_alive, read_pids, sh, start, within};
+use crate::support::{TIMEOUT, World, block_on, dedicate_process, is_alive, read_pids, sh, spawn_tagged, within};
 
-/// Three processes in three sessions. Prints the process id of each.
+/// Three processes in three kernel sessions (`setsid`). Prints the process id of each.
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
 
 #[tokio::test]
@@ -24,14 +25,14 @@ async fn killing_one_tree_leaves_the_other() {
 }
 
 #[tokio::test]
-async fn killing_one_session_leaves_the_other() {
+async fn killing_one_client_session_leaves_the_other() {
     let world = World::new();
-    let other = world.spawner.session_tags();
+    let other_session = world.spawner.session_tags();
     let tree = world.start(&sh(TREE));
     let pids = read_pids(&tree.stdout, 3).await;
     let second = world.start(&sh(TREE));
     let second_pids = read_pids(&second.stdout, 3).await;
-    let other_process = start(&world.spawner, &sh("exec sleep 1000"), other.next()).unwrap();
+    let other_process = spawn_tagged(&world.spawner, &sh("exec sleep 1000"), other_session.next()).unwrap();
     block_on(world.spawner.kill_session(&world.tags, TIMEOUT)).unwrap();
     assert!(!pids.iter().chain(&second_pids).any(|pid| is_alive(*pid)));
     assert!(is_alive(other_process.child.pid()));
@@ -40,10 +41,10 @@ async fn killing_one_session_leaves_the_other() {
 }
 
 #[tokio::test]
-async fn two_spawners_do_not_kill_each_others_trees() {
+async fn kill_all_of_one_spawner_leaves_the_trees_of_another() {
     let world = World::new();
     let neighbour = Spawner::new(dedicate_process(), None).unwrap();
-    let theirs = start(&neighbour, &sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
+    let theirs = spawn_tagged(&neighbour, &sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
     let ours = world.start(&sh("exec sleep 1000"));
     block_on(world.spawner.kill_all(TIMEOUT)).unwrap();
     assert!(!is_alive(ours.child.pid()));
@@ -61,7 +62,7 @@ fn tag_of(pid: u32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_processes_started_at_once_have_fifty_tags() {
+async fn fifty_processes_that_ten_threads_start_get_different_tags_and_can_be_killed_by_them() {
     let world = World::new();
     let runtime = tokio::runtime::Handle::current();
     let own_tag = tag_of(std::process::id());
@@ -73,7 +74,7 @@ async fn fifty_processes_started_at_once_have_fifty_tags() {
                     let _runtime = runtime.enter();
                     let start_one = |_| {
                         let tag = world.tags.next();
-                        (tag, start(&world.spawner, &sh("exec sleep 1000"), tag).unwrap())
+                        (tag, spawn_tagged(&world.spawner, &sh("exec sleep 1000"), tag).unwrap())
                     };
                     (0..5).map(start_one).collect::<Vec<_>>()
                 })

@@ -1,5 +1,5 @@
-//! A server whose session was created outside of its PID namespace, as with `docker exec`. The number of that session is 0 inside the
-//! namespace.
+//! A server whose kernel session (`setsid`) was created outside of its PID namespace, as with `docker exec`. The
+//! number of that session is 0 inside the namespace.
 
 use std::process::Command;
 

@@ -5,7 +5,7 @@ use spawn::{ChildExitStatus, ChildIo, ReadOutcome, Signal, SpawnCommand, Spawned
 use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
 
 #[tokio::test]
-async fn cat_writes_what_it_reads() {
+async fn a_mebibyte_written_to_the_stdin_of_cat_comes_back_on_its_stdout() {
     let world = World::new();
     let mut cat = world.start(&with_stdin(command(["cat"])));
     let stdin = cat.stdin.take().unwrap();
@@ -68,7 +68,7 @@ async fn a_wait_can_be_cancelled_and_repeated() {
 }
 
 #[tokio::test]
-async fn signals_reach_the_group_and_do_nothing_after_the_exit() {
+async fn a_signal_to_the_group_reaches_the_leader_and_signals_after_the_exit_do_nothing() {
     let world = World::new();
     let tree = world.start(&sh("sleep 1000 & trap 'echo caught; exit 3' INT; echo ready; wait"));
     read_until(&tree.stdout, "ready").await;
@@ -103,7 +103,7 @@ async fn a_closed_stdin_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_full_stdin_does_not_block() {
+async fn a_write_to_a_full_stdin_does_not_block_and_returns_closed_after_the_reader_is_killed() {
     let world = World::new();
     let tree = world.start(&with_stdin(command(["sleep", "1000"])));
     let stdin = tree.stdin.as_ref().unwrap();
@@ -121,7 +121,7 @@ async fn a_busy_pipe_can_be_enlarged() {
     let world = World::new();
     let tree = world.start(&sh("head -c 1000000 /dev/zero; echo done >&2"));
     tree.stdout.enlarge();
-    // The child can end only if a megabyte fits into the pipe, because the test does not read stdout.
+    // The child can print `done` only if a megabyte fits into the pipe, because the test does not read stdout.
     read_until(&tree.stderr, "done").await;
     until("the whole output can be read", || tree.stdout.available() == 1_000_000);
 }
@@ -137,6 +137,7 @@ async fn output_ends_only_when_the_last_writer_is_gone() {
     assert_eq!(read_all(&tree.stdout).await, "");
 }
 
+/// `held` has the child's ends of the output pipes, which the server holds open too.
 #[tokio::test]
 async fn output_ends_when_the_held_ends_are_dropped() {
     let world = World::new();
@@ -152,6 +153,7 @@ async fn output_ends_when_the_held_ends_are_dropped() {
     assert_eq!(stderr.read_now(&mut buffer).unwrap(), ReadOutcome::End);
 }
 
+/// With 16 other children the server does not hold the child's ends open, so the output ends although `_held` exists.
 #[tokio::test]
 async fn with_many_children_pipes_are_not_held() {
     let world = World::new();

@@ -7,7 +7,8 @@ use crate::support::{World, command, on_pty, read_all};
 
 const SPAWNER: &str = "preloaded::role_spawner";
 
-/// Replaces functions of the C library by ones that fail. A child that shares the memory of the server must not call any of them.
+/// The source of a library that replaces functions of the C library by functions that fail. A child that shares the
+/// memory of the server must not call any of them.
 const LIBRARY: &str = r#"
 #include <errno.h>
 #define REFUSE { errno = EXDEV; return -1; }
@@ -30,7 +31,7 @@ async fn role_spawner() {
 }
 
 #[test]
-fn a_child_calls_no_function_of_the_c_library() {
+fn children_start_although_a_preloaded_library_makes_c_functions_fail() {
     let directory = tempfile::tempdir().unwrap();
     let (source, library) = (directory.path().join("refuse.c"), directory.path().join("refuse.so"));
     std::fs::write(&source, LIBRARY).unwrap();

@@ -10,12 +10,12 @@ use spawn::{Spawner, SurvivalReason};
 use tempfile::TempDir;
 
 use crate::roles::{is_role_process, role_command};
-use crate::support::{TIMEOUT, block_on, command, dedicate_process, is_alive, read_pids, start};
+use crate::support::{TIMEOUT, block_on, command, dedicate_process, is_alive, read_pids, spawn_tagged};
 
 const SERVER: &str = "privileges::role_server";
 const NOBODY: u32 = 65534;
-/// The environment variable with the path of a setuid copy of perl, which runs as root.
-const BECOMES_ROOT: &str = "SPAWN_TEST_BECOMES_ROOT";
+/// The environment variable with the path of a copy of perl that can become root, because it has the setuid bit.
+const SETUID_PERL: &str = "SPAWN_TEST_SETUID_PERL";
 
 #[tokio::test]
 #[ignore = "run by the test below in a process of its own"]
@@ -23,11 +23,11 @@ async fn role_server() {
     if !is_role_process() {
         return;
     }
-    let perl = std::env::var(BECOMES_ROOT).unwrap();
+    let perl = std::env::var(SETUID_PERL).unwrap();
     let spawner = Spawner::new(dedicate_process(), None).unwrap();
     let tag = spawner.session_tags().next();
     let script = "use POSIX; setgid(0); setuid(0); $| = 1; print \"$$\\n\"; sleep 1000";
-    let spawned = start(&spawner, &command([&perl, "-e", script]), tag).unwrap();
+    let spawned = spawn_tagged(&spawner, &command([&perl, "-e", script]), tag).unwrap();
     let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
     let pids = read_pids(stdout, 1).await;
     let survivors = block_on(spawner.kill_tree(tag, TIMEOUT)).unwrap_err();
@@ -38,6 +38,7 @@ async fn role_server() {
 
 #[test]
 fn a_process_that_may_not_be_killed_is_reported() {
+    // Only root can make a program that becomes root.
     if !geteuid().is_root() {
         return;
     }
@@ -46,7 +47,7 @@ fn a_process_that_may_not_be_killed_is_reported() {
     let perl = directory.path().join("perl");
     fs::copy(Path::new("/usr/bin/perl"), &perl).unwrap();
     fs::set_permissions(&perl, fs::Permissions::from_mode(0o4755)).unwrap();
-    // The test binary is copied, because the other user may not be able to read the build directory.
+    // The test binary is copied, because the user `nobody` may not be able to read the build directory.
     let executable = directory.path().join("scenarios");
     fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
 
@@ -54,7 +55,7 @@ fn a_process_that_may_not_be_killed_is_reported() {
     let output = std::process::Command::new(&executable)
         .args(role.get_args())
         .envs(role.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .env(BECOMES_ROOT, &perl)
+        .env(SETUID_PERL, &perl)
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)

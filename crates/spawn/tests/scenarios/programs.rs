@@ -1,4 +1,4 @@
-//! Tests of which file is executed, with which arguments and in which directory, and of the errors if that fails.
+//! Tests of which file is executed, with which arguments and in which directory, and of the errors of failed starts.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -41,7 +41,7 @@ async fn arg0_replaces_the_program_in_the_arguments_of_the_child() {
 }
 
 #[tokio::test]
-async fn a_missing_program_is_named() {
+async fn the_error_of_a_missing_program_has_the_path_of_the_program() {
     for program in ["/no/such/program", "no-such-program"] {
         for command in [command([program]), on_pty(command([program]))] {
             assert_eq!(failure(&command).to_string(), NO_SUCH_FILE);
@@ -51,7 +51,7 @@ async fn a_missing_program_is_named() {
 }
 
 #[tokio::test]
-async fn an_empty_program_is_refused() {
+async fn a_command_without_a_program_is_refused() {
     assert_eq!(failure(&command([""])).to_string(), "missing program for pipe spawn");
     assert_eq!(failure(&command([])).to_string(), "missing program for pipe spawn");
     assert_eq!(failure(&on_pty(command([""]))).to_string(), "missing program for PTY spawn");
@@ -70,7 +70,7 @@ async fn nul_bytes_and_bad_variable_names_are_refused() {
 }
 
 #[tokio::test]
-async fn the_path_of_the_child_is_searched() {
+async fn the_path_variable_of_the_child_is_searched() {
     let directory = TempDir::new().unwrap();
     write_file(&directory, "tool", "#!/bin/sh\necho found", 0o755);
     let path = format!("/no/such/directory:{}", directory.path().display());
@@ -80,7 +80,7 @@ async fn the_path_of_the_child_is_searched() {
 }
 
 #[tokio::test]
-async fn without_path_the_default_is_searched() {
+async fn without_a_path_variable_the_default_path_is_searched() {
     let done = World::new().run(&SpawnCommand { env: Vec::new(), ..command(["echo", "here"]) }).await;
     assert_eq!(done.stdout, "here\n");
 }
@@ -104,7 +104,7 @@ async fn relative_paths_are_resolved_against_the_cwd() {
 }
 
 #[tokio::test]
-async fn directories_and_files_that_are_not_executable_are_skipped() {
+async fn the_search_skips_entries_that_are_not_executable_and_is_refused_if_there_are_no_others() {
     let [first, second, third] = [(); 3].map(|()| TempDir::new().unwrap());
     fs::create_dir(first.path().join("tool")).unwrap();
     write_file(&second, "tool", "#!/bin/sh\necho wrong", 0o644);
@@ -153,7 +153,7 @@ async fn a_file_that_is_open_for_writing_is_busy_until_it_is_closed() {
 }
 
 #[tokio::test]
-async fn a_bad_cwd_is_named() {
+async fn the_error_of_a_bad_cwd_has_its_path() {
     let directory = TempDir::new().unwrap();
     write_file(&directory, "file", "", 0o644);
     for (cwd, kind) in [

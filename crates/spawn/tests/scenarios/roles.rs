@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-/// The environment variable that is set in a process that runs a role. Without it an ignored test does nothing, so that all tests can be
-/// run by hand.
+/// The environment variable that is set in a process that runs a role; its value does not matter. Without it an
+/// ignored test does nothing, so that `cargo test -- --ignored` does no harm.
 pub(crate) const ROLE: &str = "SPAWN_TEST_ROLE";
 
 /// Whether this process was started to run a role.

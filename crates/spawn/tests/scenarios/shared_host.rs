@@ -1,4 +1,4 @@
-//! A spawner in a process that has other work: it kills and reaps what it has started, and nothing else.
+//! A spawner in a process that has other work too: the spawner kills and reaps what it has started, and nothing else.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn world_in_shared_process() -> World {
 }
 
 #[tokio::test]
-async fn a_tree_is_killed_with_its_daemons() {
+async fn daemons_are_killed_after_their_leader_has_ended() {
     let world = world_in_shared_process();
     let tree = world.start(&sh("setsid sh -c 'sleep 1000 & echo $!'; sleep 1000 & echo $!; exit"));
     let pids = read_pids(&tree.stdout, 2).await;
@@ -21,6 +21,7 @@ async fn a_tree_is_killed_with_its_daemons() {
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
 
+/// A tag is the limit `RLIMIT_RTTIME` of a process, so `prlimit` can remove it.
 #[tokio::test]
 async fn an_orphan_that_has_removed_its_tag_is_killed_while_its_leader_runs() {
     let world = world_in_shared_process();

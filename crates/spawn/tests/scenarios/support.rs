@@ -15,10 +15,11 @@ use spawn::{
 };
 use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize, WriteOutcome};
 
-/// The timeout of every wait. Long enough for a busy machine, so only a bug makes a test wait this long.
+/// The timeout of kills and of the functions that wait. Long enough for a busy machine, so only a bug makes a test
+/// wait this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A spawner and the tags of one session. Kills all processes of the spawner when it is dropped.
+/// A spawner and the tags of one client session. Dropping this value kills all processes of the spawner.
 pub(crate) struct World {
     pub(crate) spawner: Spawner,
     pub(crate) tags: SessionTags,
@@ -51,6 +52,7 @@ impl World {
         Self::in_host(dedicate_process())
     }
 
+    /// Makes the spawner in a process that is dedicated to it or shared with other code, as `host` says.
     pub(crate) fn in_host(host: HostProcess) -> Self {
         let spawner = Spawner::new(host, None).expect("the spawner starts");
         assert!(spawner.tags_work());
@@ -58,23 +60,28 @@ impl World {
         Self { spawner, tags }
     }
 
+    /// Starts a process on pipes or on a terminal. Returns an error if the start fails.
     pub(crate) fn spawn(&self, command: &SpawnCommand) -> Result<Spawned, SpawnError> {
-        start(&self.spawner, command, self.tags.next())
+        spawn_tagged(&self.spawner, command, self.tags.next())
     }
 
+    /// Starts a process on pipes. Panics if the start fails. Closes the ends that the server holds open for the
+    /// child, so that the output ends when no process can write to it any more.
     pub(crate) fn start(&self, command: &SpawnCommand) -> RunningProcess {
         let tag = self.tags.next();
-        let Spawned { child, io } = start(&self.spawner, command, tag).expect("the process starts");
+        let Spawned { child, io } = spawn_tagged(&self.spawner, command, tag).expect("the process starts");
         let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
         RunningProcess { child, tag, stdin, stdout, stderr }
     }
 
+    /// Like [`Self::start`], for a command that was made with [`on_pty`].
     pub(crate) fn start_on_pty(&self, command: &SpawnCommand) -> (Child, Pty) {
         let Spawned { child, io } = self.spawn(command).expect("the process starts");
         let ChildIo::Pty { pty, .. } = io else { panic!("no terminal") };
         (child, pty)
     }
 
+    /// Starts a process on pipes, closes its stdin, and waits until it has ended.
     pub(crate) async fn run(&self, command: &SpawnCommand) -> Finished {
         let mut running = self.start(command);
         drop(running.stdin.take());
@@ -115,11 +122,12 @@ pub(crate) fn block_on(future: KillFuture) -> Result<(), Survivors> {
     }
 }
 
-/// Starts a process without a way to cancel the start.
-pub(crate) fn start(spawner: &Spawner, command: &SpawnCommand, tag: Tag) -> Result<Spawned, SpawnError> {
+/// Starts a process with this tag, without a way to cancel the start.
+pub(crate) fn spawn_tagged(spawner: &Spawner, command: &SpawnCommand, tag: Tag) -> Result<Spawned, SpawnError> {
     spawner.spawn(command, tag, &Arc::default())
 }
 
+/// A command on pipes that starts in `/`, with `/dev/null` as its stdin and only `PATH` in its environment.
 pub(crate) fn command<const N: usize>(argv: [&str; N]) -> SpawnCommand {
     SpawnCommand {
         argv: argv.iter().map(OsString::from).collect(),

@@ -5,13 +5,13 @@ use spawn::SpawnCommand;
 use crate::support::{World, block_on, command, on_pty, read_all, sh, stat_field};
 
 #[tokio::test]
-async fn an_empty_environment_is_empty() {
+async fn a_child_can_have_an_empty_environment() {
     let done = World::new().run(&SpawnCommand { env: Vec::new(), ..command(["/usr/bin/env"]) }).await;
     assert_eq!(done.stdout, "");
 }
 
 #[tokio::test]
-async fn the_environment_is_what_was_given() {
+async fn a_child_gets_exactly_the_given_environment() {
     let env = vec![("A".into(), "1=2".into()), ("B".into(), "".into())];
     let done = World::new().run(&SpawnCommand { env, ..command(["/usr/bin/env"]) }).await;
     assert_eq!(done.stdout, "A=1=2\nB=\n");
@@ -37,7 +37,7 @@ async fn a_child_has_three_descriptors() {
 
 #[tokio::test]
 #[expect(unsafe_code, reason = "there is no safe way to change our own signal mask")]
-async fn signals_are_at_their_defaults() {
+async fn a_child_has_no_ignored_and_no_blocked_signals() {
     // SAFETY: only dispositions without handlers and a mask of this thread are set.
     unsafe {
         libc::signal(libc::SIGHUP, libc::SIG_IGN);
@@ -54,7 +54,7 @@ async fn signals_are_at_their_defaults() {
 }
 
 #[tokio::test]
-async fn a_child_leads_its_session() {
+async fn a_child_leads_its_own_session_and_process_group() {
     let world = World::new();
     let child = world.start(&sh("exec sleep 1000"));
     let pid = child.child.pid();

@@ -43,7 +43,7 @@ async fn the_eof_byte_ends_input() {
 }
 
 #[tokio::test]
-async fn a_changed_eof_byte_is_returned() {
+async fn eof_byte_returns_the_byte_that_the_child_has_chosen() {
     let world = World::new();
     let (child, pty) = world.start_on_pty(&on_pty(sh("stty eof ^B; echo ready; exec cat")));
     read_until(&pty.reader(), "ready").await;
@@ -66,7 +66,8 @@ async fn a_resize_sends_sigwinch() {
 #[tokio::test]
 async fn a_signal_reaches_the_foreground_group() {
     let world = World::new();
-    // The terminal can send SIGINT itself; SIGUSR1 is sent to the process group.
+    // `signal_foreground` sends SIGINT through the terminal. A terminal cannot send SIGUSR1, so the spawner sends it
+    // to the group itself.
     for signal in [Signal::INT, Signal::USR1] {
         let job = "trap 'echo caught; exit 9' INT USR1; echo ready; while :; do sleep 0.01; done";
         let script = format!("set -m; sh -c \"{job}\"; exit $?");
@@ -79,7 +80,7 @@ async fn a_signal_reaches_the_foreground_group() {
 }
 
 #[tokio::test]
-async fn writing_to_a_terminal_without_processes_returns_closed() {
+async fn on_a_terminal_without_processes_writing_returns_closed_and_signalling_does_nothing() {
     let world = World::new();
     let (child, pty) = world.start_on_pty(&on_pty(sh("exit 0")));
     within(child.wait()).await;

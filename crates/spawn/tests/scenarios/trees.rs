@@ -1,4 +1,6 @@
-//! Killing one tree, whatever its processes do to escape: other sessions, daemons, ignored signals, removed tags, fork bombs.
+//! Killing one tree, whatever its processes do to escape: other kernel sessions (`setsid`), daemons, ignored signals,
+//! removed tags, fork bombs. A tag is the limit `RLIMIT_RTTIME` of a process. Descendants inherit it, and the
+//! commands `prlimit` and `ulimit -R` can remove it.
 
 use std::time::Duration;
 
@@ -7,11 +9,11 @@ use tempfile::TempDir;
 
 use crate::support::{TIMEOUT, block_on, within, write_all, zombie_children};
 use crate::support::{
-    World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, start, stat_field, until,
+    World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, spawn_tagged, stat_field, until,
 };
 
 /// Starts the command, reads the process ids that it prints, kills the tree, and checks in `/proc` that these processes are gone.
-async fn assert_tree_ends(command: &SpawnCommand, pid_count: usize) {
+async fn assert_kill_ends_tree(command: &SpawnCommand, pid_count: usize) {
     let world = World::new();
     let tree = world.start(command);
     let pids = read_pids(&tree.stdout, pid_count).await;
@@ -28,7 +30,7 @@ async fn assert_tree_ends(command: &SpawnCommand, pid_count: usize) {
 
 #[tokio::test]
 async fn a_single_process_is_killed() {
-    assert_tree_ends(&sh("echo $$; exec sleep 1000"), 1).await;
+    assert_kill_ends_tree(&sh("echo $$; exec sleep 1000"), 1).await;
 }
 
 #[tokio::test]
@@ -44,10 +46,11 @@ async fn background_jobs_that_hold_the_pipes_are_killed() {
 
 #[tokio::test]
 async fn a_process_in_another_session_is_killed() {
-    assert_tree_ends(&sh("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait"), 2).await;
+    assert_kill_ends_tree(&sh("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait"), 2).await;
 }
 
-/// A daemon in Perl: it has left its parent, its session, its terminal and its standard streams.
+/// A Perl function that starts a daemon. The daemon prints its process id and leaves its parent, its session and its
+/// standard streams.
 const DAEMON: &str = r#"
     use POSIX; $| = 1;
     sub daemon {
@@ -59,7 +62,7 @@ const DAEMON: &str = r#"
 
 #[tokio::test]
 async fn daemons_are_killed_while_their_leader_runs() {
-    assert_tree_ends(&perl(&format!("{DAEMON} daemon() for 1..3; print \"$$\\n\"; sleep 1000")), 4).await;
+    assert_kill_ends_tree(&perl(&format!("{DAEMON} daemon() for 1..3; print \"$$\\n\"; sleep 1000")), 4).await;
 }
 
 #[tokio::test]
@@ -75,7 +78,7 @@ async fn daemons_are_killed_after_their_leader_has_ended() {
 
 #[tokio::test]
 async fn processes_that_ignore_signals_are_killed() {
-    assert_tree_ends(&sh("trap '' TERM HUP INT QUIT; sh -c 'echo $$; sleep 1000' & echo $$; wait"), 2).await;
+    assert_kill_ends_tree(&sh("trap '' TERM HUP INT QUIT; sh -c 'echo $$; sleep 1000' & echo $$; wait"), 2).await;
 }
 
 #[tokio::test]
@@ -91,9 +94,9 @@ async fn stopped_processes_are_killed() {
 #[tokio::test]
 async fn a_process_that_has_removed_its_tag_is_killed() {
     let untagged = "prlimit --rttime=unlimited sh -c 'echo $$; exec sleep 1000'";
-    assert_tree_ends(&sh(&format!("{untagged} & echo $$; wait")), 2).await;
-    assert_tree_ends(&command(["bash", "-c", "ulimit -R unlimited; sh -c 'echo $$; sleep 1000' & echo $$; wait"]), 2)
-        .await;
+    assert_kill_ends_tree(&sh(&format!("{untagged} & echo $$; wait")), 2).await;
+    let untagged = "ulimit -R unlimited; sh -c 'echo $$; sleep 1000' & echo $$; wait";
+    assert_kill_ends_tree(&command(["bash", "-c", untagged]), 2).await;
 }
 
 #[tokio::test]
@@ -124,7 +127,7 @@ async fn jobs_of_an_interactive_shell_are_killed() {
     let tag = world.tags.next();
     let mut shell = on_pty(command(["bash", "--norc", "-i"]));
     shell.env.push(("PS1".into(), "prompt>".into()));
-    let spawned = start(&world.spawner, &shell, tag).unwrap();
+    let spawned = spawn_tagged(&world.spawner, &shell, tag).unwrap();
     let ChildIo::Pty { pty, .. } = spawned.io else { panic!("no terminal") };
     read_until(&pty.reader(), "prompt>").await;
     let jobs = "sleep 1000 & echo $!; nohup setsid sh -c 'echo $$; exec sleep 1000' & disown -a";
@@ -140,7 +143,7 @@ async fn jobs_of_an_interactive_shell_are_killed() {
 }
 
 /// A fork bomb: each process forks every 20 ms, and each child appends a byte to the file. No process forks when the
-/// file has 1,500 bytes.
+/// file has 1,500 bytes or the bomb is 60 s old.
 const FORK_BOMB: &str = r#"
     use POSIX;
     my $file = shift; $SIG{CHLD} = "IGNORE"; my $start = time;
@@ -154,12 +157,12 @@ const FORK_BOMB: &str = r#"
 #[tokio::test]
 async fn a_fork_bomb_is_killed() {
     let directory = TempDir::new().unwrap();
-    let count = directory.path().join("count");
-    std::fs::write(&count, "").unwrap();
+    let count_file = directory.path().join("count");
+    std::fs::write(&count_file, "").unwrap();
     let world = World::new();
-    let tree = world.start(&command(["/usr/bin/perl", "-e", FORK_BOMB, count.to_str().unwrap()]));
-    let forks = || std::fs::metadata(&count).unwrap().len();
-    until("500 processes run", || forks() >= 500);
+    let tree = world.start(&command(["/usr/bin/perl", "-e", FORK_BOMB, count_file.to_str().unwrap()]));
+    let forks = || std::fs::metadata(&count_file).unwrap().len();
+    until("500 processes were forked", || forks() >= 500);
     world.kill_tree(&tree);
     let after_kill = forks();
     assert_eq!(read_all(&tree.stdout).await, "", "no process has the pipe open");
@@ -218,10 +221,10 @@ async fn signal_all_reaches_every_process_of_a_tree() {
 }
 
 #[tokio::test]
-async fn a_kill_with_a_timeout_of_zero_reports_the_survivors() {
+async fn a_kill_with_a_timeout_of_zero_reports_the_survivors_if_there_are_any() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
-    // The kill still succeeds if the process has ended before a second look at all processes.
+    // The kill still succeeds if the process has ended before the kill lists all processes for the second time.
     if let Err(survivors) = block_on(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
         assert!(matches!(survivors.reason, SurvivalReason::TimedOut), "{survivors}");
         assert_eq!(survivors.pids, [tree.child.pid()]);

@@ -14,8 +14,10 @@ use super::state::{ClientMessage, ScriptedState};
 /// The server's end of a connection. Clones share one connection.
 #[derive(Clone)]
 pub struct ScriptedConnection {
+    /// Frames for the task that writes.
     out: mpsc::UnboundedSender<Vec<u8>>,
     framing: Framing,
+    /// Set to true when the connection ends.
     end: Arc<watch::Sender<bool>>,
 }
 
@@ -34,7 +36,7 @@ impl ScriptedConnection {
         self.send_text(&json!({"method": method, "params": params}).to_string());
     }
 
-    /// Pushes output of a process on stdout.
+    /// Pushes `process/output` with bytes that a process wrote to its stdout.
     pub fn push_output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
         self.push("process/output", super::output_params(process, seq, bytes));
     }
@@ -44,7 +46,7 @@ impl ScriptedConnection {
         self.send_text(&json!({"id": id, "method": method, "params": params}).to_string());
     }
 
-    /// Answers the request with this id.
+    /// Replies to the request with this id.
     pub fn answer(&self, id: i64, reply: ScriptedReply) {
         match reply {
             ScriptedReply::Result(result) => self.send_text(&json!({"id": id, "result": result}).to_string()),
@@ -68,7 +70,7 @@ impl ScriptedConnection {
         self.send(frame);
     }
 
-    /// Ends the connection without a close message. Messages that are not written yet are dropped.
+    /// Ends the connection without a WebSocket close frame. Messages that are not written yet are dropped.
     pub fn cut(&self) {
         self.end.send_replace(true);
     }
@@ -87,7 +89,7 @@ impl ScriptedConnection {
 
     fn send(&self, frame: Vec<u8>) {
         // Messages for a connection that has ended are dropped.
-        let _ended = self.out.send(frame);
+        let _ = self.out.send(frame);
     }
 }
 
@@ -137,6 +139,7 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, state: Arc<Scr
 }
 
 fn handle(message: &Value, connection: &ScriptedConnection, state: &ScriptedState) {
+    // A message without a method is the client's answer to a request of the test.
     let Some(method) = message["method"].as_str() else { return state.add_answer(message.clone()) };
     state.handle(ClientMessage {
         id: message["id"].as_i64(),

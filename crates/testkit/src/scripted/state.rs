@@ -1,4 +1,4 @@
-//! The scripts of a scripted server, and the messages that it has received. Shared by all its connections.
+//! The scripts of a scripted server, and the messages that it has received. All connections of the server share them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub struct ClientMessage {
 }
 
 impl ClientMessage {
-    /// Answers a request that its script left without an answer. Panics for a notification.
+    /// Replies to a request to which its script did not reply. Panics for a notification.
     pub fn answer(&self, reply: ScriptedReply) {
         let id = self.id.expect("a notification has no answer");
         self.connection.answer(id, reply);
@@ -38,6 +38,7 @@ pub(super) struct ScriptedState {
 
 #[derive(Default)]
 struct ReceivedMessages {
+    /// Requests and notifications of clients.
     messages: Vec<ClientMessage>,
     /// Answers of clients to requests that the test has sent.
     answers: Vec<Value>,
@@ -48,7 +49,8 @@ impl ScriptedState {
         lock(&self.scripts).insert(method.to_owned(), script);
     }
 
-    pub(super) fn connection(&self) -> Option<ScriptedConnection> {
+    /// The connection over which the last request or notification came.
+    pub(super) fn last_connection(&self) -> Option<ScriptedConnection> {
         self.received.borrow().messages.last().map(|message| message.connection.clone())
     }
 
@@ -95,7 +97,7 @@ impl ScriptedState {
     }
 }
 
-/// Ignores poisoning, because a script that panicked has already failed its test.
+/// Locks even after a script has panicked: its message is already printed, and a second panic would only hide it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! Ends a child process. The caller holds a guard; a watcher task waits until the child exits or the guard is dropped, kills the rest of
-//! the process group and reaps the child. If the runtime shuts down and drops the task, the child is killed as soon as the guard is
-//! dropped too.
+//! Ends a child process. The caller holds a guard. A watcher task waits until the child exits or the guard is
+//! dropped. Then it kills the rest of the process group and reaps the child. If the runtime shuts down and drops the
+//! task, the child is killed as soon as the guard is dropped too.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ pub struct ChildGuard {
     stdin: StdinCloser,
     stderr_tail: StderrTail,
     /// Nothing is ever sent. Dropping this sender together with the guard wakes the watcher.
-    _dropped: oneshot::Sender<()>,
+    _drop_notice: oneshot::Sender<()>,
     state: watch::Receiver<ChildState>,
 }
 
@@ -61,27 +61,27 @@ impl ChildGuard {
         program: String,
         leader: GroupLeader,
         stdin: StdinCloser,
-        stderr: JoinHandle<()>,
+        stderr_task: JoinHandle<()>,
         stderr_tail: StderrTail,
     ) -> io::Result<Self> {
         let leader = Arc::new(leader);
         #[expect(
             deprecated,
-            reason = "its successor is unsafe for types that change their descriptor; OwnedFd never does"
+            reason = "its replacement is an unsafe fn, because a type may change its descriptor; OwnedFd never does"
         )]
         let exit = AsyncFd::with_interest(leader.pidfd()?, Interest::READABLE)?;
-        let (dropped, guard_dropped) = oneshot::channel();
+        let (drop_notice, guard_dropped) = oneshot::channel();
         let (set_state, state) = watch::channel(ChildState::Running);
-        let watcher = ChildWatcher { leader: leader.clone(), exit, stderr };
+        let watcher = ChildWatcher { leader: leader.clone(), exit, stderr_task };
         tokio::spawn(async move {
             let status = watcher.run(guard_dropped).await;
             set_state.send_replace(ChildState::Exited(status));
         });
-        Ok(Self { program, leader, stdin, stderr_tail, _dropped: dropped, state })
+        Ok(Self { program, leader, stdin, stderr_tail, _drop_notice: drop_notice, state })
     }
 
-    /// Waits until the child has exited by itself, the rest of its group has been killed and the child has been reaped. Cancel safe.
-    /// Further calls return the same value at once.
+    /// Waits until the child has exited by itself, the rest of its group has been killed, the child has been reaped
+    /// and its stderr has been read. Cancel safe. Further calls return the same value at once.
     pub async fn wait_for_exit(&mut self) -> ChildExit {
         let exited = self.state.wait_for(|state| matches!(state, ChildState::Exited(_))).await;
         let status = match exited.as_deref() {
@@ -105,11 +105,13 @@ struct ChildWatcher {
     leader: Arc<GroupLeader>,
     /// Readable when the child has exited.
     exit: AsyncFd<std::os::fd::OwnedFd>,
-    stderr: JoinHandle<()>,
+    /// The task that reads the child's stderr.
+    stderr_task: JoinHandle<()>,
 }
 
 impl ChildWatcher {
     async fn run(mut self, guard_dropped: oneshot::Receiver<()>) -> Option<ExitStatus> {
+        // The guard sends SIGTERM when it is dropped.
         let must_terminate = tokio::select! {
             _ = self.exit.readable() => false,
             _ = guard_dropped => true,
@@ -119,8 +121,8 @@ impl ChildWatcher {
             let _ = self.exit.readable().await;
         }
         let status = self.leader.kill_and_reap();
-        if timeout(STDERR_DRAIN_TIMEOUT, &mut self.stderr).await.is_err() {
-            self.stderr.abort();
+        if timeout(STDERR_DRAIN_TIMEOUT, &mut self.stderr_task).await.is_err() {
+            self.stderr_task.abort();
         }
         status
     }

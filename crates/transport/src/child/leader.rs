@@ -1,5 +1,7 @@
-//! The child process, which leads a process group. One lock covers signalling the group and reaping the leader: after
-//! the leader has been reaped, another group may get the id of its group, and no signal must reach that other group.
+//! The child process, which leads a process group. After the leader has been reaped, another group may get the id of
+//! its group, and no signal must reach that other group. So the leader is taken out of a lock before it is reaped,
+//! and the group is signalled only by code that finds the leader in the lock or has taken it out and not reaped it
+//! yet.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,11 +14,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 /// How long a drop waits for the killed leader to exit. Only a process that hangs in the kernel needs noticeable time.
 const DROP_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// A child that leads its own process group. If it is dropped before it was reaped, the whole group is killed.
+/// A child that leads its own process group. If this value is dropped before the child was reaped, the whole group is
+/// killed.
 #[derive(Debug)]
 pub(super) struct GroupLeader {
     pid: u32,
-    /// `None` after the child was reaped.
+    /// `None` after the child was taken out to be reaped.
     child: Mutex<Option<Child>>,
 }
 
@@ -36,14 +39,15 @@ impl GroupLeader {
         Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
     }
 
+    /// Sends a signal to all processes of the group. Does nothing if the leader was taken out to be reaped.
     pub(super) fn signal_group(&self, signal: Signal) {
         if let Some(child) = &*self.lock() {
             signal_group_of(child, signal);
         }
     }
 
-    /// Kills the rest of the group, waits for the leader and reaps it. Blocks while the leader runs, so the leader must have exited or been
-    /// killed. Returns `None` if other code has reaped the leader.
+    /// Kills all processes of the group that still run, and reaps the leader. Blocks until the leader has exited, so
+    /// the caller must first wait for that. Returns `None` if the leader was reaped before.
     pub(super) fn kill_and_reap(&self) -> Option<ExitStatus> {
         let mut child = self.lock().take()?;
         signal_group_of(&child, Signal::KILL);
@@ -68,7 +72,7 @@ impl Drop for GroupLeader {
     }
 }
 
-/// The child must not have been reaped.
+/// Sends a signal to the process group that `child` leads. `child` must not have been reaped.
 fn signal_group_of(child: &Child, signal: Signal) {
     if let Err(error) = kill_process_group(Pid::from_child(child), signal) {
         tracing::debug!(pid = child.id(), ?signal, %error, "cannot signal the process group of a child");

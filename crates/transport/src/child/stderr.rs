@@ -1,4 +1,5 @@
-//! Reads the stderr of a child line by line: passes each line to a callback and keeps the last lines for the report of the child's exit.
+//! Reads the stderr of a child line by line. Passes each line that is not blank to a callback, and keeps the last of
+//! these lines for the report of the child's exit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +37,7 @@ impl StderrTail {
     }
 }
 
-/// Reads lines in a task until every copy of the pipe is closed.
+/// Reads lines in a task, until every process that has the pipe as its stderr has closed it.
 pub(super) fn read_lines(
     stderr: impl AsyncRead + Send + Unpin + 'static,
     mut on_line: impl FnMut(&str) + Send + 'static,

@@ -1,5 +1,5 @@
-//! The errors of connecting. Each message says what to do next, and [`ConnectError::is_retryable`] says whether a retry can help.
-//! No message contains the query of a URL, because it may be a secret.
+//! The errors of connecting. Many messages also say what the user can do. [`ConnectError::is_retryable`] says
+//! whether a retry can help. No message contains the user or the query of a URL, because these parts may be secret.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,7 @@ pub enum ConnectError {
     Io {
         /// The URL, without user and query.
         url: String,
-        /// The error of the system call.
+        /// The cause: a failed system call, a host without an address, or a connection that the server closed.
         source: io::Error,
     },
     /// The certificate of the server is not accepted.
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_of_a_refused_certificate_has_its_own_message() {
+    fn the_message_about_a_refused_certificate_fits_the_cause() {
         let library = |error: webpki::Error| CertificateError::Other(rustls::OtherError(Arc::new(error)));
         for (cause, fault, words) in [
             (library(webpki::Error::CaUsedAsEndEntity), CertificateFault::IsAuthority, "`basicConstraints=CA:FALSE`"),

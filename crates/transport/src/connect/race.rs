@@ -1,6 +1,7 @@
-//! Connects to the first address of a host that answers. A host often has IPv4 and IPv6 addresses, and packets to one of the families
-//! may be lost without an error. So several attempts run at the same time, as RFC 8305 ("Happy Eyeballs") describes, and an address that
-//! does not answer costs 250 ms instead of a whole timeout. This module does not resolve names and has no timeout.
+//! Connects to the first address of a host that answers. A host often has IPv4 and IPv6 addresses, and packets to one
+//! of the families may be lost without an error. So several attempts run at the same time, as RFC 8305 ("Happy
+//! Eyeballs") describes. An address that does not answer costs 250 ms instead of the connect timeout of the system,
+//! which is minutes. This module does not resolve names, and has no timeout of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Time from the start of an attempt to the start of the next one, if the first is still running. RFC 8305 recommends
-/// this value.
+/// Time from the start of an attempt to the start of the next one, if no attempt fails in between. RFC 8305
+/// recommends this value.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the first address that answers and cancels the other attempts. If all fail, returns the error of the last one that failed.
@@ -34,7 +35,7 @@ pub(super) async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<T
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     failure = error;
-                    // After a refusal the next address is tried at once.
+                    // After a failure, such as a refusal, the next address is tried at once.
                     next_attempt = Instant::now();
                 }
             },
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_does_not_answer_costs_a_short_delay() {
+    async fn an_address_that_does_not_answer_does_not_block_the_next_address() {
         let unresponsive = UnresponsiveAddress::new().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let answering = listener.local_addr().unwrap();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_refusal_the_next_address_is_tried_at_once() {
+    async fn connecting_fails_only_if_no_address_is_left_to_try() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let answering = listener.local_addr().unwrap();

@@ -79,6 +79,7 @@ fn parse_websocket(url: &str, is_secure: bool) -> Result<WebSocketUrl, &'static 
     })
 }
 
+/// The URL for messages: without query and fragment, and with `…` for the user.
 fn without_secrets(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_paths_have_defaults() {
+    fn a_url_is_split_into_parts_with_a_default_port_and_path() {
         for (url, host, port, path_and_query) in [
             ("ws://box", "box", 80, "/"),
             ("wss://box", "box", 443, "/"),

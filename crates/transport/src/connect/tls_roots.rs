@@ -1,5 +1,6 @@
-//! The root certificates that a client trusts. Reading them takes milliseconds, so they are read once: those of the system at their
-//! first use in the process, those of a file when [`TlsRoots::from_ca_file`] is called. Clones share them.
+//! The root certificates that a client trusts. Reading them takes milliseconds, so they are not read for each
+//! connection. Those of the system are read at their first use in the process, those of a file when
+//! [`TlsRoots::from_ca_file`] is called. Clones share them.
 
 use std::fmt;
 use std::path::Path;
@@ -11,13 +12,14 @@ use rustls::{ClientConfig, RootCertStore};
 use super::error::ConnectError;
 use crate::tls::TlsError;
 
-static SYSTEM_ROOTS: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+/// The TLS configuration with the roots of the system, after their first use.
+static SYSTEM_CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
 
 /// The root certificates that a client trusts. The default are those of the system; the environment variables `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR` can point to others.
 #[derive(Clone, Default)]
 pub struct TlsRoots {
-    /// Made from the CA file; `None` for the roots of the system.
+    /// The TLS configuration with the roots of the file; `None` for the roots of the system.
     from_file: Option<Arc<ClientConfig>>,
 }
 
@@ -32,20 +34,20 @@ impl TlsRoots {
         Ok(Self { from_file: Some(config) })
     }
 
-    /// The TLS configuration with these roots. Each call returns the same value, because it also holds the TLS sessions that a reconnecting
-    /// client resumes.
+    /// The TLS configuration with these roots. Each call returns the same configuration, because it also holds the
+    /// TLS sessions that a reconnecting client resumes.
     pub(super) async fn client_config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
-        if let Some(ready) = self.from_file.as_ref().or_else(|| SYSTEM_ROOTS.get()) {
+        if let Some(ready) = self.from_file.as_ref().or_else(|| SYSTEM_CONFIG.get()) {
             return Ok(ready.clone());
         }
         // A failure is not stored: the user may install root certificates before the next attempt.
-        let loaded = tokio::task::spawn_blocking(load_system_roots).await;
+        let loaded = tokio::task::spawn_blocking(load_system_config).await;
         let config = loaded.map_err(|error| ConnectError::NoSystemRoots(error.to_string()))??;
-        Ok(SYSTEM_ROOTS.get_or_init(|| config).clone())
+        Ok(SYSTEM_CONFIG.get_or_init(|| config).clone())
     }
 }
 
-fn load_system_roots() -> Result<Arc<ClientConfig>, ConnectError> {
+fn load_system_config() -> Result<Arc<ClientConfig>, ConnectError> {
     let roots = certificates::system_roots().map_err(|NoSystemRoots(reason)| ConnectError::NoSystemRoots(reason))?;
     config(roots).map_err(|error| ConnectError::NoSystemRoots(error.to_string()))
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{ConnectError, ConnectOptions};
 use crate::websocket::{accept_key, new_key};
 
-/// Limit for the headers of the answer. An answer to an upgrade is usually shorter than 1 KiB.
+/// Limit for the headers of the answer. They are usually shorter than 1 KiB.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 /// First bytes of a TLS record with an alert. A server with TLS answers a request without TLS like this.
 const TLS_ALERT: &[u8] = &[0x15, 0x03];
@@ -27,7 +27,7 @@ pub(super) struct UpgradeTarget<'a> {
 }
 
 /// Upgrades `io` to a WebSocket. Returns the bytes that were read after the headers of the answer: the beginning of
-/// the first WebSocket frames.
+/// the first WebSocket frames, or nothing.
 pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
     io: &mut T,
     target: UpgradeTarget<'_>,

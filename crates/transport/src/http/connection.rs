@@ -1,5 +1,5 @@
-//! Serves HTTP/1 on one connection until it is upgraded, ends or times out. It starts no task: the future of [`serve`] drives the
-//! connection.
+//! Serves HTTP/1 on one connection until the connection is upgraded, ends or times out. [`serve`] starts no task: its
+//! future drives the connection.
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
@@ -23,12 +23,13 @@ use super::routes::{self, HttpRoute};
 use super::{HttpSurface, Trust};
 use crate::principal::Principal;
 
-/// Longest time from accept to the first complete request, and from one request to the next.
+/// Longest time from accept, with the TLS handshake, to the first request whose headers are complete, and from each
+/// such request to the next.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for the headers of a request, far more than an upgrade needs. hyper answers a request with longer headers with status 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// A connection after the upgrade.
+/// A connection after the upgrade to a WebSocket.
 pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
     /// Bytes that were read after the headers of the request: the beginning of the first WebSocket frames.
@@ -44,7 +45,8 @@ pub(crate) enum HttpError {
     Failed(hyper::Error),
 }
 
-/// Answers requests on `io` until the upgrade. Returns `None` if the peer closes without an upgrade.
+/// Answers requests on `io` until the upgrade. Returns `None` if the connection is closed without an upgrade. The
+/// first request must be complete by `deadline`. `surface` decides who may connect and provides the metrics.
 pub(crate) async fn serve<T>(
     io: T,
     surface: Arc<dyn HttpSurface>,
@@ -77,13 +79,14 @@ where
     if let Some(principal) = activity.upgraded_by.get() {
         return Ok(Some(Upgraded { io, already_read: parts.read_buf, principal: principal.clone() }));
     }
-    // Over TLS this sends `close_notify`; without it some clients report a truncated answer. A failure means that the peer has left.
+    // Over TLS this sends `close_notify`; without it some clients report a truncated answer. If it fails or times
+    // out, the peer has left or reads nothing, so the result does not matter.
     let _ = tokio::time::timeout_at(timeout.deadline(), io.shutdown()).await;
     Ok(None)
 }
 
-/// The values by which the router reports to the loop in [`serve`]. Both run in the same task, so relaxed memory
-/// ordering is enough.
+/// The values that the router sets and [`serve`] reads. The router and [`serve`] run in the same task, so relaxed
+/// memory ordering is enough.
 #[derive(Default)]
 struct HttpActivity {
     /// Number of requests that were answered.
@@ -109,8 +112,8 @@ impl Service<Request<Incoming>> for Router {
         ready(Ok(match route {
             HttpRoute::Answer(response) => response,
             HttpRoute::Upgrade(response, principal) => {
-                // This cannot fail: hyper reads no further request after an upgrade, so it is set only once.
-                let _is_set = self.activity.upgraded_by.set(principal);
+                // `set` fails only the second time, and hyper reads no further request after an upgrade.
+                let _ = self.activity.upgraded_by.set(principal);
                 response
             }
         }))

@@ -8,8 +8,9 @@ use http::Request;
 use http::header::HOST;
 use http::uri::Authority;
 
-/// Whether every host that the request names is `localhost`, a loopback address, or one that `is_served` accepts. A request that names no
-/// host is accepted, because it cannot come from a browser: browsers always name one.
+/// Whether every host that the request names, in its target or in a `Host` header, is `localhost`, a loopback address
+/// or a host that `is_served` accepts. A malformed `Host` header is none of these. A request that names no host is
+/// accepted, because it cannot come from a browser: browsers always name the host.
 pub(super) fn is_for_this_machine<B>(request: &Request<B>, is_served: impl Fn(&str) -> bool) -> bool {
     let is_ours = |host: &str| is_loopback(host) || is_served(host);
     let target_is_ours =
@@ -35,7 +36,7 @@ fn without_brackets(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn is_answered(target: &str, hosts: &[&str]) -> bool {
+    fn is_accepted(target: &str, hosts: &[&str]) -> bool {
         let mut request = Request::builder().uri(target);
         for host in hosts {
             request = request.header(HOST, *host);
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_this_machine_are_answered() {
+    fn local_hosts_served_hosts_and_requests_without_a_host_are_accepted() {
         for host in [
             "localhost",
             "LocalHost:8080",
@@ -58,13 +59,13 @@ mod tests {
             "build.example",
             "build.example:443",
         ] {
-            assert!(is_answered("/metrics", &[host]), "{host}");
+            assert!(is_accepted("/metrics", &[host]), "{host}");
         }
-        assert!(is_answered("/metrics", &[]), "a request without the header does not come from a browser");
+        assert!(is_accepted("/metrics", &[]), "a request without a host does not come from a browser");
     }
 
     #[test]
-    fn requests_for_other_hosts_are_refused() {
+    fn requests_for_other_or_malformed_hosts_are_refused() {
         for host in [
             "evil.example",
             "evil.example:80",
@@ -79,9 +80,9 @@ mod tests {
             "[::1",
             "build.example.evil",
         ] {
-            assert!(!is_answered("/metrics", &[host]), "{host:?}");
+            assert!(!is_accepted("/metrics", &[host]), "{host:?}");
         }
-        assert!(!is_answered("/metrics", &["localhost", "evil.example"]), "one of two headers names another host");
-        assert!(!is_answered("http://evil.example/metrics", &["localhost"]), "the request target names another host");
+        assert!(!is_accepted("/metrics", &["localhost", "evil.example"]), "one of two headers names another host");
+        assert!(!is_accepted("http://evil.example/metrics", &["localhost"]), "the request target names another host");
     }
 }

@@ -16,19 +16,19 @@ type RouteResponse = Response<Full<Bytes>>;
 #[derive(Debug)]
 pub(super) enum HttpRoute {
     Answer(RouteResponse),
-    /// After this response the connection is a WebSocket of the principal.
+    /// After this response the connection is a WebSocket of this principal, the client that has asked for it.
     Upgrade(RouteResponse, Principal),
 }
 
-const METRICS_TEXT: HeaderValue =
+const METRICS_CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
-const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");
+const WEBSOCKET_VERSION: HeaderValue = HeaderValue::from_static("13");
 
 /// Chooses the response to one request. Does not do any I/O.
 pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> HttpRoute {
-    // Only browsers send an `Origin`, and no web page may use this server.
+    // A request with an `Origin` comes from a web page in a browser, and no web page may use this server.
     if request.headers().contains_key(header::ORIGIN) {
         return HttpRoute::Answer(status(StatusCode::FORBIDDEN));
     }
@@ -41,10 +41,11 @@ pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust:
     };
     HttpRoute::Answer(match request.uri().path() {
         "/healthz" => text("ok"),
-        // A server that is shutting down has stopped listening, so a server that answers is ready.
+        // A server that shuts down first closes its listeners and HTTP connections, so a server that answers is
+        // ready.
         "/readyz" => status(StatusCode::OK),
         "/metrics" if principal().is_none() => unauthorized(),
-        "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, METRICS_TEXT),
+        "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, METRICS_CONTENT_TYPE),
         "/" => match websocket_key(request) {
             None => upgrade_required(),
             Some(key) => match principal() {
@@ -56,13 +57,13 @@ pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust:
     })
 }
 
-/// The key of a complete WebSocket upgrade request.
+/// The key of a complete WebSocket upgrade request; `None` for any other request.
 fn websocket_key<B>(request: &Request<B>) -> Option<&HeaderValue> {
     let headers = request.headers();
     let is_upgrade = request.method() == Method::GET
         && has_token(headers, header::CONNECTION, "upgrade")
         && has_token(headers, header::UPGRADE, "websocket")
-        && headers.get(header::SEC_WEBSOCKET_VERSION) == Some(&SUPPORTED_VERSION);
+        && headers.get(header::SEC_WEBSOCKET_VERSION) == Some(&WEBSOCKET_VERSION);
     if is_upgrade { headers.get(header::SEC_WEBSOCKET_KEY) } else { None }
 }
 
@@ -86,7 +87,7 @@ fn upgrade_required() -> RouteResponse {
     *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     response.headers_mut().insert(header::UPGRADE, WEBSOCKET);
     response.headers_mut().insert(header::CONNECTION, UPGRADE);
-    with_header(response, header::SEC_WEBSOCKET_VERSION, SUPPORTED_VERSION)
+    with_header(response, header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION)
 }
 
 fn foreign_host() -> RouteResponse {

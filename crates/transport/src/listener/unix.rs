@@ -1,5 +1,5 @@
 //! The file of a Unix socket: which users may connect, and when the file may be replaced or removed. Start reading at
-//! [`UnixSocketFile::bind`]. A lock file beside the socket keeps servers with the same path apart.
+//! [`UnixSocketFile::bind`]. A lock file beside the socket makes sure that only one server uses the path.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,14 +16,16 @@ use tokio::time::{Instant, sleep};
 use super::{BindError, OtherUser};
 use crate::listen_url::ListenUrl;
 
-/// How many connections the kernel queues until they are accepted; the value that tokio uses for TCP.
+/// How many connections the kernel queues at most until they are accepted; the value that tokio uses for TCP.
 pub const BACKLOG: i32 = 1024;
 /// User id of root.
 const ROOT: u32 = 0;
 
-/// How long a server waits for the lock while the server that holds it does not listen. That server is then just starting or stopping.
+/// How long a server waits for the lock while the holder of the lock does not listen. Such a holder is just starting
+/// or stopping.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time between two attempts to take the lock. The start of another server takes well under a millisecond.
+/// Time between two attempts to take the lock. A holder that is starting binds its socket in well under a
+/// millisecond.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A listening socket and its file.
@@ -35,9 +37,10 @@ pub(super) struct UnixSocketFile {
     _lock: LockFile,
 }
 
-/// The right to bind, replace and remove the socket at a path: an exclusive lock on a file beside it, held for as long as the server
-/// listens. Without it, two servers that find the same stale socket could each remove the socket that the other one has just bound.
-/// The kernel releases the lock of a server that was killed; the file then stays and the next server locks it.
+/// The right to bind, replace and remove the socket at a path: an exclusive lock on a file beside the socket. A
+/// server holds it for as long as it listens. Without the lock, two servers could find the same stale socket, and the
+/// slower one could remove the socket that the faster one has just bound. The kernel releases the lock of a server
+/// that was killed; the lock file then stays, and the next server locks it.
 struct LockFile {
     locked: OwnedFd,
     path: PathBuf,
@@ -73,9 +76,9 @@ impl UnixSocketFile {
     pub(super) async fn accept(&self) -> io::Result<Result<(UnixStream, u32), OtherUser>> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
-        let own = rustix::process::geteuid().as_raw();
+        let own_uid = rustix::process::geteuid().as_raw();
         Ok(match uid {
-            Some(uid) if may_connect(uid, own) => Ok((stream, uid)),
+            Some(uid) if may_connect(uid, own_uid) => Ok((stream, uid)),
             _ => Err(OtherUser { uid }),
         })
     }
@@ -106,6 +109,8 @@ impl LockFile {
                     return Err(BindError::UnixInUse(socket.into()));
                 }
                 Ok(None) => sleep(LOCK_INTERVAL).await,
+                // The folder does not exist, so the socket cannot be bound either. The user need not hear about the
+                // lock.
                 Err(source) if source.kind() == io::ErrorKind::NotFound => {
                     return Err(BindError::Refused { url: ListenUrl::Unix(socket.into()), source });
                 }
@@ -114,7 +119,7 @@ impl LockFile {
         }
     }
 
-    /// Returns `None` if another server has the lock.
+    /// Takes the lock without waiting. Returns `None` if another server has it.
     fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         loop {
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -125,8 +130,8 @@ impl LockFile {
                 Err(errno) => return Err(errno.into()),
             }
             // The previous holder of the lock may have removed the file after it was opened here. The next server
-            // would then create and lock a new file, and both would hold a lock. So a lock counts only if the locked
-            // file is still at the path.
+            // would then create and lock a new file, and two servers would hold a lock. So a lock counts only if the
+            // locked file is still at the path.
             let identity = InodeIdentity::of_open(&file)?;
             if identity.is_at(path) {
                 return Ok(Some(Self { locked: file, path: path.into(), identity }));
@@ -168,9 +173,9 @@ impl InodeIdentity {
     }
 }
 
-/// Only the same user and root may connect. Root is allowed because it could control this process anyway.
-fn may_connect(peer: u32, own: u32) -> bool {
-    peer == own || peer == ROOT
+/// Only the user of this process and root may connect. Root is allowed because it could control this process anyway.
+fn may_connect(peer_uid: u32, own_uid: u32) -> bool {
+    peer_uid == own_uid || peer_uid == ROOT
 }
 
 /// Binds and listens with mode 0600. Linux gives the file the mode of the socket, so with the mode set before `bind` there is no moment in
@@ -184,7 +189,7 @@ fn bind_private(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes the socket at `path` if no process listens on it.
+/// Removes the socket at `path`. Fails if a process listens on it, or if the file is not a socket.
 async fn remove_stale(path: &Path) -> Result<(), BindError> {
     let refused = |source| BindError::Refused { url: ListenUrl::Unix(path.into()), source };
     let metadata = match fs::symlink_metadata(path) {
@@ -215,11 +220,12 @@ async fn is_listening(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Number of servers that find the same stale socket at the same moment.
+    /// Number of servers that compete for the same path.
     const RIVALS: usize = 8;
 
-    /// How often each of these servers tries to bind. Each attempt may connect to the socket, and all connections together fit into the
-    /// queue of one socket. If the queue was full, the test itself could not connect either.
+    /// How often each of these servers tries to bind. Each attempt connects at most once to a socket that listens, so
+    /// all connections together fit into the queue of one socket. The test could not connect to a socket with a full
+    /// queue.
     const ATTEMPTS: usize = BACKLOG as usize / RIVALS;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -309,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_waits_for_the_lock_is_refused_when_its_holder_listens() {
+    async fn a_server_that_waits_for_the_lock_is_refused_when_the_holder_of_the_lock_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -325,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_file_that_a_dead_server_left_is_locked_again_and_a_link_is_not_followed() {
+    async fn the_lock_file_of_a_dead_server_is_locked_again_and_a_symlink_in_its_place_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let lock = folder.path().join("socket.lock");

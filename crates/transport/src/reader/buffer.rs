@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Size of the first read. Most requests fit, and one page of memory is cheap to allocate.
 const FIRST_READ_BYTES: usize = 4 * 1024;
-/// Size of the largest read. Larger ones were not noticeably faster.
+/// Size up to which reads grow. Larger reads were not noticeably faster. Only a read for a long frame can be larger.
 const LARGE_READ_BYTES: usize = 256 * 1024;
 /// If the buffer holds fewer bytes than this while the reader waits, its capacity is reduced to the bytes that it holds.
 const IDLE_BYTES: usize = 2 * 1024;

@@ -14,7 +14,7 @@ use crate::websocket::{Opcode, apply_mask, write_header};
 
 const LIMITS: MessageLimits = MessageLimits { message_bytes: 64 * 1024 * 1024 };
 
-/// A source that returns one piece for each read and is pending once before each.
+/// A source that returns at most one piece for each read and is pending once before each read that returns.
 struct PiecewiseSource {
     unread: VecDeque<Vec<u8>>,
     was_pending: bool,
@@ -58,7 +58,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Reads to the end. Returns the events before it, and the error as text if it ended with one.
+/// Reads to the close or the first error. Returns the events before it, and the text of the error if there was one.
 fn read_all(source: PiecewiseSource, framing: Framing, limits: MessageLimits) -> (Vec<ReadEvent>, Option<String>) {
     let mut reader = Reader::new(source, framing, Bytes::new(), limits);
     let mut seen = Vec::new();
@@ -85,15 +85,15 @@ fn put_frame(out: &mut Vec<u8>, opcode: Opcode, is_last: bool, mask: Option<[u8;
 }
 
 #[test]
-fn next_buffered_returns_messages_that_were_read_already() {
+fn next_buffered_returns_only_messages_that_were_read_already() {
     let mut bytes = Vec::new();
     for text in [&b"one"[..], b"two", b"three"] {
         put_frame(&mut bytes, Opcode::Text, true, None, text);
     }
-    let all = bytes.len();
+    let messages_end = bytes.len();
     put_frame(&mut bytes, Opcode::Close, true, None, b"");
-    // The first read returns everything but the last byte of the third message.
-    let source = PiecewiseSource::cut(&bytes, &[all - 1, 1, 2]);
+    // The first read ends before the last byte of the third message.
+    let source = PiecewiseSource::cut(&bytes, &[messages_end - 1, 1, 2]);
     let mut reader = Reader::new(source, Framing::WebSocketClient, Bytes::new(), LIMITS);
     let message = |text: &'static [u8]| ReadEvent::Message(Bytes::from_static(text));
     assert!(reader.next_buffered().is_none());
@@ -224,7 +224,7 @@ fn bytes_that_were_read_with_the_upgrade_are_decoded_first() {
 }
 
 #[test]
-fn an_end_inside_a_websocket_message_is_an_error_and_then_closed() {
+fn an_end_inside_a_websocket_message_is_an_error_and_then_a_close() {
     let bytes = masked_text(b"hello");
     for kept in 1..bytes.len() {
         let mut reader =
@@ -235,7 +235,7 @@ fn an_end_inside_a_websocket_message_is_an_error_and_then_closed() {
 }
 
 #[test]
-fn an_end_between_messages_is_a_close_without_a_reason() {
+fn an_end_after_a_message_is_a_close_without_a_reason() {
     for (framing, bytes) in [
         (Framing::WebSocketServer, masked_text(b"x")),
         (Framing::Lines, b"x\n".to_vec()),
@@ -259,11 +259,11 @@ async fn an_idle_reader_keeps_almost_no_memory_even_after_a_large_message() {
     assert_eq!(message.unwrap(), ReadEvent::Message(large.into()));
 
     assert!(poll_and_drop(&mut reader).is_pending());
-    assert_eq!(reader.buffered_capacity(), 0);
+    assert_eq!(reader.buffer_capacity(), 0);
 
     peer.write_all(&masked_text(b"small")[..5]).await.unwrap();
     assert!(poll_and_drop(&mut reader).is_pending());
-    assert!(reader.buffered_capacity() < 64, "{}", reader.buffered_capacity());
+    assert!(reader.buffer_capacity() < 64, "{}", reader.buffer_capacity());
 }
 
 #[tokio::test]
@@ -271,23 +271,24 @@ async fn memory_for_an_announced_length_is_not_allocated_before_its_bytes_arrive
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
     let mut reader = Reader::new(ours, Framing::WebSocketServer, Bytes::new(), LIMITS);
     let bytes = masked_text(&vec![b'x'; LIMITS.message_bytes]);
+    // The header of the frame, which announces the length, has 14 bytes.
     peer.write_all(&bytes[..14]).await.unwrap();
     assert!(poll_and_drop(&mut reader).is_pending());
-    assert_eq!(reader.buffered_capacity(), 0);
+    assert_eq!(reader.buffer_capacity(), 0);
     peer.write_all(&bytes[14..100_000]).await.unwrap();
     assert!(poll_and_drop(&mut reader).is_pending());
-    assert!(reader.buffered_capacity() <= 1 << 20, "{}", reader.buffered_capacity());
+    assert!(reader.buffer_capacity() <= 1 << 20, "{}", reader.buffer_capacity());
 }
 
 #[tokio::test]
-async fn an_overlong_line_is_reported_while_it_still_goes_on() {
+async fn an_overlong_line_is_reported_before_its_end_and_the_rest_is_not_kept() {
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
     let mut reader = Reader::new(ours, Framing::Lines, Bytes::new(), MessageLimits { message_bytes: 10 });
     peer.write_all(b"12345678901").await.unwrap();
     assert_eq!(reader.next().await.unwrap(), ReadEvent::TooLarge { prefix: Bytes::from_static(b"12345678901") });
     peer.write_all(&[b'x'; 500_000]).await.unwrap();
     assert!(poll_and_drop(&mut reader).is_pending());
-    assert_eq!(reader.buffered_capacity(), 0);
+    assert_eq!(reader.buffer_capacity(), 0);
     peer.write_all(b"\r\n1234567890\r\n").await.unwrap();
     assert_eq!(reader.next().await.unwrap(), ReadEvent::Message(Bytes::from_static(b"1234567890")));
 }

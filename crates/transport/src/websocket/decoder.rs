@@ -17,19 +17,20 @@ const NO_STATUS: u16 = 1005;
 #[derive(Debug)]
 pub(crate) struct WebSocketDecoder {
     role: WebSocketRole,
-    /// Length of the longest message.
+    /// Length of the longest message, in bytes.
     limit: usize,
     fragmented: FragmentedMessage,
     frame: FrameState,
 }
 
-/// A message of several frames whose last frame has not been decoded.
+/// A message of several frames, or over the limit, whose last frame has not been decoded.
 #[derive(Debug)]
 enum FragmentedMessage {
+    /// There is no such message.
     None,
-    /// The payload so far.
+    /// A message of several frames within the limit: its payload so far.
     Assembling(BytesMut),
-    /// The message is over the limit and was reported.
+    /// The message, of one frame or several, is over the limit and was reported. The rest of it is discarded.
     Discarding,
 }
 
@@ -41,7 +42,8 @@ enum FrameState {
     /// A control frame, or a message in a single frame. Its payload stays in the read buffer until it is complete. The number is how many
     /// bytes of it are unmasked.
     Buffering(FrameHeader, usize),
-    /// The frame makes its message longer than the limit. Its payload stays in the read buffer until the prefix is complete.
+    /// The frame makes its message longer than the limit. Its payload stays in the read buffer until there is enough
+    /// of it for the prefix in [`ReadEvent::TooLarge`].
     Overlong(FrameHeader),
     /// A frame of a fragmented or discarded message. The number is how many bytes of its payload were removed from the read buffer.
     Fragment(FrameHeader, u64),
@@ -111,7 +113,8 @@ impl WebSocketDecoder {
         usize::try_from(missing).unwrap_or(usize::MAX)
     }
 
-    /// Whether the last frame and the last message are complete, so that the byte stream may end here.
+    /// Whether every frame whose header was decoded, and every message, is complete. The byte stream may end here if
+    /// the read buffer is empty as well.
     pub(crate) fn is_between_messages(&self) -> bool {
         matches!((&self.fragmented, &self.frame), (FragmentedMessage::None, FrameState::Header))
     }
@@ -204,8 +207,9 @@ fn close_reason(payload: &[u8]) -> Result<CloseReason, Violation> {
     Ok(CloseReason { code, reason: reason.to_owned() })
 }
 
-/// Whether a close frame may have this status code. 1000 to 1014 are defined, except that 1004 has no meaning, and that 1005 and 1006 stand
-/// for a close without a code. Libraries and applications use 3000 to 4999.
+/// Whether a close frame may have this status code. Of the codes 1000 to 1014, 1004 has no meaning, 1005 stands for a
+/// close frame without a code, and 1006 for an end without a close frame; the others are defined. Libraries and
+/// applications use 3000 to 4999.
 fn may_be_sent(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

@@ -1,13 +1,16 @@
-//! Parses and writes the header of a frame, 2 to 14 bytes. The rules for a single frame are checked here; those for the sequence of frames
-//! are checked in the decoder.
+//! Parses and writes the header of a frame, 2 to 14 bytes. The rules for a single header are checked here; those for
+//! the sequence of frames and for the payload of a close frame are checked in the decoder.
 
 use super::{Violation, WebSocketRole};
 
 /// Longest payload of a ping, pong or close frame.
 pub(crate) const MAX_CONTROL_BYTES: usize = 125;
 
+/// Bit of the first byte: the frame is the last of its message.
 const FIN: u8 = 0x80;
+/// Bits of the first byte that only extensions use.
 const RESERVED: u8 = 0x70;
+/// Bit of the second byte: the payload is masked.
 const MASKED: u8 = 0x80;
 /// Value of the 7-bit length that means that the length follows in 16 bits.
 const LENGTH_IN_16_BITS: u8 = 126;
@@ -46,15 +49,18 @@ impl Opcode {
 /// The header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
+    /// Whether the frame is the last of its message.
     pub(super) fin: bool,
     pub(super) opcode: Opcode,
     pub(super) payload_bytes: u64,
+    /// The key with which the payload is masked.
     pub(super) mask: Option<[u8; 4]>,
 }
 
 impl FrameHeader {
-    /// Parses the header at the start of `bytes`. Returns it with its length in bytes, or `None` if more bytes are needed. All violations
-    /// but those of a length are found in the first two bytes.
+    /// Parses the header at the start of `bytes`. Returns it with its length in bytes, or `None` if more bytes are
+    /// needed. `role` is ours, and the frame comes from the peer. All violations are found in the first two bytes,
+    /// except those of a length that follows in 16 or 64 bits.
     pub(super) fn parse(bytes: &[u8], role: WebSocketRole) -> Result<Option<(Self, usize)>, Violation> {
         let Some((&[first, second], rest)) = bytes.split_first_chunk() else {
             return Ok(None);
@@ -96,6 +102,8 @@ impl FrameHeader {
     }
 }
 
+/// Returns the length of the payload and the bytes after the length. `short` is the 7-bit length, and `rest` are the
+/// bytes after it. Returns `None` if more bytes are needed.
 fn parse_length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     match short {
         LENGTH_IN_16_BITS => {
@@ -119,7 +127,7 @@ fn short_length_of(payload_bytes: u64) -> u8 {
 pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usize, mask: Option<[u8; 4]>) {
     out.push(FIN | opcode as u8);
     let masked = if mask.is_some() { MASKED } else { 0 };
-    if payload_bytes <= MAX_CONTROL_BYTES {
+    if payload_bytes < usize::from(LENGTH_IN_16_BITS) {
         out.push(masked | payload_bytes as u8);
     } else if let Ok(length) = u16::try_from(payload_bytes) {
         out.push(masked | LENGTH_IN_16_BITS);
@@ -142,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_header_is_parsed_back_for_every_form_of_the_length() {
+    fn a_written_header_is_parsed_back_for_every_form_of_the_length_once_it_is_complete() {
         for payload_bytes in [0, 1, 125, 126, 65_535, 65_536, 1 << 40] {
             for (mask, role) in [(None, WebSocketRole::Client), (Some([1, 2, 3, 4]), WebSocketRole::Server)] {
                 let mut out = Vec::new();

@@ -1,7 +1,8 @@
 //! Masks and unmasks payloads with the 4-byte key of a frame. A server unmasks every byte that it receives, so this works on 8 bytes at a
 //! time.
 
-/// Masks or unmasks `data`, a part of a payload that begins at `offset`.
+/// Masks or unmasks `data`, which is a part of a payload. `offset` is the position of the part in the payload, in
+/// bytes.
 pub(crate) fn apply_mask(data: &mut [u8], mut key: [u8; 4], offset: usize) {
     key.rotate_left(offset % 4);
     let [a, b, c, d] = key;

@@ -1,5 +1,5 @@
-//! Random numbers for masks and handshake keys. They come from the seed of the standard library's hasher, so they cannot fail and need no
-//! system call for each frame. They are not meant for secrets.
+//! Random numbers for masks and handshake keys. They come from the random keys of the standard library's hasher, so
+//! drawing a number cannot fail and needs no system call for each frame. The numbers are not meant for secrets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -9,7 +9,7 @@ pub(crate) fn mask_key() -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// The hash of no bytes. It is another number each time, because each new hasher has other keys.
+/// A random number: the hash of no bytes. It differs each time, because each new hasher has other keys.
 pub(super) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,5 @@
-//! The ways in which a peer can break the rules for frames. The message of each is short enough for the reason of a close frame.
+//! The ways in which a peer can break the rules for frames. The error text of each is short enough for
+//! the reason of a close frame.
 
 /// A frame, or a sequence of frames, that RFC 6455 forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +32,13 @@ pub enum Violation {
     #[error("a continuation frame has no message to continue")]
     LoneContinuation,
     /// A new message began before the last frame of a fragmented one.
-    #[error("a message begins before the last one has ended")]
+    #[error("a message begins before the previous one has ended")]
     InterruptedMessage,
     /// The payload of a close frame is one byte, and a status code has two.
     #[error("a close frame has half a status code")]
     HalfStatusCode,
-    /// A close frame has a status code that no peer may send: a code below 1000 or above 4999, or one that is neither defined nor in the
-    /// ranges for libraries and applications (RFC 6455, section 7.4). Holds the code.
+    /// A close frame has a status code that no peer may send: a code below 1000 or above 4999, or a code in between
+    /// that is reserved or not defined (RFC 6455, section 7.4). Holds the code.
     #[error("a close frame has the reserved status code {0}")]
     ReservedStatusCode(u16),
     /// The reason in a close frame is not UTF-8 (RFC 6455, section 8.1).

@@ -1,5 +1,5 @@
-//! Child processes as peers: messages over their pipes, lines of their stderr, and that no process is left after the
-//! guard is dropped.
+//! Child processes as peers: messages over their pipes, lines of their stderr, and that no process of the child's
+//! process group is left after the [`ChildGuard`] is dropped.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ fn block_until_gone(pids: &[u32]) {
     let started = Instant::now();
     while pids.iter().any(|pid| process_exists(*pid)) {
         assert!(started.elapsed() < Duration::from_secs(30), "still running or not reaped: {pids:?}");
-        // sleep: nothing tells when a process that is not our child ends
+        // sleep: the interval between two reads of /proc
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -76,7 +76,7 @@ async fn a_dropped_writer_closes_stdin() {
 }
 
 #[tokio::test]
-async fn environment_and_working_directory_are_set() {
+async fn a_child_gets_the_environment_and_the_working_directory_of_its_command() {
     let directory = tempfile::tempdir().unwrap();
     let command = ChildCommand {
         env: vec![("GIVEN".into(), "yes".into()), ("HOME".into(), "/given".into())],
@@ -84,7 +84,7 @@ async fn environment_and_working_directory_are_set() {
         cwd: Some(directory.path().into()),
         program: "/bin/sh".into(),
         ..shell(
-            "echo \"$GIVEN $HOME ${CARGO_MANIFEST_DIR:+inherited}\"; /usr/bin/env | /bin/grep -c '^PATH='; pwd -P; echo",
+            "echo \"$GIVEN $HOME ${CARGO_MANIFEST_DIR:+inherited}\"; /usr/bin/env | /bin/grep -c '^PATH='; pwd -P",
         )
     };
     let (mut stream, mut guard) = spawn(&command).unwrap();
@@ -95,7 +95,7 @@ async fn environment_and_working_directory_are_set() {
 }
 
 #[tokio::test]
-async fn a_failed_start_names_the_program_or_the_directory() {
+async fn a_failed_start_says_whether_the_program_or_the_directory_is_missing() {
     let missing = ChildCommand { program: "no-such-program-here".into(), ..ChildCommand::default() };
     let error = spawn(&missing).unwrap_err();
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
@@ -118,7 +118,7 @@ async fn the_exit_of_a_child_reports_its_status_and_last_lines_of_stderr() {
         exit.to_string(),
         "`sh` ended with exit status: 3: line 2; line 3; line 4; line 5; line 6; line 7; line 8; no route"
     );
-    assert_eq!(received.lock().unwrap().len(), 9);
+    assert_eq!(received.lock().unwrap().len(), 9, "the callback gets every line");
     assert_eq!(guard.wait_for_exit().await, exit, "a second call returns the same value");
 }
 
@@ -130,7 +130,7 @@ async fn a_long_line_on_stderr_is_cut() {
 }
 
 #[tokio::test]
-async fn a_process_outside_of_the_group_that_holds_stderr_does_not_delay_the_exit() {
+async fn a_process_of_another_group_with_stderr_open_does_not_delay_wait_for_exit() {
     let (mut stream, mut guard) = start("setsid sh -c 'echo $$; exec sleep 1000' & read line; echo last >&2");
     let outsider: u32 = next_line(&mut stream).await.parse().unwrap();
     stream.writer.shutdown().await;
@@ -140,7 +140,7 @@ async fn a_process_outside_of_the_group_that_holds_stderr_does_not_delay_the_exi
 }
 
 #[tokio::test]
-async fn lines_that_are_not_json_are_delivered_unchanged() {
+async fn lines_that_are_not_json_are_delivered_unchanged_and_too_long_lines_are_reported() {
     let (mut stream, mut guard) = spawn_child(
         &shell("printf 'not json\\n\\377\\376\\n'; head -c 100000 /dev/zero; echo; echo fine"),
         MessageLimits { message_bytes: 1000 },
@@ -155,7 +155,7 @@ async fn lines_that_are_not_json_are_delivered_unchanged() {
 }
 
 #[tokio::test]
-async fn dropping_the_guard_closes_stdin_and_sends_sigterm() {
+async fn dropping_the_guard_sends_sigterm_and_later_writes_fail() {
     let (mut stream, guard) =
         start("trap 'echo terminated; exit 7' TERM; echo ready; while :; do read line || :; done");
     assert_eq!(next_line(&mut stream).await, "ready");
@@ -201,7 +201,7 @@ async fn a_writer_that_waits_for_room_fails_when_the_guard_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_at_any_time_leaves_no_process() {
+async fn a_guard_that_is_dropped_at_any_time_leaves_no_child() {
     let mut pids = Vec::new();
     for round in 0..40u64 {
         let (stream, guard) = start("sleep 1000 & read line; sleep 1000");
@@ -221,14 +221,14 @@ async fn a_guard_that_is_dropped_at_any_time_leaves_no_process() {
 }
 
 #[test]
-fn the_end_of_the_runtime_kills_without_a_grace_period() {
+fn no_grace_period_outlasts_the_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done";
     let pids_of = async |child: &mut (MessageStream, ChildGuard)| -> [u32; 2] {
         [pid(&child.0), next_line(&mut child.0).await.parse().unwrap()]
     };
 
-    // The guard lives longer than the runtime.
+    // The guard lives longer than the runtime. Its drop kills at once.
     let first = runtime();
     let (child, pids) = first.block_on(async {
         let mut child = start(script);
@@ -241,7 +241,7 @@ fn the_end_of_the_runtime_kills_without_a_grace_period() {
     assert!(!process_exists(pids[0]));
     block_until_gone(&pids);
 
-    // The guard is dropped before the runtime, so the grace period has just begun.
+    // The guard is dropped just before the runtime. The end of the runtime ends the grace period.
     let second = runtime();
     let pids = second.block_on(async {
         let mut child = start(script);

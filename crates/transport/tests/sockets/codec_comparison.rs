@@ -1,6 +1,7 @@
-//! Plays random sequences of valid and invalid frames to our WebSocket decoder and to that of `tokio-websockets`, and compares what they
-//! deliver and what they refuse. Three differences exist on purpose: messages over the limit and text that is not UTF-8, which have tests
-//! of their own at the end of this file, and an end of the byte stream inside a message, which only our decoder reports.
+//! Plays random sequences of valid and invalid frames to our WebSocket decoder and to that of `tokio-websockets`, and
+//! compares what they deliver and what they refuse. Three differences exist on purpose: messages over the limit and
+//! text that is not UTF-8, which have tests of their own at the end of this file, and an end of the byte stream
+//! between two fragments of a message, which only our decoder reports.
 
 use futures_util::StreamExt;
 use proptest::collection::vec;
@@ -13,7 +14,8 @@ use transport::{MessageLimits, ReadEvent, in_memory};
 
 /// Limit for messages, in both implementations.
 const LIMIT: usize = 100_000;
-/// Capacity of the byte stream to the other implementation. It also has to hold the pongs, which the test does not read.
+/// Capacity of each direction between the test and `tokio-websockets`. One direction has to hold all frames of a
+/// test, the other has to hold the pongs, which the test does not read.
 const PIPE_BYTES: usize = 1 << 20;
 const MASK: [u8; 4] = [0x9d, 0x01, 0xfe, 0x42];
 const FIN: u8 = 0x80;
@@ -65,6 +67,7 @@ enum LengthForm {
 struct RawFrame {
     /// FIN, reserved bits and opcode.
     first_byte: u8,
+    /// The frame is masked although its receiver is a client, or not masked although its receiver is a server.
     has_wrong_mask: bool,
     length_form: LengthForm,
     payload: Vec<u8>,
@@ -115,11 +118,12 @@ fn close_code() -> impl Strategy<Value = u16> {
     prop_oneof![select(edges.to_vec()), any::<u16>()]
 }
 
-/// A frame that both implementations treat alike. Its text is ASCII, because our implementation does not check for UTF-8.
+/// A frame that both implementations treat alike. Text messages are ASCII, because our implementation does not check
+/// whether they are UTF-8.
 fn any_frame() -> impl Strategy<Value = RawFrame> {
     let data_frame = prop_oneof![
         12 => (select(vec![0, FIN, TEXT, FIN | TEXT, FIN | TEXT, BINARY, FIN | BINARY]), ascii(0..200)),
-        // Not a fragment: two of them in one message would exceed the limit.
+        // Never a fragment: two fragments of this length in one message would exceed the limit.
         1 => (select(vec![FIN | TEXT, FIN | BINARY]), ascii(65_500..65_600)),
     ];
     let control_frame = (select(vec![FIN | 9, FIN | 10]), vec(any::<u8>(), 0..=125));
@@ -131,7 +135,7 @@ fn any_frame() -> impl Strategy<Value = RawFrame> {
             .prop_map(|(code, reason)| [&code.to_be_bytes()[..], &reason].concat()),
     ];
     let close_frame = (Just(FIN | CLOSE), close);
-    // Reserved bits and opcodes, fragmented or long control frames, half a status code.
+    // Mostly invalid: reserved bits and opcodes, fragmented or long control frames, half a status code.
     let invalid_frame = prop_oneof![
         (any::<u8>(), ascii(0..10)),
         (select(vec![FIN | 9, FIN | 10, FIN | CLOSE]), vec(any::<u8>(), 126..200)),
@@ -267,8 +271,8 @@ proptest! {
             (StreamEnd::Closed(our_code, our_reason), StreamEnd::Closed(code, reason)) => {
                 prop_assert_eq!((our_code, our_reason), (code, reason));
             }
-            // `tokio-websockets` accepts an end of the byte stream between two fragments. Our implementation reports it, because the
-            // message that was begun is lost.
+            // `tokio-websockets` accepts an end of the byte stream between two fragments. Our implementation reports
+            // it, because the message that was begun is lost.
             (StreamEnd::Refused(ours), StreamEnd::Ended) => {
                 prop_assert_eq!(ours, "the connection ended in the middle of a message");
                 prop_assert!(ends_between_fragments(&frames));
@@ -300,12 +304,14 @@ proptest! {
         before in valid_frames(), after in valid_frames(), receiver in receiver(),
     ) {
         let frame = RawFrame::new(FIN | TEXT, b"\xff\xfe");
-        compare_difference(&before, frame, &after, receiver, |error| matches!(error, ProtocolError::InvalidUtf8))?;
+        let is_expected = |error: &ProtocolError| matches!(error, ProtocolError::InvalidUtf8);
+        check_that_only_theirs_refuses(&before, frame, &after, receiver, is_expected)?;
     }
 }
 
-/// Checks that our implementation delivers all frames, and that `tokio-websockets` refuses `frame` with the expected error.
-fn compare_difference(
+/// Checks that our implementation delivers all frames, and that `tokio-websockets` refuses `frame` with the expected
+/// error.
+fn check_that_only_theirs_refuses(
     before: &[RawFrame],
     frame: RawFrame,
     after: &[RawFrame],

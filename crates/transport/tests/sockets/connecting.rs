@@ -78,7 +78,8 @@ async fn fault(acceptor: TlsAcceptor, options: ConnectOptions) -> (CertificateFa
     }
 }
 
-/// Starts a server that answers one connection with `answer`. The task returns the request.
+/// Starts a server that answers one connection with `answer`. Returns its URL and its task, which returns the
+/// request.
 async fn server_that_answers(answer: &'static str) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -159,7 +160,7 @@ async fn an_expired_or_not_yet_valid_certificate_is_refused() {
     assert_eq!(fault(authority.acceptor(early), trust_ca(&authority.file())).await.0, CertificateFault::NotYetValid);
 }
 
-/// By default, `openssl req -x509` makes a certificate that is also one of an authority.
+/// By default, `openssl req -x509` marks the certificate that it makes as that of a certificate authority.
 #[tokio::test]
 async fn a_certificate_of_an_authority_is_refused_with_an_explanation() {
     let authority = Authority::new();
@@ -212,7 +213,7 @@ fn an_error_about_a_ca_file_names_the_file() {
 }
 
 #[tokio::test]
-async fn path_and_query_reach_the_server() {
+async fn path_and_query_reach_the_server_and_status_503_is_retryable() {
     let (url, server) = server_that_answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
     let error = connect(&format!("{url}/a/b?c=d"), ConnectOptions::default()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Refused { status: 503 }) && error.is_retryable(), "{error}");
@@ -222,7 +223,7 @@ async fn path_and_query_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_refused_upgrade_says_what_to_do() {
+async fn the_error_for_a_refused_upgrade_says_what_to_do_or_is_retryable() {
     for (answer, message) in [
         (
             "HTTP/1.1 301 Moved\r\nLocation: https://elsewhere.example/\r\n\r\n",
@@ -240,7 +241,7 @@ async fn a_refused_upgrade_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn connecting_to_a_server_that_does_not_listen_yet_is_retryable() {
+async fn the_error_for_a_server_that_is_not_ready_yet_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

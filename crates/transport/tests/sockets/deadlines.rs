@@ -1,4 +1,5 @@
-//! Timeouts for peers that send nothing or too slowly. The clock is paused and jumps to the next deadline whenever all tasks wait.
+//! Timeouts for peers that send nothing or too slowly. The clock is paused and jumps to the next deadline whenever
+//! all tasks wait.
 
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use transport::AcceptError;
 
-/// Must equal the timeout of the server for a request.
+/// Must equal `REQUEST_TIMEOUT`, the time that the server allows for the next request to arrive.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends `bytes` and waits until the server closes the connection. Returns how long that took, and what the server answered before.
+/// Sends `bytes` and waits until the server closes the connection. Returns the time from the start to the close, and
+/// the bytes that the server sent.
 async fn send_and_wait_for_timeout(tls: Option<transport::TlsAcceptor>, bytes: &str) -> (Duration, String) {
     let listener = listen(tls).await;
     let address = address(&listener);
@@ -25,6 +27,7 @@ async fn send_and_wait_for_timeout(tls: Option<transport::TlsAcceptor>, bytes: &
     (started.elapsed(), answered)
 }
 
+/// Whether the server closed the connection after [`TIMEOUT`], neither earlier nor noticeably later.
 fn is_timeout(waited: Duration) -> bool {
     (TIMEOUT..TIMEOUT + Duration::from_millis(100)).contains(&waited)
 }

@@ -1,11 +1,14 @@
-//! The HTTP endpoints of a listener, with and without a token.
+//! The HTTP surface of a listener: its endpoints, with and without a token, and the requests that it refuses.
 
 use crate::support::{TestSurface, accept_one, address, exchange, listen};
 use transport::Principal;
 
+/// The headers of an upgrade to a WebSocket. If the upgrade is to be refused, a test replaces `keep-alive` by
+/// `close`, so that the server closes the connection after its answer.
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// Sends one request on a new connection and returns the whole response.
+/// Sends one request on a new connection and returns the whole response. Checks that the server accepts the
+/// connection as a message stream exactly if it answers with status 101.
 async fn ask(surface: TestSurface, request_line: &str, headers: &str) -> String {
     let listener = listen(None).await;
     let address = address(&listener);
@@ -109,7 +112,7 @@ async fn headers_over_the_limit_are_refused() {
     let address = address(&listener);
     let accepted = accept_one(listener, TestSurface::default());
     // The request is exactly as long as the buffer of the server. The server would close the connection before it has
-    // read all bytes of a longer one, and the kernel would then reset the connection before the answer is read.
+    // read all bytes of a longer request, and the kernel would then reset the connection before the answer is read.
     let mut request = "GET /healthz HTTP/1.1\r\nX: ".to_owned();
     request.push_str(&"x".repeat(16 * 1024 - request.len()));
     let response = exchange(&address, &request).await;

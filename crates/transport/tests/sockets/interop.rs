@@ -1,4 +1,5 @@
-//! Our WebSocket implementation with `tokio-websockets` as the peer, in both roles, and with itself.
+//! Our WebSocket implementation with `tokio-websockets` as the peer, in both roles, and with itself. Also failed
+//! upgrades and URLs and headers that a client refuses to use.
 
 use crate::support::{TestSurface, accept_one, accept_one_with_limits, address, echo, listen, send, send_close};
 use futures_util::{SinkExt, StreamExt};
@@ -25,6 +26,7 @@ async fn a_client_of_tokio_websockets_talks_to_our_server() {
         client.send(Message::text(payload.to_owned())).await.unwrap();
         assert_eq!(client.next().await.unwrap().unwrap().as_text(), Some(payload));
     }
+    // Our server sends every message as text.
     client.send(Message::binary(&b"binary"[..])).await.unwrap();
     assert_eq!(client.next().await.unwrap().unwrap().as_text(), Some("binary"));
     client.send(Message::ping(&b"are you there"[..])).await.unwrap();
@@ -84,6 +86,7 @@ async fn an_overlong_message_leaves_the_connection_usable() {
     let accepted = accept_one_with_limits(listener, TestSurface::default(), MessageLimits { message_bytes: 1000 });
     let mut client = connect(&url, ConnectOptions::default()).await.unwrap();
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
+    // `echo` sends a message over the limit back as its first 1024 bytes, which is all that a reader keeps of it.
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {
         send(&mut client, &vec![b'x'; sent]).await;
         assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(vec![b'x'; answered].into()));

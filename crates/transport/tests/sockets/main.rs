@@ -1,4 +1,5 @@
-//! Tests of the public API over real sockets and child processes. They are one binary, because linking takes long.
+//! Tests of the public API over real sockets, child processes and byte streams in memory. They are one binary,
+//! because linking takes long.
 #![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not their helper functions")]
 
 mod children;

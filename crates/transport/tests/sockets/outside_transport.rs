@@ -1,5 +1,5 @@
-//! A transport that is made outside the crate `transport`: byte streams in memory whose flush waits until the peer has acknowledged
-//! everything that was written.
+//! A transport that is made outside the crate `transport`: byte streams in memory whose flush waits until the peer
+//! has acknowledged everything that was written.
 
 use std::io;
 use std::pin::Pin;
@@ -58,7 +58,7 @@ fn message_stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement
 }
 
 #[tokio::test]
-async fn a_message_counts_as_received_when_the_peer_has_acknowledged_it() {
+async fn sending_a_message_waits_until_the_peer_has_acknowledged_it() {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (acknowledged_by_them, acknowledged_by_us) = (Arc::default(), Arc::default());
     let mut ours = message_stream(ours, &acknowledged_by_them);

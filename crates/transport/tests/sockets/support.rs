@@ -1,4 +1,5 @@
-//! Helpers of the tests over real sockets: a listener that accepts in a task, an HTTP surface with an optional token, and an echo server.
+//! Helpers of the tests over real sockets: a listener that accepts in a task, an [`HttpSurface`] (what a listener
+//! asks the server that owns it about HTTP requests) with an optional token, and an echo server.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use transport::{
     ReadEvent, TlsAcceptor, accept_messages,
 };
 
-/// Accepts requests with the bearer token, or all requests if there is none.
+/// Authorizes requests with the bearer token `token`, or all requests if it is `None`.
 #[derive(Default)]
 pub(crate) struct TestSurface {
     pub token: Option<&'static str>,
@@ -24,6 +25,7 @@ impl HttpSurface for TestSurface {
         (given == Some(&format!("Bearer {token}"))).then(|| Principal::Token(token.into()))
     }
 
+    /// 220 KB, far more than the buffer of the server holds.
     fn metrics(&self) -> String {
         "sessions 3\n".repeat(20_000)
     }
@@ -33,6 +35,7 @@ impl HttpSurface for TestSurface {
     }
 }
 
+/// `None` if the connection ended before it became a message stream.
 pub(crate) type Accepted = Result<Option<AcceptedStream>, AcceptError>;
 
 /// Listens on a free loopback port.
@@ -62,7 +65,8 @@ pub(crate) fn accept_one_with_limits(
     })
 }
 
-/// Answers pings and sends every message back until the peer closes. Returns the close.
+/// Answers pings and sends every message back, or the prefix of a message over the limit, until the peer closes.
+/// Returns the close event.
 pub(crate) async fn echo(mut stream: MessageStream) -> ReadEvent {
     loop {
         let mut out = Vec::new();

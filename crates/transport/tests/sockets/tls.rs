@@ -103,7 +103,7 @@ async fn wss_needs_a_certificate_and_ws_refuses_one() {
 }
 
 #[test]
-fn each_error_names_the_file_and_the_problem() {
+fn each_error_about_a_certificate_or_key_file_names_the_file() {
     let (files, others) = (certificate_files(), certificate_files());
     let missing = files.certificate.with_file_name("missing.pem");
     assert_eq!(
@@ -126,8 +126,9 @@ fn each_error_names_the_file_and_the_problem() {
         )),
         "{mismatch}"
     );
-    fs::write(&missing, "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n").unwrap();
-    assert!(refusal(&missing, &files.key).starts_with(&format!("{} is not a valid PEM file: ", missing.display())));
-    fs::write(&missing, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-    assert!(refusal(&missing, &files.key).contains(&missing.display().to_string()));
+    let invalid = missing;
+    fs::write(&invalid, "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n").unwrap();
+    assert!(refusal(&invalid, &files.key).starts_with(&format!("{} is not a valid PEM file: ", invalid.display())));
+    fs::write(&invalid, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    assert!(refusal(&invalid, &files.key).contains(&invalid.display().to_string()));
 }

@@ -83,7 +83,8 @@ async fn a_missing_directory_is_an_error_with_the_path() {
 async fn a_socket_of_another_program_at_the_path_is_not_removed() {
     let (_directory, path) = socket_path();
     let first = bind(&path).await.unwrap();
-    // The file is moved and not removed, so its inode stays in use and the new socket cannot get the same inode number.
+    // The file is moved and not removed, so its inode stays in use and the new socket cannot get the same inode
+    // number.
     fs::rename(&path, path.with_extension("old")).unwrap();
     let _other_program = std::os::unix::net::UnixListener::bind(&path).unwrap();
     drop(first);
@@ -107,7 +108,7 @@ async fn lines_need_no_upgrade_and_no_token() {
 }
 
 #[tokio::test]
-async fn a_first_byte_that_is_a_letter_means_http() {
+async fn a_first_byte_that_is_a_letter_means_http_which_needs_no_token() {
     let (_directory, path) = socket_path();
     let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let mut client = UnixStream::connect(&path).await.unwrap();
@@ -119,7 +120,7 @@ async fn a_first_byte_that_is_a_letter_means_http() {
 }
 
 #[tokio::test]
-async fn a_websocket_works_over_a_unix_socket() {
+async fn a_websocket_over_a_unix_socket_needs_no_token() {
     let (_directory, path) = socket_path();
     let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let stream = UnixStream::connect(&path).await.unwrap();

@@ -2,9 +2,11 @@
 
 use super::*;
 
+/// The mask of all frames in these tests.
 const KEY: [u8; 4] = [0x9d, 0x01, 0xfe, 0x42];
 const FIN: u8 = 0x80;
 
+/// A masked frame whose first byte is the opcode, with or without the bit `FIN`.
 fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     super::super::write_header(&mut out, Opcode::Text, payload.len(), Some(KEY));
@@ -56,7 +58,7 @@ fn the_limit_is_exact_for_a_fragmented_message() {
 }
 
 #[test]
-fn a_prefix_spans_fragments_and_ends_with_the_frame_that_exceeds_the_limit() {
+fn the_prefix_of_an_overlong_message_spans_fragments_and_ends_with_the_one_that_exceeds_the_limit() {
     let exceeds = [frame(1, b"12"), frame(0, b"3"), frame(0, b"45"), frame(0, b"67"), frame(FIN, b"8")].concat();
     assert_eq!(decode(4, &[exceeds, text(b"next")].concat()), (vec![too_large(b"12345"), message(b"next")], None));
 }
@@ -98,14 +100,14 @@ fn control_frames_inside_messages_are_delivered_even_if_the_message_is_discarded
 }
 
 #[test]
-fn a_close_frame_carries_its_reason() {
+fn a_close_frame_is_delivered_with_its_code_and_reason_or_with_1005_if_it_is_empty() {
     let closed = |code, reason: &str| ReadEvent::Closed(Some(CloseReason { code, reason: reason.into() }));
     assert_eq!(decode(9, &frame(FIN | 8, b"\x03\xe9going away")).0, [closed(1001, "going away")]);
     assert_eq!(decode(9, &frame(FIN | 8, b"")).0, [closed(NO_STATUS, "")]);
 }
 
 #[test]
-fn a_close_frame_with_an_invalid_code_or_reason_is_a_violation() {
+fn a_close_frame_with_an_invalid_code_or_reason_is_a_violation_with_close_code_1002_or_1007() {
     let violation = |payload: &[u8]| decode(9, &frame(FIN | 8, payload)).1.unwrap();
     assert_eq!(violation(b"\x03"), Violation::HalfStatusCode);
     for code in [0u16, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535] {
