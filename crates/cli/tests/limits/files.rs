@@ -211,6 +211,25 @@ async fn large_answers_to_one_client_are_made_one_at_a_time() {
 }
 
 #[tokio::test]
+async fn many_large_files_that_are_requested_at_once_are_all_read() {
+    const SIZE: usize = 3 << 20;
+    let (_folder, params) = folder_with_zeros(SIZE);
+    for args in [&["--max-file-operations", "1"][..], &[]] {
+        let server = TestServer::with_args(args).await;
+        let mut client = server.client().await;
+        let mut ids = Vec::new();
+        for _ in 0..64 {
+            ids.push(client.send("fs/readFile", params.clone()).await);
+        }
+        for id in ids {
+            let answer = tokio::time::timeout(REQUEST_LIMIT, client.answer(id)).await;
+            let answer = answer.expect("a request waits for a permit that another waiting request holds");
+            assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), SIZE / 3 * 4);
+        }
+    }
+}
+
+#[tokio::test]
 async fn small_answers_do_not_wait_while_large_answers_use_up_their_limit() {
     // Each large answer has 16 MiB, because base64 makes the contents longer by a third. So four of them reach the
     // limit.

@@ -92,7 +92,11 @@ async fn answer_in_room(
             }
             message.len()
         }
-        Some((AnswerAttempt::NeedsRoom(bytes), _)) => bytes,
+        Some((AnswerAttempt::NeedsRoom(bytes), permit)) => {
+            // The loop below takes a permit of the session again. If all requests of a session kept their first permit, none would get one.
+            drop(permit);
+            bytes
+        }
         Some((AnswerAttempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
         None => return,
     };
