@@ -55,7 +55,7 @@ adjustable_limits! {
     max_processes: usize = 4096, Count;
 
     /// Closed processes per session that are kept beyond `--process-retention`.
-    /// The process that closed first is forgotten.
+    /// The process that closed first is forgotten. A process with events that a connected client must still be sent is not forgotten.
     max_kept_processes: usize = 64, Count;
 
     /// Unanswered requests per connection.
@@ -126,7 +126,8 @@ adjustable_limits! {
     max_wait: Duration = Duration::from_secs(600), Milliseconds;
 
     /// How long a closed process stays readable.
-    /// After this time the process is forgotten, unless its client has asked to keep it.
+    /// After this time the process is forgotten, unless its client has asked to keep it, or is connected and was not sent all its events
+    /// yet.
     process_retention: Duration = Duration::from_secs(30), Milliseconds;
 
     /// The longest time for which a client may ask to keep its session.

@@ -141,7 +141,8 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
             session.keep_for(keep);
             // The time for which closed processes are kept may have changed.
-            call.connection.shared.janitor.forget_expired_processes(&session);
+            let shared = &call.connection.shared;
+            shared.janitor.forget_expired_processes(&session, &shared.metrics);
             call.finish(Ok(NoResult {}));
         }),
         Method::ProcessStart => with_session(call, request, |call, params, session| {

@@ -9,10 +9,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use session::ConnectionNumber;
+use session::{ConnectionNumber, Reclaimed, UNSENT_CHECK_INTERVAL};
 use spawn::Tag;
 use tokio::sync::Notify;
 
+use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::session::Session;
 
@@ -26,9 +27,6 @@ const TRIM_THRESHOLD_BYTES: usize = 4 << 20;
 
 /// Delay before freed memory is returned to the operating system. Tasks and unsent answers may hold dropped output a little longer.
 const TRIM_DELAY: Duration = Duration::from_millis(500);
-
-/// Shortest interval at which the janitor checks whether a client was sent the paused events of a closed process.
-const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a client that has resumed its session may take to send `process/read` before it is sent all
 /// unacknowledged events.
@@ -112,29 +110,35 @@ impl Janitor {
     }
 
     /// Forgets closed processes of a session that were kept long enough for its client, and plans the next check.
-    pub(crate) fn forget_expired_processes(&self, session: &Arc<Session>) {
+    pub(crate) fn forget_expired_processes(&self, session: &Arc<Session>, metrics: &Metrics) {
         let (expired, next_check) = session.take_expired(Instant::now());
-        expired.iter().for_each(|process| self.note_freed(session.forget(process)));
+        expired.iter().for_each(|process| self.note_forgotten(session.forget(process), metrics));
         if let Some(at) = next_check {
             self.add(at, Chore::ForgetKept(Arc::downgrade(session)));
         }
     }
 
     /// The `--process-retention` of a closed process is over. The process is forgotten, or kept longer if its client asked for that. A
-    /// process with paused events that were not sent is retained again.
-    pub(crate) fn retention_over(&self, closed: ClosedProcess) {
+    /// process with events that its connected client was not sent yet is retained again.
+    pub(crate) fn retention_over(&self, closed: ClosedProcess, metrics: &Metrics) {
         let Some(process) = closed.process.upgrade() else { return };
-        if process.delivery(|delivery| delivery.owes_paused_events()) {
-            let next_check = Instant::now() + self.process_retention.max(PAUSED_CHECK_INTERVAL);
+        if !process.may_be_forgotten() {
+            let next_check = Instant::now() + self.process_retention.max(UNSENT_CHECK_INTERVAL);
             return self.add(next_check, Chore::ForgetProcess(closed));
         }
         let Some(session) = closed.session.upgrade() else {
-            return self.note_freed(process.discard());
+            return self.note_freed(process.discard().bytes);
         };
         if let Some(forgotten) = session.retention_over(process, closed.closed_at, self.process_retention) {
-            self.note_freed(session.forget(&forgotten));
+            self.note_forgotten(session.forget(&forgotten), metrics);
         }
-        self.forget_expired_processes(&session);
+        self.forget_expired_processes(&session, metrics);
+    }
+
+    /// The retained output of a closed process was dropped, because the process is forgotten.
+    pub(crate) fn note_forgotten(&self, output: Reclaimed, metrics: &Metrics) {
+        self.note_freed(output.bytes);
+        metrics.output_dropped(output.missed_bytes);
     }
 
     /// Plans the chores of a session that was just detached.

@@ -21,10 +21,10 @@ pub(crate) async fn run(shared: &Arc<ServerState>) {
 fn perform(chore: Chore, shared: &Arc<ServerState>) {
     let janitor = &shared.janitor;
     match chore {
-        Chore::ForgetProcess(closed) => janitor.retention_over(closed),
+        Chore::ForgetProcess(closed) => janitor.retention_over(closed, &shared.metrics),
         Chore::ForgetKept(session) => {
             if let Some(session) = session.upgrade() {
-                janitor.forget_expired_processes(&session);
+                janitor.forget_expired_processes(&session, &shared.metrics);
             }
         }
         Chore::EndHold(session) => {

@@ -232,8 +232,13 @@ impl Process {
         })
     }
 
-    /// Drops the retained output. Returns how many bytes of memory were freed.
-    pub(crate) fn discard(&self) -> usize {
+    /// Whether a closed process may be forgotten: no connected client must still be sent events of it.
+    pub(crate) fn may_be_forgotten(&self) -> bool {
+        self.delivery(|delivery| !delivery.owes_events())
+    }
+
+    /// Drops the retained output.
+    pub(crate) fn discard(&self) -> Reclaimed {
         self.delivery(Delivery::discard)
     }
 

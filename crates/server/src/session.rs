@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use protocol::SessionId;
 use session::{
-    Attachment, ConnectionNumber, Delivery, Departure, KeptProcesses, Observer, SessionContents, SingleTimer,
-    StillAttached,
+    Attachment, ConnectionNumber, Delivery, Departure, KeptProcesses, Observer, Reclaimed, SessionContents,
+    SingleTimer, StillAttached,
 };
 use spawn::SessionTags;
 use transport::Principal;
@@ -258,7 +258,7 @@ impl Session {
     }
 
     /// The `--process-retention` of a closed process is over. If the client asked to keep closed processes longer, the process is kept.
-    /// Returns the process to forget: this one, or the oldest kept process if too many are kept.
+    /// Returns the process to forget: this one, or the oldest kept process that may be forgotten, if too many are kept.
     pub(crate) fn retention_over(
         &self,
         process: Arc<Process>,
@@ -266,7 +266,10 @@ impl Session {
         retention: Duration,
     ) -> Option<Arc<Process>> {
         let keep = self.attachment.lock().rules.requested_lifetime();
-        if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
+        if keep.is_none_or(|keep| keep <= retention) {
+            return Some(process);
+        }
+        self.kept.lock().keep(process, closed, may_be_forgotten)
     }
 
     /// Takes the kept processes whose time is over. Also returns when to call this again; None if no process is kept,
@@ -274,12 +277,12 @@ impl Session {
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
         let Some(keep) = self.attachment.lock().rules.requested_lifetime() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
-        (kept.take_expired(keep, now), kept.next_timer(keep, now))
+        (kept.take_expired(keep, now, may_be_forgotten), kept.next_timer(keep, now))
     }
 
-    /// Takes the process that was kept for the longest time, so that a new process can be started within the limit.
+    /// Takes the process that was kept for the longest time and may be forgotten, so that a new process can be started within the limit.
     pub(crate) fn take_oldest_kept(&self) -> Option<Arc<Process>> {
-        self.kept.lock().take_oldest()
+        self.kept.lock().take_oldest(may_be_forgotten)
     }
 
     /// Sends events to a client that has resumed the session and has not sent `process/read` for a while: the client
@@ -381,8 +384,8 @@ impl Session {
         attachment.rules.end()
     }
 
-    /// Removes a process from the table and drops its retained output. Returns how many bytes of memory were freed.
-    pub(crate) fn forget(&self, process: &Arc<Process>) -> usize {
+    /// Removes a process from the table and drops its retained output.
+    pub(crate) fn forget(&self, process: &Arc<Process>) -> Reclaimed {
         self.table.forget(process);
         process.discard()
     }
@@ -397,4 +400,9 @@ impl Session {
         }
         bytes
     }
+}
+
+/// [`Process::may_be_forgotten`] for [`KeptProcesses`].
+fn may_be_forgotten(process: &Arc<Process>) -> bool {
+    process.may_be_forgotten()
 }

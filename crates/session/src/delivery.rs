@@ -312,10 +312,10 @@ impl Delivery {
         client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.has_unsent_events(client))
     }
 
-    /// Whether the session's client has paused the process and was not sent all events since. The server must not forget a closed process
-    /// before those events are sent.
-    pub fn owes_paused_events(&self) -> bool {
-        self.client.has_paused() && self.has_unsent_events(&self.client)
+    /// Whether the session's client is connected, follows the process or has paused it, and was not sent all events. The server must not
+    /// forget a closed process before those events are sent.
+    pub fn owes_events(&self) -> bool {
+        self.client.expects_events() && self.has_unsent_events(&self.client)
     }
 
     fn has_unsent_events(&self, reader: &DeliveryReader) -> bool {

@@ -26,7 +26,7 @@ pub use changes::{ChangeLog, ChangeMessage};
 pub use delivery::{
     Delivery, Departure, EventBatch, MemoryPressure, Polled, ReadAnswer, ReclaimStep, Reclaimed, Resend, StartedAs,
 };
-pub use kept::KeptProcesses;
+pub use kept::{KeptProcesses, UNSENT_CHECK_INTERVAL};
 pub use liveness::PeerLiveness;
 pub use log::{
     Acknowledged, CHUNK_OVERHEAD_BYTES, Chunk, EventLog, LogEvent, LogLimits, LoggedExit, Page, PartOfChunk,

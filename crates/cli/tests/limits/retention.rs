@@ -135,3 +135,59 @@ async fn a_closed_process_is_forgotten_after_its_retention() {
     assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id of a forgotten process can be used again");
 }
+
+#[tokio::test]
+async fn a_closed_process_is_not_forgotten_before_a_slow_client_was_sent_its_output() {
+    /// The output of all processes together is larger than the buffers of two sockets, so most of it waits in the server.
+    const PROCESSES: usize = 32;
+    const BYTES: usize = 1_000_000;
+    let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
+    let mut client = server.client().await;
+    for n in 0..PROCESSES {
+        let argv = ["head", "-c", &BYTES.to_string(), "/dev/zero"];
+        client.send("process/start", Client::start_params(&format!("p{n}"), &argv)).await;
+    }
+    eventually_async("all processes end while the client reads nothing", async || {
+        let is_written = metric(&server, "exec_server_output_bytes_total").await == (PROCESSES * BYTES) as u64;
+        (is_written && metric(&server, "exec_server_processes_active").await == 0).then_some(())
+    })
+    .await;
+    // This process closes after the others. When it is forgotten, the retention of the others is over too.
+    let mut other = server.client().await;
+    other.run("later", &["true"]).await;
+    eventually_async("the later process is forgotten", async || {
+        other.request("process/read", json!({"processId": "later"})).await.get("error").cloned()
+    })
+    .await;
+
+    for n in 0..PROCESSES {
+        assert_eq!(client.outcome(&format!("p{n}")).await.stdout.len(), BYTES, "output of process {n}");
+    }
+    eventually_async("the processes are forgotten when their output was sent", async || {
+        let list = client.call("process/list", json!({})).await;
+        list["processes"].as_array().unwrap().is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(metric(&server, "exec_server_output_dropped_bytes_total").await, 0);
+}
+
+#[tokio::test]
+async fn output_that_no_client_came_back_for_is_counted_when_its_process_is_forgotten() {
+    let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
+    let mut client = server.client().await;
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.01; done; seq 100000 200000", go.display());
+    client.start("p", &["sh", "-c", &script]).await;
+    drop(client);
+    eventually_async("the client is disconnected", async || {
+        let connections = metric(&server, "exec_server_connections_active{transport=\"websocket\"}").await;
+        (connections == 0).then_some(())
+    })
+    .await;
+    std::fs::write(&go, "").unwrap();
+    eventually_async("the output is counted as dropped", async || {
+        (metric(&server, "exec_server_output_dropped_bytes_total").await == 7 * 100_001).then_some(())
+    })
+    .await;
+}

@@ -128,7 +128,7 @@ fn finish_resume(call: &Call, session: Arc<Session>, succeeded: bool) -> Result<
     let shared = &call.connection.shared;
     if succeeded {
         // `keepForMs` of the client may have changed the time for which closed processes are kept.
-        shared.janitor.forget_expired_processes(&session);
+        shared.janitor.forget_expired_processes(&session, &shared.metrics);
         return Ok(session);
     }
     let error = unknown_session(&session.id);

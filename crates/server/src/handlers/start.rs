@@ -246,7 +246,7 @@ fn reserve(shared: &ServerState, spec: &StartSpec, session: &Session) -> Result<
     while matches!(reserved, Err(ReserveRefusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
-        shared.janitor.note_freed(session.forget(&oldest));
+        shared.janitor.note_forgotten(session.forget(&oldest), &shared.metrics);
         reserved = session.table.reserve(id, shown_arguments(&spec.argv), tag, limit);
     }
     reserved.map_err(|refusal| {

@@ -44,11 +44,8 @@ pub(super) enum Stage {
 /// Whether the client has paused the process, at its start or with `process/flow`. A new connection begins without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    /// The client has never paused the process over this connection.
     Free,
     Paused,
-    /// The client has paused the process and then resumed it, so some events may still be unsent.
-    Resumed,
 }
 
 /// Whether a full log makes the process wait for a reader.
@@ -150,9 +147,7 @@ impl DeliveryReader {
         if self.stage == Stage::Unrequested {
             self.stage = Stage::Live;
         }
-        if self.flow == Flow::Paused {
-            self.flow = Flow::Resumed;
-        }
+        self.flow = Flow::Free;
     }
 
     /// Events may be sent although the client has not read since it resumed the session.
@@ -195,8 +190,8 @@ impl DeliveryReader {
         self.flow == Flow::Paused
     }
 
-    /// Whether the client has paused the process over its present connection, now or before.
-    pub(super) fn has_paused(&self) -> bool {
-        self.flow != Flow::Free
+    /// Whether this reader is connected and waits for events, even if it has paused them for now.
+    pub(super) fn expects_events(&self) -> bool {
+        self.connection.is_some() && (self.stage != Stage::Unrequested || self.is_paused())
     }
 }

@@ -32,7 +32,7 @@ pub enum ReclaimStep {
     Anything,
 }
 
-/// What [`Delivery::reclaim`] has dropped.
+/// What [`Delivery::reclaim`] or [`Delivery::discard`] has dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Bytes of memory that were freed.
@@ -62,9 +62,11 @@ impl Delivery {
         kept_bytes.map_or(Reclaimed { bytes: 0, missed_bytes: 0 }, |bytes| self.shrink_to(bytes))
     }
 
-    /// Drops all output that the log retains. Returns how many bytes of memory were freed.
-    pub fn discard(&mut self) -> usize {
-        self.log.shrink_to(0)
+    /// Drops all output that the log retains, because the process is forgotten. If the client has never asked for the events of the
+    /// process, the client misses nothing.
+    pub fn discard(&mut self) -> Reclaimed {
+        let reclaimed = self.shrink_to(0);
+        if self.is_requested() { reclaimed } else { Reclaimed { missed_bytes: 0, ..reclaimed } }
     }
 
     /// Whether the step `Anything` must not drop output of this process. A running process that waits for its client adds no output, so

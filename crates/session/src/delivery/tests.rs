@@ -131,9 +131,9 @@ fn a_process_that_was_started_paused_waits_only_while_its_client_is_connected() 
     let (mut delivery, now) = (start(StartedAs::Paused, 8), Instant::now());
     write(&mut delivery, "aaaa");
     assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![], 4));
-    assert!(delivery.owes_paused_events());
+    assert!(delivery.owes_events());
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
-    assert_eq!((allowed_bytes(&delivery, now), delivery.owes_paused_events()), (usize::MAX, false));
+    assert_eq!((allowed_bytes(&delivery, now), delivery.owes_events()), (usize::MAX, false));
 }
 
 #[test]
@@ -248,12 +248,53 @@ fn events_of_a_paused_process_are_sent_when_the_client_resumes_it() {
     let (mut delivery, now) = (start(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.pause(FIRST);
-    assert!(delivery.is_sent_or_paused() && delivery.owes_paused_events());
+    assert!(delivery.is_sent_or_paused() && delivery.owes_events());
     assert_eq!((send(&mut delivery, FIRST), allowed_bytes(&delivery, now)), (vec![], 4));
     delivery.resume(FIRST);
-    assert!(delivery.owes_paused_events(), "the event is not sent yet");
+    assert!(delivery.owes_events(), "the event is not sent yet");
     assert_eq!(send(&mut delivery, FIRST), [1]);
-    assert!(!delivery.owes_paused_events());
+    assert!(!delivery.owes_events());
+}
+
+#[test]
+fn unsent_events_are_owed_to_a_client_that_follows_and_is_connected() {
+    let (mut delivery, now) = (start(StartedAs::Followed, 100), Instant::now());
+    write(&mut delivery, "aaaa");
+    delivery.exit(EXIT);
+    delivery.close();
+    delivery.poll(FIRST, 1);
+    assert!(delivery.owes_events(), "the exit and the close are not sent yet");
+    delivery.detach(FIRST, Departure::Lost, now + HOLD);
+    assert!(!delivery.owes_events(), "nobody is connected");
+    delivery.attach(SECOND);
+    assert!(delivery.owes_events(), "the server still waits for the first read");
+    delivery.push_without_read(SECOND);
+    assert_eq!(send(&mut delivery, SECOND), [1, 2, 3]);
+    assert!(!delivery.owes_events());
+
+    let mut unrequested = start(StartedAs::Unrequested, 100);
+    write(&mut unrequested, "aaaa");
+    assert!(!unrequested.owes_events());
+    unrequested.pause(FIRST);
+    assert!(unrequested.owes_events(), "a client that pauses a process wants its events later");
+}
+
+#[test]
+fn output_that_the_client_was_never_sent_is_missed_when_it_is_discarded() {
+    let discarded = |started_as, sends| {
+        let mut delivery = start(started_as, 100);
+        write(&mut delivery, "aaaa");
+        delivery.close();
+        if sends {
+            send(&mut delivery, FIRST);
+        }
+        delivery.detach(FIRST, Departure::Lost, Instant::now());
+        delivery.discard()
+    };
+    let bytes = 4 + CHUNK_OVERHEAD_BYTES;
+    assert_eq!(discarded(StartedAs::Followed, false), Reclaimed { bytes, missed_bytes: 4 });
+    assert_eq!(discarded(StartedAs::Followed, true), Reclaimed { bytes, missed_bytes: 0 });
+    assert_eq!(discarded(StartedAs::Unrequested, false), Reclaimed { bytes, missed_bytes: 0 });
 }
 
 #[test]
