@@ -254,3 +254,25 @@ async fn output_that_is_no_longer_retained_is_a_gap() {
     let rest = read(&mut client, "p", json!({"afterSeq": oldest - 1})).await;
     assert_eq!((rest.get("gap"), rest.get("droppedBytes"), &rest["chunks"]), (None, None, &page["chunks"]));
 }
+
+#[tokio::test]
+async fn a_first_read_of_many_small_chunks_fits_into_a_message() {
+    /// In an answer these chunks take about 68 KB, of which only 1,500 bytes are output.
+    const CHUNKS: u64 = 1500;
+    let server = TestServer::with_args(&["--max-message-bytes", "64KiB"]).await;
+    let mut first = server.client().await;
+    start_cat(&mut first, "p").await;
+    for seq in 1..=CHUNKS {
+        first.call("process/write", json!({"processId": "p", "chunk": "eA==", "writeId": seq.to_string()})).await;
+        assert_eq!(first.event("p").await["params"]["seq"], seq, "each byte is an event of its own");
+    }
+    let session = first.session.clone();
+    drop(first);
+    let mut second = server.resume(&session).await;
+    let page = read(&mut second, "p", json!({})).await;
+    let next = page["nextSeq"].as_u64().unwrap();
+    assert!((2..=CHUNKS).contains(&next), "the page ends before event {next}");
+    for seq in next..=CHUNKS {
+        assert_eq!(second.event("p").await["params"]["seq"], seq, "the events after the page follow");
+    }
+}

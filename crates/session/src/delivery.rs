@@ -237,6 +237,17 @@ impl Delivery {
         }
     }
 
+    /// The answer to the read that caught up was replaced by an error. The events after those that the client has are
+    /// sent as notifications.
+    pub fn note_answer_refused(&mut self, connection: ConnectionNumber) {
+        if let Some(reader) = self.reader(connection)
+            && reader.stage == Stage::AwaitingAnswer
+        {
+            reader.sent = reader.acknowledged.seq();
+            reader.stage = Stage::Live;
+        }
+    }
+
     /// The client has sent no read for too long after it has reconnected. Events are sent from now on; [`Resend`]
     /// says which events are sent again.
     pub fn push_without_read(&mut self, connection: ConnectionNumber) {

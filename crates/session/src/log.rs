@@ -18,6 +18,9 @@ pub struct LogLimits {
     pub retain_chunks: usize,
     /// Bytes in the largest chunk. More output than this is split, and output that no reader has seen is merged up to this size.
     pub max_chunk_bytes: usize,
+    /// Bytes of output in the largest page, with [`CHUNK_OVERHEAD_BYTES`] for each chunk. A chunk in an answer is longer than its output,
+    /// so without the overhead an answer with many small chunks would not fit into a message.
+    pub max_page_bytes: usize,
 }
 
 /// The most chunks that a log retains by default. A read of all of them stays below the number of JSON values that a message may have.
@@ -25,7 +28,12 @@ pub const MAX_RETAINED_CHUNKS: usize = 50_000;
 
 impl Default for LogLimits {
     fn default() -> Self {
-        Self { retain_bytes: 1 << 20, retain_chunks: MAX_RETAINED_CHUNKS, max_chunk_bytes: 256 << 10 }
+        Self {
+            retain_bytes: 1 << 20,
+            retain_chunks: MAX_RETAINED_CHUNKS,
+            max_chunk_bytes: 256 << 10,
+            max_page_bytes: usize::MAX,
+        }
     }
 }
 
@@ -252,26 +260,30 @@ impl EventLog {
         [self.newest_output(), exit, self.closed].into_iter().flatten().any(|seq| seq > cursor)
     }
 
-    /// Retained output after the event `after`: at most `max_bytes`, but always one chunk if there is one. The returned chunks count as
-    /// seen by a reader.
+    /// Retained output after the event `after`: at most `max_bytes` and [`LogLimits::max_page_bytes`], but always one chunk if there is one.
+    /// The returned chunks count as seen by a reader.
     pub fn read(&mut self, after: u64, max_bytes: Option<u64>) -> Page {
         self.seal();
         let first = self.sealed.partition_point(|chunk| chunk.seq <= after);
         let mut chunks = Vec::new();
         let mut budget = max_bytes.unwrap_or(u64::MAX);
+        let mut room = self.limits.max_page_bytes;
         for chunk in self.sealed.iter().skip(first) {
             let size = chunk.bytes.len() as u64;
-            if !chunks.is_empty() && size > budget {
+            let occupied = chunk.bytes.len() + CHUNK_OVERHEAD_BYTES;
+            if !chunks.is_empty() && (size > budget || occupied > room) {
                 break;
             }
             chunks.push(chunk.clone());
+            room = room.saturating_sub(occupied);
             budget = budget.saturating_sub(size);
             if budget == 0 {
                 break;
             }
         }
-        let next_seq = match (max_bytes, chunks.last()) {
-            (Some(_), Some(last)) => last.seq + 1,
+        let is_whole = max_bytes.is_none() && first + chunks.len() == self.sealed.len();
+        let next_seq = match chunks.last() {
+            Some(last) if !is_whole => last.seq + 1,
             _ => self.next_seq,
         };
         Page { chunks, next_seq, gap: after < self.dropped_through, is_partial: false }
@@ -280,6 +292,7 @@ impl EventLog {
     /// As [`read`](Self::read), for a reader that may have a part of the first chunk. Bytes that the reader has are left out. If the rest of
     /// the first chunk exceeds `max_bytes`, the page holds only a part of it.
     pub fn read_part(&mut self, after: u64, max_bytes: u64, known: PartOfChunk) -> Page {
+        let max_bytes = max_bytes.min(self.limits.max_page_bytes as u64);
         let mut page = self.read(after, Some(max_bytes));
         let Some(first) = page.chunks.first_mut() else { return page };
         let size = first.bytes.len();

@@ -73,16 +73,16 @@ impl Call {
     }
 
     /// Queues an answer. `covers` are the events in the answer, which need not be sent as notifications. `room`, the memory permits of the
-    /// answer, is held until the answer has been sent.
+    /// answer, is held until the answer has been sent. Returns false if the answer was too large and an error is sent instead.
     pub(crate) fn finish_covering<R: Serialize>(
         self,
         result: Result<R, WireError>,
         covers: Option<CoveredEvents>,
         room: Option<ReplyRoom>,
-    ) {
+    ) -> bool {
         let (message, outcome) = self.encode(&result);
         drop(result);
-        self.send(message, outcome, covers, room);
+        self.send(message, outcome, covers, room)
     }
 
     /// Queues the answers to several requests of one connection together, so that they are sent in one write.
@@ -115,12 +115,13 @@ impl Call {
         outcome: RequestOutcome,
         covers: Option<CoveredEvents>,
         room: Option<ReplyRoom>,
-    ) {
-        let (message, covers) = match self.conclude(message, outcome) {
-            Ok(message) => (message, covers),
-            Err(refusal) => (refusal, None),
+    ) -> bool {
+        let (message, covers, is_queued) = match self.conclude(message, outcome) {
+            Ok(message) => (message, covers, true),
+            Err(refusal) => (refusal, None, false),
         };
         self.connection.outbound.reply_covering(message, covers, room);
+        is_queued
     }
 
     /// Sets the outcome and frees the permit of the call. The permit is freed before the answer is sent, so that a

@@ -59,21 +59,13 @@ async fn wait_for_events(process: &Process, after: u64, deadline: Instant) {
 }
 
 fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadParams, permit: OwnedSemaphorePermit) {
-    // Output of half the size of a message fits into the message, because base64 makes four bytes of three. The rest is for the JSON around
-    // each chunk.
-    let fits = call.connection.shared.config.max_message_bytes / 2;
     let reader = call.connection.number();
     // `catches_up`: the server has learned from this read which events the client has, so it sends the later events
     // as notifications.
     let (result, covers, catches_up) = process.delivery(|delivery| {
-        let max_bytes = if delivery.log().retained_bytes() > fits {
-            Some(params.max_bytes.unwrap_or(u64::MAX).min(fits as u64))
-        } else {
-            params.max_bytes
-        };
         let known_part = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
         let after = params.after_seq.unwrap_or(0);
-        let ReadAnswer { page, catches_up } = delivery.read(reader, after, max_bytes, known_part);
+        let ReadAnswer { page, catches_up } = delivery.read(reader, after, params.max_bytes, known_part);
         // A closed process waits for no client, so a proof that the client has received this answer is not needed.
         let covers = (catches_up && !delivery.log().is_closed()).then(|| CoveredEvents {
             process: Arc::clone(process),
@@ -84,13 +76,15 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     });
     let outbound = Arc::clone(&call.connection.outbound);
     let is_partial = result.partial;
-    call.finish_covering(Ok(result), covers, Some(permit.into()));
+    let is_queued = call.finish_covering(Ok(result), covers, Some(permit.into()));
     // A client that has read only a part of a chunk is still catching up.
     if catches_up || is_partial {
         outbound.note_catch_up();
     }
     if catches_up {
-        process.delivery(|delivery| delivery.note_answer_queued(reader));
+        process.delivery(|delivery| {
+            if is_queued { delivery.note_answer_queued(reader) } else { delivery.note_answer_refused(reader) }
+        });
         session.queue_if_ready(process);
         // The request has acknowledged earlier events, so the event log may have room for more output.
         process.wake_task();

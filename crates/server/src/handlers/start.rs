@@ -321,6 +321,9 @@ async fn launch(
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
         max_chunk_bytes: largest_chunk(&shared.config, &spec.id),
+        // Base64 makes four bytes of three, and the JSON around a chunk is shorter than the overhead that the log counts for the chunk. So
+        // a page of this size fits into a message.
+        max_page_bytes: shared.config.max_message_bytes / 2,
         ..LogLimits::default()
     };
     // Only the notifications `process/*` carry sequence numbers, by which a client recognises events that were sent

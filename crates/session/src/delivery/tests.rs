@@ -156,6 +156,19 @@ fn the_first_read_after_a_resume_says_what_the_client_has() {
 }
 
 #[test]
+fn events_of_an_answer_that_was_refused_are_sent_as_notifications() {
+    let mut delivery = start(StartedAs::Followed, 100);
+    for text in ["aaaa", "bbbb", "cccc"] {
+        write(&mut delivery, text);
+    }
+    assert_eq!(send(&mut delivery, FIRST), [1, 2, 3]);
+    delivery.attach(SECOND);
+    assert!(delivery.read(SECOND, 1, None, None).catches_up);
+    delivery.note_answer_refused(SECOND);
+    assert_eq!(send(&mut delivery, SECOND), [2, 3]);
+}
+
+#[test]
 fn a_read_that_gets_a_part_of_a_chunk_does_not_catch_up() {
     let mut delivery = start(StartedAs::Followed, 100);
     write(&mut delivery, "aaaa");

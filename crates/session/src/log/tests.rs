@@ -69,7 +69,8 @@ fn events_come_in_order_with_exit_before_late_output() {
 
 #[test]
 fn output_is_split_so_that_no_chunk_exceeds_the_largest_size() {
-    let limits = LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, max_chunk_bytes: 1 << 10 };
+    let limits =
+        LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, max_chunk_bytes: 1 << 10, ..LogLimits::default() };
     let mut log = EventLog::new(limits);
     log.append(Stream::Stdout, &[0; 2500]);
     log.append_owned(Stream::Stdout, vec![0; 100 << 10]);
@@ -147,7 +148,8 @@ fn the_number_of_chunks_is_limited() {
 
 #[test]
 fn appendable_bytes_are_the_limit_minus_the_unacknowledged_output() {
-    let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, max_chunk_bytes: 4 });
+    let mut log =
+        EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, max_chunk_bytes: 4, ..LogLimits::default() });
     log.append(Stream::Stdout, b"aaaa");
     log.append(Stream::Stdout, b"bbbb");
     assert_eq!(log.appendable_bytes(Acknowledged::default()), 2);
@@ -164,6 +166,7 @@ fn large_buffers_are_kept_as_they_are_and_used_again() {
         retain_bytes: 2 * LARGE_BYTES + 1,
         retain_chunks: 100,
         max_chunk_bytes: LARGE_BYTES,
+        ..LogLimits::default()
     });
     log.append(Stream::Stdout, b"small");
     log.append_owned(Stream::Stdout, vec![1; LARGE_BYTES]);
@@ -181,7 +184,12 @@ fn large_buffers_are_kept_as_they_are_and_used_again() {
 
 #[test]
 fn shrinking_drops_the_oldest_chunks() {
-    let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 100, max_chunk_bytes: 4 });
+    let mut log = EventLog::new(LogLimits {
+        retain_bytes: 100,
+        retain_chunks: 100,
+        max_chunk_bytes: 4,
+        ..LogLimits::default()
+    });
     for _ in 0..5 {
         log.append(Stream::Stdout, b"abcd");
     }
@@ -232,7 +240,7 @@ fn bytes_of(events: &[LogEvent], stream: Stream) -> Vec<u8> {
 proptest! {
     #[test]
     fn output_that_the_log_has_room_for_is_sent_once_and_in_order(steps in proptest::collection::vec(step(), 0..60)) {
-        let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, max_chunk_bytes: 50 });
+        let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, max_chunk_bytes: 50, ..LogLimits::default() });
         let (mut cursor, mut seen, mut known) = (0, Vec::new(), Acknowledged::default());
         let mut model: [(Stream, Vec<u8>); 2] = [(Stream::Stdout, vec![]), (Stream::Stderr, vec![])];
         let mut exited = false;
@@ -275,7 +283,7 @@ proptest! {
 
     #[test]
     fn without_a_client_the_newest_output_stays(writes in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 1..40)) {
-        let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 10, max_chunk_bytes: 30 });
+        let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 10, max_chunk_bytes: 30, ..LogLimits::default() });
         let all = writes.concat();
         for bytes in &writes {
             log.append(Stream::Pty, bytes);
@@ -286,4 +294,20 @@ proptest! {
         prop_assert_eq!(kept.len() as u64 + log.dropped_bytes(), all.len() as u64);
         prop_assert_eq!(page.gap, log.dropped_bytes() > 0);
     }
+}
+
+#[test]
+fn a_page_is_limited_by_its_output_and_the_overhead_of_each_chunk() {
+    let limits = LogLimits { max_page_bytes: 2 * (1 + CHUNK_OVERHEAD_BYTES), ..LogLimits::default() };
+    let mut log = EventLog::new(limits);
+    for stream in [Stream::Stdout, Stream::Stderr, Stream::Stdout] {
+        log.append(stream, b"x");
+    }
+    log.close();
+    let page = |log: &mut EventLog, after| {
+        let page = log.read(after, None);
+        (page.chunks.len(), page.next_seq)
+    };
+    assert_eq!(page(&mut log, 0), (2, 3));
+    assert_eq!(page(&mut log, 2), (1, 5), "a page to the end covers the close");
 }
