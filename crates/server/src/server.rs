@@ -2,12 +2,13 @@
 //! the state that all tasks share is in `server_state`.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spawn::{HostProcess, Signal};
 
-use crate::blocking::JobOwner;
+use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::config::Config;
 use crate::guard_watch::keep_guard;
 use crate::janitor_task;
@@ -23,10 +24,16 @@ const GOING_AWAY: u16 = 1001;
 /// How long shutdown waits for process tasks, and then for other tasks, to queue their last messages.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
+/// If the token file is not read after this time, the server logs an error.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A server. Clones are cheap and refer to the same server.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) shared: Arc<ServerState>,
+    /// One thread, which exists from the beginning and only reads the token file. Clients cannot make it hang, so they cannot delay the
+    /// removal of their own tokens.
+    reload_thread: Arc<BlockingThreads>,
 }
 
 impl Server {
@@ -34,6 +41,8 @@ impl Server {
     /// server may change: none if the program has other work too ([`HostProcess::shared`]).
     pub fn new(config: Config, host: HostProcess) -> io::Result<Self> {
         let shared = ServerState::new(config, host)?;
+        let growth = PoolGrowth { eager_threads: 1, hang_timeout: RELOAD_PATIENCE, most_per_owner: 1 };
+        let reload_thread = Arc::new(BlockingThreads::start("token-reload", 1, 1, growth)?);
         let (for_janitor, for_guard) = (Arc::clone(&shared), Arc::clone(&shared));
         shared.tasks.spawn(async move {
             let closed = for_janitor.closing.clone();
@@ -48,7 +57,7 @@ impl Server {
                 async { while survive(keep_guard(&for_guard.spawner, &for_guard.starter)).await.is_none() {} };
             closed.run_until_cancelled(watch).await;
         });
-        Ok(Self { shared })
+        Ok(Self { shared, reload_thread })
     }
 
     /// Shuts the server down in order: refuses new connections, sends SIGTERM and then SIGKILL to the processes,
@@ -104,13 +113,70 @@ impl Server {
         }
     }
 
-    /// Reads the token file again, on a thread that may block. None if that panicked.
+    /// Reads the token file again, on a thread that does nothing else. None if that panicked. If the file system hangs, the old tokens stay
+    /// valid until it goes on, and an error is logged.
     pub async fn reload_tokens(&self, tokens: Arc<Tokens>) -> Option<Result<(), TokenError>> {
-        self.shared.threads.run(JobOwner::SERVER, move || tokens.reload()).await
+        let mut reload = pin!(self.reload_thread.run(JobOwner::SERVER, move || tokens.reload()));
+        if let Ok(reloaded) = tokio::time::timeout(RELOAD_PATIENCE, &mut reload).await {
+            return reloaded;
+        }
+        tracing::error!(
+            "reading the token file has taken {} s and is not done; until then the old tokens are accepted. If it stays so, check the file system of the token file, or restart the server",
+            RELOAD_PATIENCE.as_secs()
+        );
+        reload.await
     }
 
     /// The settings of the server.
     pub fn config(&self) -> &Config {
         &self.shared.config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tokens_are_reloaded_while_clients_make_all_file_threads_hang() {
+        const MOST_FILE_OPERATIONS: usize = 4;
+        let config = Config { max_file_operations_total: MOST_FILE_OPERATIONS, ..Config::default() };
+        let server = Server::new(config, HostProcess::shared()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "first-token-of-mine\n").unwrap();
+        let tokens = Arc::new(Tokens::load(file.path()).unwrap());
+
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let (begun, mut has_begun) = tokio::sync::mpsc::channel(MOST_FILE_OPERATIONS);
+        let hanging: Vec<_> = (0..MOST_FILE_OPERATIONS)
+            .map(|_| {
+                let (ended, begun) = (Arc::clone(&ended), begun.clone());
+                let threads = Arc::clone(&server.shared.threads);
+                tokio::spawn(async move {
+                    let hang = move || {
+                        begun.blocking_send(()).unwrap();
+                        ended.lock().recv().unwrap_or_default();
+                    };
+                    threads.run(threads.new_owner(), hang).await
+                })
+            })
+            .collect();
+        for _ in 0..MOST_FILE_OPERATIONS {
+            has_begun.recv().await.unwrap();
+        }
+
+        std::fs::write(file.path(), "second-token-of-mine\n").unwrap();
+        let reloaded = tokio::time::timeout(RELOAD_PATIENCE * 4, server.reload_tokens(tokens)).await;
+        drop(end);
+        for operation in hanging {
+            operation.await.unwrap();
+        }
+        server.shut_down().await;
+        assert!(matches!(reloaded, Ok(Some(Ok(())))), "{reloaded:?}");
     }
 }
