@@ -7,6 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::PathUri;
+use crate::shortened::without_middle;
+
+/// Longest message of an error that this implementation sends, and longest path in its `data`, in bytes before they are encoded as JSON. The
+/// middle of a longer text is replaced by `…`. So a request with a huge text does not get a huge error. A `file:` URI of the longest path
+/// that the kernel opens, with every byte percent-encoded, is shorter.
+pub const MAX_ERROR_TEXT_BYTES: usize = 16 << 10;
 
 /// The codes that this implementation sends in the member `code` of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,9 +126,9 @@ pub struct WireError {
 }
 
 impl WireError {
-    /// An error with this code and without `data`.
+    /// An error with this code and without `data`. A message of more than [`MAX_ERROR_TEXT_BYTES`] is shortened.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code: code.number(), data: None, message: message.into() }
+        Self { code: code.number(), data: None, message: without_middle(message.into(), MAX_ERROR_TEXT_BYTES) }
     }
 
     /// An error with the code [`ErrorCode::InvalidRequest`].
@@ -140,9 +146,10 @@ impl WireError {
         Self::new(ErrorCode::Internal, message)
     }
 
-    /// The same error with `data`.
+    /// The same error with `data`. A path of more than [`MAX_ERROR_TEXT_BYTES`] is shortened.
     #[must_use]
-    pub fn with_data(mut self, data: ErrorData) -> Self {
+    pub fn with_data(mut self, mut data: ErrorData) -> Self {
+        data.path = data.path.map(|path| without_middle(path, MAX_ERROR_TEXT_BYTES));
         self.data = Some(Box::new(data));
         self
     }
@@ -170,6 +177,22 @@ mod tests {
             let error: WireError = serde_json::from_str(&json).unwrap();
             assert_eq!(error, WireError::internal("it failed"), "{data}");
         }
+    }
+
+    #[test]
+    fn a_huge_message_and_a_huge_path_are_shortened_and_ordinary_ones_are_not() {
+        let error_about = |text: &str| {
+            let data = ErrorData { errno: None, kind: "other".into(), path: Some(text.into()) };
+            WireError::internal(format!("cannot open {text}: too long")).with_data(data)
+        };
+        let huge = error_about(&"x".repeat(1 << 20));
+        assert!(huge.message.starts_with("cannot open xxx") && huge.message.ends_with("xxx: too long"));
+        assert_eq!(huge.message.len(), MAX_ERROR_TEXT_BYTES);
+        assert_eq!(huge.data.unwrap().path.unwrap().len(), MAX_ERROR_TEXT_BYTES);
+        let longest_path = "%2F".repeat(4096);
+        let ordinary = error_about(&longest_path);
+        assert_eq!(ordinary.message, format!("cannot open {longest_path}: too long"));
+        assert_eq!(ordinary.data.unwrap().path, Some(longest_path));
     }
 
     #[test]

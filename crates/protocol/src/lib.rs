@@ -41,7 +41,7 @@ pub use envelope::{
     sniff_method,
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
-pub use error::{ErrorCode, ErrorData, WireError, error_kind};
+pub use error::{ErrorCode, ErrorData, MAX_ERROR_TEXT_BYTES, WireError, error_kind};
 pub use http::{
     BodyDelta, HttpCancelParams, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, PushedBodyDelta,
     RedirectPolicy,

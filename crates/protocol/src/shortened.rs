@@ -15,6 +15,18 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES)]))
 }
 
+/// The text itself, or its beginning, `…` and its end if it is longer than `most_bytes`. The end of an error text says what is wrong with the
+/// text before it, so the middle is cut out. It is never cut within a character.
+pub(crate) fn without_middle(text: String, most_bytes: usize) -> String {
+    if text.len() <= most_bytes {
+        return text;
+    }
+    let kept = most_bytes - '…'.len_utf8();
+    let beginning = &text[..text.floor_char_boundary(kept - kept / 4)];
+    let end = &text[text.ceil_char_boundary(text.len() - kept / 4)..];
+    format!("{beginning}…{end}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,5 +37,12 @@ mod tests {
         let long = "ä".repeat(101);
         assert_eq!(shortened(&long), format!("{}…", "ä".repeat(100)));
         assert_eq!(shortened(&format!("x{long}")), format!("x{}…", "ä".repeat(99)));
+    }
+
+    #[test]
+    fn the_middle_of_a_long_text_is_cut_out_between_characters() {
+        assert_eq!(without_middle("0123456789".to_owned(), 10), "0123456789");
+        assert_eq!(without_middle("0123456789abcdef".to_owned(), 15), "012345678…def");
+        assert_eq!(without_middle("ä".repeat(9), 15), "ääää…ä");
     }
 }

@@ -35,6 +35,7 @@ pub(crate) use refused_blocks::note_refused_message;
 
 use waiting::WaitingBytes;
 
+use crate::config::Config;
 use crate::connection::{Call, Connection, ConnectionRole, HandshakePhase, resumed_elsewhere};
 use crate::environment::environment_info;
 use crate::process::Process;
@@ -221,6 +222,9 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
         "the method table must say that this method waits for a start"
     );
     with_session(call, request, |call, params: P, session| {
+        if let Err(error) = check_process_id(&call.connection.shared.config, params.process_id()) {
+            return call.finish::<()>(Err(error));
+        }
         let (call, named) = match start {
             Some(StartOutcome::Started(process)) => (call, NamedProcess::Started(process)),
             Some(StartOutcome::Cancelled(killed)) => (call, NamedProcess::NeverStarted(killed)),
@@ -346,6 +350,14 @@ fn check_access(connection: &Connection, session: &Session) -> Result<(), WireEr
         _ if session.is_detached() && !connection.outbound.is_displaced() => Ok(()),
         _ => Err(resumed_elsewhere()),
     }
+}
+
+fn check_process_id(config: &Config, id: &ProcessId) -> Result<(), WireError> {
+    let limit = config.max_id_bytes;
+    if id.as_str().len() <= limit {
+        return Ok(());
+    }
+    Err(WireError::invalid_params(format!("processId exceeds the limit of {limit} bytes (--max-id-bytes)")))
 }
 
 fn unknown_process(id: &ProcessId) -> WireError {

@@ -1,7 +1,7 @@
 //! Messages of a hundred megabytes, which is over the size limit, in one frame, in fragments and as a line. And large
-//! messages within the limit.
+//! messages within the limit, with answers that do not repeat them.
 
-use testkit::{Client, TestServer, json};
+use testkit::{Client, TestServer, Value, json};
 
 use crate::other_client::OtherClient;
 
@@ -103,4 +103,45 @@ async fn large_messages_within_the_limit_leave_no_memory_behind() {
         other_client.assert_served().await;
     }
     other_client.assert_served_and_memory_freed().await;
+}
+
+/// Longest answer that the test accepts for a request with a huge text.
+const SHORT_ANSWER_BYTES: usize = 64 << 10;
+
+#[tokio::test]
+async fn an_error_repeats_only_a_part_of_a_huge_text() {
+    let server = TestServer::with_args(&["--max-id-bytes", "16MiB"]).await;
+    let mut client = server.client().await;
+    let mut fresh = server.connect_without_handshake().await;
+    let huge = "x".repeat(4 << 20);
+    let uri = format!("file:///{huge}");
+    let mut start = Client::start_params("p", &["true"]);
+    start["cwd"] = json!(uri);
+    let program = Client::start_params("p", &[&huge]);
+    let exec = json!({"processId": "p", "argv": ["true"], "cwd": huge, "env": {}, "tty": false});
+    let copy = json!({"sourcePath": uri, "destinationPath": uri, "recursive": false});
+    let resume = json!({"clientName": "c", "resumeSessionId": huge});
+    let errors = [
+        ("initialize", fresh.request("initialize", resume).await),
+        ("process/read", client.request("process/read", json!({"processId": huge})).await),
+        ("process/signal", client.request("process/signal", json!({"processId": "p", "signal": huge})).await),
+        ("process/start in a directory", client.request("process/start", start).await),
+        ("process/start of a program", client.request("process/start", program).await),
+        ("command/exec", client.request("command/exec", exec).await),
+        ("fs/getMetadata", client.request("fs/getMetadata", json!({"path": uri})).await),
+        ("fs/getMetadata without a URI", client.request("fs/getMetadata", json!({"path": huge})).await),
+        ("fs/readFile", client.request("fs/readFile", json!({"path": uri})).await),
+        ("fs/copy", client.request("fs/copy", copy).await),
+        ("fs/readBlock", client.request("fs/readBlock", json!({"handleId": huge, "offset": 0, "len": 1})).await),
+        ("an unknown member", client.request("process/list", json!({&huge: 1})).await),
+    ];
+    for (request, answer) in errors {
+        let is_error = answer["error"]["message"].as_str().is_some_and(|message| !message.is_empty());
+        let bytes = answer.to_string().len();
+        assert!(is_error, "{request} must fail, and has an answer of {bytes} bytes");
+        assert!(bytes <= SHORT_ANSWER_BYTES, "{request}: {bytes} bytes");
+    }
+    let ordinary = json!({"path": format!("file:///{}", "x".repeat(200))});
+    let error = client.call_error("fs/getMetadata", ordinary.clone()).await;
+    assert_eq!((&error["data"]["path"], &error["code"]), (&ordinary["path"], &Value::from(-32004)), "{error}");
 }

@@ -211,6 +211,28 @@ async fn ids_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
+async fn every_method_that_takes_a_process_id_refuses_one_beyond_the_limit() {
+    let server = TestServer::with_args(&["--max-id-bytes", "16"]).await;
+    let mut client = server.client().await;
+    let long = "p".repeat(17);
+    for (method, params) in [
+        ("process/read", json!({"processId": long})),
+        ("process/write", json!({"processId": long, "chunk": ""})),
+        ("process/closeStdin", json!({"processId": long})),
+        ("process/signal", json!({"processId": long, "signal": "kill"})),
+        ("process/resize", json!({"processId": long, "rows": 1, "cols": 1})),
+        ("process/flow", json!({"processId": long, "paused": true})),
+        ("process/terminate", json!({"processId": long})),
+        ("command/exec/write", json!({"processId": long, "chunk": ""})),
+        ("command/exec/terminate", json!({"processId": long})),
+    ] {
+        let error = client.call_error(method, params).await;
+        let message = "processId exceeds the limit of 16 bytes (--max-id-bytes)";
+        assert_eq!(error, json!({"code": -32602, "message": message}), "{method}");
+    }
+}
+
+#[tokio::test]
 async fn writes_to_a_full_queue_wait_and_are_refused_if_too_many_wait() {
     let server = TestServer::with_args(&["--max-queued-stdin", "1KiB"]).await;
     let mut client = server.client().await;

@@ -38,10 +38,10 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
         Err(error) => {
             let kind = if connection.transport == Transport::websocket { "websocket JSON-RPC" } else { "JSON-RPC" };
             let from = name_in_errors(connection);
-            let reason = format!("failed to parse {kind} message from {from}: {error}");
+            let error = WireError::invalid_request(format!("failed to parse {kind} message from {from}: {error}"));
             // An upload fails if this message was, or may have been, one of its blocks.
-            handlers::note_refused_message(connection, &message, &reason);
-            refuse(connection, reason);
+            handlers::note_refused_message(connection, &message, &error.message);
+            connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &error));
         }
     }
 }

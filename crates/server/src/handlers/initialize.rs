@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
+use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError, shortened};
 use session::Departure;
 
 use crate::connection::{Call, ConnectionRole, HandshakePhase};
@@ -137,5 +137,5 @@ fn finish_resume(call: &Call, session: Arc<Session>, succeeded: bool) -> Result<
 }
 
 pub(super) fn unknown_session(id: &SessionId) -> WireError {
-    WireError::invalid_request(format!("unknown session id {id}"))
+    WireError::invalid_request(format!("unknown session id {}", shortened(id.as_str())))
 }

@@ -18,6 +18,7 @@ use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQue
 use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, TerminalSize};
 
 use super::capture_shell::SessionShell;
+use super::check_process_id;
 use crate::config::Config;
 use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
@@ -206,12 +207,7 @@ fn check(shared: &ServerState, spec: &StartSpec) -> Result<(), WireError> {
     if spec.argv.is_empty() {
         return Err(WireError::invalid_params("argv must not be empty"));
     }
-    let limit = shared.config.max_id_bytes;
-    if spec.id.as_str().len() > limit {
-        return Err(WireError::invalid_params(format!(
-            "processId exceeds the limit of {limit} bytes (--max-id-bytes)"
-        )));
-    }
+    check_process_id(&shared.config, &spec.id)?;
     let bytes = start_bytes(&spec.argv, &spec.env);
     let limit = shared.config.max_start_bytes;
     if bytes > limit {

@@ -79,6 +79,11 @@ fixed_limits! {
         MAX_UNSENT_ANSWER_BYTES: usize = 4 << 20, Bytes,
         "Each connection can use this much memory, and `--max-connections` limits the sum.";
 
+        /// Bytes of the message of an error, and of the path in its `data`.
+        /// The middle of the text is replaced by `…`.
+        MAX_ERROR_TEXT_BYTES: usize = protocol::MAX_ERROR_TEXT_BYTES, Bytes,
+        "A request with a huge text must not get a huge error; the longest path that the kernel opens is shorter.";
+
         /// Bytes of requests of a connection that have arrived while too many of its answers are unsent.
         /// The connection is not read any more. The message that reaches the limit is kept too.
         MAX_PARKED_BYTES: usize = 128 << 10, Bytes,
