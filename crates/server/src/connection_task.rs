@@ -154,6 +154,7 @@ where
     let outbound = &connection.outbound;
     let mut peer_timer = PeerTimer::new(outbound, &connection.shared.config, inbox.received_bytes());
     let mut alarm = pin!(tokio::time::sleep_until(peer_timer.due_at().into()));
+    let mut is_displaced = false;
     loop {
         // The alarm is reset only if it must be earlier. An alarm that is too early costs less than a new timer for each message.
         let due_at = peer_timer.due_at().into();
@@ -171,9 +172,14 @@ where
             written = &mut writing => return ConnectionEnd::of_writer(&written),
             () = outbound.goodbye_queued(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
             () = outbound.ended() => return ConnectionEnd::Lost("not alive when the client resumed its session over another connection"),
-            // A client on stdio would not notice a close frame. So its connection stays open, and its further requests are refused.
-            () = outbound.displaced(), if connection.can_reconnect() => {
-                return ConnectionEnd::TakenOver("session has been taken over by another connection");
+            () = outbound.displaced(), if !is_displaced => {
+                if connection.can_reconnect() {
+                    return ConnectionEnd::TakenOver("session has been taken over by another connection");
+                }
+                // A client on stdio would not notice a close frame. So its connection stays open. Its waiting requests are refused here, and
+                // its further requests by the handlers.
+                is_displaced = true;
+                connection.end_handlers().await;
             }
             () = &mut alarm => {
                 if peer_timer.check(inbox.received_bytes(), Instant::now()) == PeerState::TimedOut {

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use testkit::{Client, Signal, binary, descendants, eventually, is_alive, json, send_signal};
+use testkit::{Client, Signal, base64, binary, descendants, eventually, is_alive, json, send_signal};
 use tokio::process::{Child, Command};
 use transport::{MessageLimits, PeerLabel, lines};
 
@@ -139,4 +139,41 @@ async fn a_session_of_stdio_ends_with_stdin_unless_another_connection_has_taken_
             eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
         }
     }
+}
+
+#[tokio::test]
+async fn after_a_takeover_the_waiting_requests_of_stdio_are_refused_and_have_no_effect() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}", directory.path().join("socket").display());
+    let go = directory.path().join("go");
+    let (_server, mut client) = start(&["--listen", &url, "--max-queued-stdin", "1KiB"]);
+    client.handshake(None).await;
+    let script = format!("until [ -e {} ]; do sleep 0.05; done; exec tail -c 8", go.display());
+    let mut params = Client::start_params("p", &["sh", "-c", &script]);
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    // Larger than any pipe, so the queue stays full until the process reads.
+    let chunk = base64(&vec![b'x'; 2 << 20]);
+    client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
+    let write = client.send("process/write", json!({"processId": "p", "chunk": base64(b"old\n")})).await;
+    let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
+    // Requests are handled in order, so the write and the read wait when this one is answered.
+    client.call("process/list", json!({})).await;
+
+    let mut other = Client::connect(&url).await;
+    let params = json!({"clientName": "unix", "resumeSessionId": client.session, "takeover": true});
+    other.call("initialize", params).await;
+    other.notify("initialized", json!({})).await;
+    for waiting in [write, read] {
+        let error = &client.answer(waiting).await["error"];
+        assert_eq!(error["message"], "session has been resumed by another connection");
+    }
+    let error = client.call_error("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
+    assert_eq!(error["message"], "session has been resumed by another connection");
+
+    std::fs::write(&go, "").unwrap();
+    other.call("process/read", json!({"processId": "p"})).await;
+    other.call("process/write", json!({"processId": "p", "chunk": base64(b"new\n")})).await;
+    other.call("process/closeStdin", json!({"processId": "p"})).await;
+    assert_eq!(other.outcome("p").await.stdout, b"xxxxnew\n");
 }
