@@ -9,11 +9,12 @@ use session::LogRateLimit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
     AcceptError, AcceptWarning, AcceptedStream, BindError, HttpSurface, ListenUrl, Listener, MessageLimits,
-    MessageStream, PeerLabel, Principal, Socket, TlsAcceptor, accept_messages,
+    MessageStream, PeerLabel, Principal, Reader, Socket, TlsAcceptor, accept_messages,
 };
 
 use crate::connection_task::serve;
 use crate::handshakes::{Handshake, Handshakes};
+use crate::limits::MAX_READ_AHEAD_BYTES;
 use crate::metrics::{AuthenticationFailure, Metrics, Transport};
 use crate::server::Server;
 use crate::server_state::ServerState;
@@ -131,24 +132,28 @@ struct ConnectionPermits {
 
 impl ConnectionPermits {
     /// Ends the handshake of a peer and waits for a permit for its connection (`--max-connections`). If too many
-    /// clients wait already, the handshake goes on.
-    async fn admit(&self, handshake: &Handshake, metrics: &Metrics) -> Admission {
+    /// clients wait already, the handshake goes on. While
+    /// the client waits, its socket is read a little ahead, because only a read shows that the client has left.
+    async fn admit(&self, handshake: &Handshake, metrics: &Metrics, reader: &mut Reader) -> Admission {
         let free = Arc::clone(&self.connections).try_acquire_owned().ok();
         let waiting = if free.is_none() { self.waiting.try_acquire().ok() } else { None };
         if free.is_none() && waiting.is_none() {
             return Admission::Full;
         }
         if !handshake.admit() {
-            return Admission::Evicted;
+            return Admission::Gone;
         }
         let permit = match free {
             Some(free) => Ok(free),
             None => {
                 let _counted = metrics.connection_waits();
-                Arc::clone(&self.connections).acquire_owned().await
+                tokio::select! {
+                    permit = Arc::clone(&self.connections).acquire_owned() => permit,
+                    () = reader.wait_for_end(MAX_READ_AHEAD_BYTES) => return Admission::Gone,
+                }
             }
         };
-        permit.map_or(Admission::Evicted, Admission::Connected)
+        permit.map_or(Admission::Gone, Admission::Connected)
     }
 }
 
@@ -158,8 +163,8 @@ enum Admission {
     Connected(OwnedSemaphorePermit),
     /// `--max-connections` are open, and `--max-handshakes` clients wait already.
     Full,
-    /// The handshake was evicted in favour of a newer one.
-    Evicted,
+    /// The handshake was evicted in favour of a newer one, or the peer has left while it waited.
+    Gone,
 }
 
 /// Accepts connections until the server shuts down or the listener fails.
@@ -192,11 +197,12 @@ async fn accept(
             // A peer that is still in its handshake at shutdown is not waited for. Handshake and connection are boxed separately, because
             // the handshake needs much more memory, which is freed before the connection begins.
             let admitted = Box::pin(finish_handshake(socket, surface, limits(&shared), &handshake));
-            let Some(Some(accepted)) = closing.run_until_cancelled(admitted).await else { return };
-            let _permit = match closing.run_until_cancelled(permits.admit(&handshake, &shared.metrics)).await {
+            let Some(Some(mut accepted)) = closing.run_until_cancelled(admitted).await else { return };
+            let admission = permits.admit(&handshake, &shared.metrics, &mut accepted.stream.reader);
+            let _permit = match closing.run_until_cancelled(admission).await {
                 Some(Admission::Connected(permit)) => permit,
                 Some(Admission::Full) => return refuse_for_load(accepted.stream, &handshake).await,
-                Some(Admission::Evicted) | None => return,
+                Some(Admission::Gone) | None => return,
             };
             Box::pin(serve(accepted, transport, shared)).await;
         });

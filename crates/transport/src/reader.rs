@@ -99,6 +99,22 @@ impl Reader {
         Ok(count)
     }
 
+    /// Waits until the peer has ended its side of the byte stream, or the stream has failed. What arrives meanwhile is kept for
+    /// [`Reader::next`], up to about `most_bytes`. When so many bytes are kept, the stream is not read any more, and this function waits for
+    /// ever. Cancel safe.
+    pub async fn wait_for_end(&mut self, most_bytes: usize) {
+        poll_fn(|cx| {
+            while self.buffer.bytes.len() < most_bytes {
+                match ready!(self.buffer.poll_fill(&mut self.source, 0, cx)) {
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                    Ok(count) => self.note_received(count),
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Number of bytes received so far, including those of a message that is not complete. Bytes that the upgrade or
     /// [`Reader::discard`] has read do not count.
     pub fn received_bytes(&self) -> u64 {
@@ -128,15 +144,17 @@ impl Reader {
                     self.source_has_ended = true;
                     break self.decoder.finish(&mut self.buffer.bytes);
                 }
-                Ok(count) => {
-                    self.received_bytes += count as u64;
-                    self.last_received = Instant::now();
-                }
+                Ok(count) => self.note_received(count),
                 Err(error) => break Err(error.into()),
             }
         };
         self.has_ended |= matches!(event, Err(_) | Ok(ReadEvent::Closed(_)));
         Poll::Ready(event)
+    }
+
+    fn note_received(&mut self, count: usize) {
+        self.received_bytes += count as u64;
+        self.last_received = Instant::now();
     }
 
     #[cfg(test)]

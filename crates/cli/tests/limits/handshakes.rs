@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Client, TestServer, eventually, eventually_async, http_get};
+use testkit::{Client, TestServer, eventually, eventually_async, http_get, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::ConnectOptions;
@@ -105,6 +105,33 @@ async fn waiting_clients_delay_neither_http_pages_nor_refusals_and_are_served_la
     let mut next = waiting.remove(0);
     timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first waiting client is not served");
     assert_eq!(next.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_waits_frees_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}/exec.sock", folder.path().display());
+    let limits =
+        ["--max-connections", "1", "--max-handshakes", "2", "--listen", "ws://127.0.0.1:0", "--listen", &url];
+    let protected = ServerWithToken::new(&limits).await;
+    let served = protected.client().await;
+    for round in 0..3 {
+        let (mut over_tcp, mut over_unix) = (protected.connect().await, Client::connect(&url).await);
+        if round > 0 {
+            over_tcp.send("initialize", json!({"clientName": "waits"})).await;
+        }
+        // Over lines, the handshake ends with the first byte of the client.
+        over_unix.send("initialize", json!({"clientName": "waits"})).await;
+        protected.wait_for_waiting_clients(2).await;
+        drop((over_tcp, over_unix));
+        protected.wait_for_waiting_clients(0).await;
+    }
+    let mut waiting = protected.connect().await;
+    // More than the server reads ahead while the client waits. Nothing of it is lost.
+    let sent = waiting.send("initialize", json!({"clientName": "x".repeat(1 << 20)})).await;
+    protected.wait_for_waiting_clients(1).await;
+    drop(served);
+    assert!(waiting.answer(sent).await["result"]["sessionId"].is_string());
 }
 
 /// Whether the server has closed a connection.

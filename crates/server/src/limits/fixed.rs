@@ -64,6 +64,11 @@ fixed_limits! {
         UNIX_BACKLOG: i32 = transport::limits::UNIX_BACKLOG, Count,
         "The server accepts at once; the kernel may have a lower limit.";
 
+        /// Bytes that a client sends while it waits because `--max-connections` are open.
+        /// The server reads further bytes only when a connection has ended, and until then does not notice that the client leaves.
+        MAX_READ_AHEAD_BYTES: usize = 16 << 10, Bytes,
+        "A client that waits has usually sent its first request only, and each waiting client can use this much memory.";
+
         /// JSON values of a message; keys are not counted.
         /// The message is refused with -32600.
         MAX_VALUES: usize = protocol::MAX_VALUES, Count,
@@ -74,15 +79,15 @@ fixed_limits! {
         MAX_DEPTH: usize = protocol::MAX_DEPTH, Count,
         "Part of the protocol: the JSON library that decodes params has this limit.";
 
-        /// Bytes of answers of a connection that wait to be sent.
-        /// No further request of the connection is handled until fewer bytes wait.
-        MAX_UNSENT_ANSWER_BYTES: usize = 4 << 20, Bytes,
-        "Each connection can use this much memory, and `--max-connections` limits the sum.";
-
         /// Bytes of the message of an error, and of the path in its `data`.
         /// The middle of the text is replaced by `…`.
         MAX_ERROR_TEXT_BYTES: usize = protocol::MAX_ERROR_TEXT_BYTES, Bytes,
         "A request with a huge text must not get a huge error; the longest path that the kernel opens is shorter.";
+
+        /// Bytes of answers of a connection that wait to be sent.
+        /// No further request of the connection is handled until fewer bytes wait.
+        MAX_UNSENT_ANSWER_BYTES: usize = 4 << 20, Bytes,
+        "Each connection can use this much memory, and `--max-connections` limits the sum.";
 
         /// Bytes of requests of a connection that have arrived while too many of its answers are unsent.
         /// The connection is not read any more. The message that reaches the limit is kept too.

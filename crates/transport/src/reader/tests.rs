@@ -55,7 +55,7 @@ impl AsyncRead for PiecewiseSource {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 /// Reads to the close or the first error. Returns the events before it, and the text of the error if there was one.
@@ -291,4 +291,30 @@ async fn an_overlong_line_is_reported_before_its_end_and_the_rest_is_not_kept() 
     assert_eq!(reader.buffer_capacity(), 0);
     peer.write_all(b"\r\n1234567890\r\n").await.unwrap();
     assert_eq!(reader.next().await.unwrap(), ReadEvent::Message(Bytes::from_static(b"1234567890")));
+}
+
+#[test]
+fn wait_for_end_returns_at_the_end_and_keeps_the_messages_before_it() {
+    let source = PiecewiseSource::cut(b"one\ntwo\n", &[3]);
+    let mut reader = Reader::new(source, Framing::Lines, Bytes::new(), LIMITS);
+    block_on(async {
+        reader.wait_for_end(1024).await;
+        for message in ["one", "two"] {
+            assert_eq!(reader.next().await.unwrap(), ReadEvent::Message(message.into()));
+        }
+        assert_eq!(reader.next().await.unwrap(), ReadEvent::Closed(None));
+    });
+}
+
+#[test]
+fn wait_for_end_keeps_few_bytes_of_a_peer_that_goes_on_sending() {
+    const MOST_BYTES: usize = 16 * 1024;
+    let line = [vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
+    let mut reader = Reader::new(PiecewiseSource::cut(&line, &[1 << 20]), Framing::Lines, Bytes::new(), LIMITS);
+    block_on(async {
+        let waited = tokio::time::timeout(std::time::Duration::ZERO, reader.wait_for_end(MOST_BYTES));
+        assert!(waited.await.is_err(), "the peer has not ended its side");
+        assert!(reader.buffer.bytes.len() < 3 * MOST_BYTES, "{} bytes", reader.buffer.bytes.len());
+        assert_eq!(reader.next().await.unwrap(), ReadEvent::Message(line[..1 << 20].to_vec().into()));
+    });
 }
