@@ -103,21 +103,16 @@ struct AcceptedToken {
 }
 
 impl Tokens {
-    /// Reads the file. A line is `TOKEN` or `NAME: TOKEN`; blank lines and lines that begin with `#` are skipped.
+    /// Reads the file, which must be a regular file of at most 1 MiB. A line is `TOKEN` or `NAME: TOKEN`; blank lines and lines that begin
+    /// with `#` are skipped.
     pub fn load(file: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read(file).map_err(|source| TokenError::Read { path: file.to_owned(), source })?;
-        let accepted = RwLock::new(AcceptedTokens::parse(&text, file)?);
+        let accepted = RwLock::new(AcceptedTokens::read(file)?);
         Ok(Self { file: file.to_owned(), accepted })
     }
 
-    /// Reads the file again. On failure the old tokens stay valid. The call blocks while the file system does. Unlike in [`Self::load`], the
-    /// file must be a regular file, so that a FIFO or a device cannot block the call for ever.
+    /// Reads the file again. On failure the old tokens stay valid. The call blocks while the file system does.
     pub fn reload(&self) -> Result<(), TokenError> {
-        let text = files::read_file(&self.file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES).map_err(|error| {
-            let source = std::io::Error::new(error.kind(), error);
-            TokenError::Read { path: self.file.clone(), source }
-        })?;
-        let mut parsed = AcceptedTokens::parse(&text, &self.file)?;
+        let mut parsed = AcceptedTokens::read(&self.file)?;
         let mut accepted = self.accepted.write();
         parsed.keep_names_of(&accepted);
         *accepted = parsed;
@@ -145,6 +140,15 @@ impl Tokens {
 }
 
 impl AcceptedTokens {
+    /// Reads and parses a token file. Other kinds of files are refused, so that a FIFO or a device cannot block the call for ever.
+    fn read(file: &Path) -> Result<Self, TokenError> {
+        let text = files::read_file(file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES).map_err(|error| {
+            let source = std::io::Error::new(error.kind(), error);
+            TokenError::Read { path: file.to_owned(), source }
+        })?;
+        Self::parse(&text, file)
+    }
+
     fn parse(text: &[u8], file: &Path) -> Result<Self, TokenError> {
         let mut tokens: Vec<AcceptedToken> = Vec::new();
         let mut indexes: HashMap<&[u8], usize> = HashMap::new();

@@ -221,3 +221,22 @@ async fn an_invalid_or_missing_token_file_is_refused_and_the_error_discloses_no_
     let expected = "exec-server: cannot read the token file /no/such/file: No such file or directory\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
+
+#[tokio::test]
+async fn a_token_file_that_is_too_large_or_no_regular_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let too_large = format!("# comment\n{FIRST}\n").repeat((1 << 20) / FIRST.len());
+    let fifo = directory.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for (file, expected) in [
+        (token_file(directory.path(), &too_large), "file is too large to read: limit is 1048576 bytes"),
+        (fifo.to_str().unwrap().to_owned(), "is not a file"),
+        ("/dev/zero".to_owned(), "is not a file"),
+    ] {
+        let output = run_to_end(&["--token-file", &file]).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(&format!("cannot read the token file {file}: ")), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
