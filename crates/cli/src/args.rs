@@ -100,14 +100,15 @@ pub(crate) fn server_variables() -> Vec<OsString> {
 }
 
 impl Args {
-    /// Parses the command line of this process. With a command, the environment variables for the flags of a server
-    /// are not read, so that a wrong value in one of these variables does not make the command fail.
+    /// Parses the command line of this process. With a command, and with `--help-limits`, the environment variables for
+    /// the flags of a server are not read, so that a wrong value in one of these variables does not make them fail.
     pub(crate) fn of_this_process() -> Self {
         // The flags of the server exclude a command, so only the first word can be a command.
         let first = std::env::args_os().nth(1);
         let is_client = first.is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"));
+        let prints_limits = std::env::args_os().any(|argument| argument == "--help-limits");
         let mut command = Self::command();
-        if is_client {
+        if is_client || prints_limits {
             command = command.mut_args(|argument| argument.env(Resettable::Reset));
         }
         let matches = command.try_get_matches().unwrap_or_else(|error| exit_with(&error));

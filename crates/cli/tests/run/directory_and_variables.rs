@@ -63,6 +63,8 @@ async fn variables_that_configure_a_server_do_not_affect_a_client_and_are_passed
     ];
     let show = ["run", "--", "sh", "-c", "echo $EXEC_SERVER_SESSION_TTL $EXEC_SERVER_TOKEN_FILE"];
     assert_eq!(stdout_of(&show, "/", &settings).await, "bogus /no/such/file\n");
+    let output = wait_for_output(command(&["--listen", "stdio"]).envs(settings).spawn().unwrap()).await;
+    assert_eq!(output.status.code(), Some(2), "a server reads these variables and refuses them");
     let output = wait_for_output(command(&["--help-limits"]).envs(settings).spawn().unwrap()).await;
-    assert_eq!(output.status.code(), Some(2), "a command of the server reads these variables and refuses them");
+    assert_eq!(output.status.code(), Some(0), "the list of limits helps to correct a wrong value");
 }
