@@ -40,6 +40,24 @@ async fn file_handles_beyond_the_limit_are_refused_until_one_is_closed() {
     }
 }
 
+#[tokio::test]
+async fn a_huge_limit_for_ids_does_not_keep_files_from_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small"), "hello").unwrap();
+    std::fs::create_dir(folder.path().join("skill")).unwrap();
+    std::fs::write(folder.path().join("skill/SKILL.md"), "a skill").unwrap();
+    let uri = format!("file://{}", folder.path().display());
+    for limit in ["1GiB", &u64::MAX.to_string()] {
+        let server = TestServer::with_args(&["--max-id-bytes", limit]).await;
+        let mut client = server.client().await;
+        let file = client.call("fs/readFile", json!({"path": format!("{uri}/small")})).await;
+        assert_eq!(file, json!({"dataBase64": "aGVsbG8="}), "{limit}");
+        let roots = json!({"roots": [{"id": "root", "path": uri}]});
+        let found = client.call("capabilityRoots/discoverV1", roots).await;
+        assert_eq!(found["roots"][0]["skills"].as_array().map(Vec::len), Some(1), "{limit}: {found}");
+    }
+}
+
 /// Size in bytes of a file whose copy takes so long that another request can be handled meanwhile.
 const LARGE: u64 = 128 << 20;
 

@@ -61,6 +61,11 @@ impl Call {
         &self.id
     }
 
+    /// Bytes of the id in the answer. An id can be much shorter than `--max-id-bytes`, and longer as JSON than it is itself.
+    pub(crate) fn encoded_id_bytes(&self) -> usize {
+        serde_json::to_vec(&self.id).map_or(0, |json| json.len())
+    }
+
     /// Queues an answer that is already encoded. `room` is held until the answer has been sent.
     pub(crate) fn finish_encoded(self, message: Vec<u8>, room: Option<ReplyRoom>) {
         self.send(message, RequestOutcome::success, None, room);

@@ -33,7 +33,7 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
     connection.spawn(async move {
         let config = &call.connection.shared.config;
         let roots_bytes: usize = params.roots.iter().map(|root| bundle::root_bytes(&root.id, &root.path)).sum();
-        let taken = AROUND_ROOTS_BYTES + config.max_id_bytes + roots_bytes;
+        let taken = AROUND_ROOTS_BYTES + call.encoded_id_bytes() + roots_bytes;
         let answer_room = bundle::AnswerRoom::new(config.max_message_bytes, taken);
         // The permit is held until the answer has its memory permits, so that unsent answers cannot pile up.
         let Ok(_permit) = session.files.discoveries.acquire().await else { return };

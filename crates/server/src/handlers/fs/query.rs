@@ -35,7 +35,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let config = &call.connection.shared.config;
-    let around = AROUND_DATA_BYTES + config.max_id_bytes;
+    let around = AROUND_DATA_BYTES + call.encoded_id_bytes();
     let fitting_bytes = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
     if params.follow_symlinks
         && let Some(room) = call.connection.outbound.room_for_reply_now(READ_AT_ONCE_BYTES as usize)
