@@ -58,7 +58,7 @@ pub enum TokenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenLineFault {
     /// The token is so short that it could be guessed.
-    #[error("has a token of fewer than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`")]
+    #[error("has a token of fewer than {SHORTEST_TOKEN} bytes; make one with `openssl rand -hex 32`")]
     ShortToken,
     /// The text before the colon is no name.
     #[error("has no valid name before its colon; a name has 1 to 64 letters, digits, or one of `-_.@`")]
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn an_error_names_the_number_of_a_bad_line_but_not_its_text() {
         for (line, message) in [
-            ("ci: short-secret", "has a token of fewer than 16 characters; make one with `openssl rand -hex 32`"),
-            ("short-secret", "has a token of fewer than 16 characters"),
+            ("ci: short-secret", "has a token of fewer than 16 bytes; make one with `openssl rand -hex 32`"),
+            ("short-secret", "has a token of fewer than 16 bytes"),
             ("two words: the-secret-0123456789", "has no valid name before its colon; a name has 1 to 64 letters"),
             (": the-secret-0123456789", "has no valid name before its colon"),
             ("line-7: the-secret-0123456789", "has a name that begins with `line-`"),

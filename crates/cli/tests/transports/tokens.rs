@@ -200,7 +200,7 @@ async fn an_invalid_or_missing_token_file_is_refused_and_the_error_discloses_no_
         ("", "holds no token; write one per line"),
         ("# only words\n", "holds no token"),
         ("short\n", "line 1 of the token file"),
-        ("short\n", "has a token of fewer than 16 characters"),
+        ("short\n", "has a token of fewer than 16 bytes"),
         // Names that begin with `line-` are reserved for tokens without a name.
         ("first: first-token-0123456789\nline-1: second-token-0123456789\n", "line 2 of the token file"),
         ("two words: first-token-0123456789\n", "has no valid name before its colon"),
