@@ -153,7 +153,7 @@ async fn after_a_takeover_the_waiting_requests_of_stdio_are_refused_and_have_no_
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
     // Larger than any pipe, so the queue stays full until the process reads.
-    let chunk = base64(&vec![b'x'; 2 << 20]);
+    let chunk = base64(vec![b'x'; 2 << 20]);
     client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
     let write = client.send("process/write", json!({"processId": "p", "chunk": base64(b"old\n")})).await;
     let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
