@@ -31,8 +31,8 @@ fn check_text(text: &str) {
     assert_eq!(from_native.to_native().as_deref(), Ok(&*native), "{uri} and {from_native} have the same native path");
 }
 
-/// Every absolute path has a URI. The native path of that URI has no `.` and no `..`, and it is the same path if the
-/// path has no `..` either. A path with a NUL byte is an exception: its URI has no native path.
+/// Every absolute path has a URI. The native path of that URI has no `.` and no `..`, and it equals the given path if
+/// that has no `..`. A path with a NUL byte is an exception: its URI has no native path.
 fn check_native(path: &Path) {
     let Some(uri) = PathUri::from_native(path) else {
         assert!(!path.is_absolute(), "the absolute path {} has no URI", path.display());

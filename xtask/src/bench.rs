@@ -4,12 +4,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::tools::install_missing_programs_of;
+use crate::tools::install_missing_programs;
 
 /// Runs the benchmark, which prints its figures as a table. The arguments are passed to the benchmark.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     // The benchmark compares a search with ripgrep.
-    install_missing_programs_of(&[("rg", "ripgrep")])?;
+    install_missing_programs(&[("rg", "ripgrep")])?;
     cargo(&["build", "--release", "--quiet", "-p", "exec-server-cli", "-p", "bench"])?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "bench", "--"];
     all.extend(args);

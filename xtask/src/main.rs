@@ -20,7 +20,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
-  test <filter>...  run no checks, and only the tests that match; the arguments go to nextest
+  test <filter>...  run no checks, and only the tests that match; the arguments go to the test runner (nextest)
   tidy              check what compilers do not: layers, order of modules, licences, names, lengths, texts
   bench [WORD]...   measure, and print the figures as a table; with words, only areas whose names contain one of them
                     (one-shot, output, client, silence, run, echo, memory, files, copy, search, terminate, crowd)

@@ -19,17 +19,18 @@ pub(crate) fn run_all() -> Result<()> {
     run_tests(runner, &[])
 }
 
-/// Runs only the tests that `filter` selects, in the syntax of nextest.
+/// Runs only the tests that `filter` selects. The test runner gets the words of `filter` as arguments.
 pub(crate) fn run_filtered(filter: &[&str]) -> Result<()> {
     let runner = install_prerequisites()?;
     build()?;
     run_tests(runner, filter)
 }
 
+/// Installs what the tests need. Returns the test runner to use.
 fn install_prerequisites() -> Result<Runner> {
     let mut runner = Runner::CargoTest;
     step("install what the tests need", || {
-        tools::install_missing_programs()?;
+        tools::install_programs_for_tests()?;
         crate::mcp_server::install()?;
         runner = tools::test_runner();
         Ok(())
@@ -37,9 +38,9 @@ fn install_prerequisites() -> Result<Runner> {
     Ok(runner)
 }
 
-/// Builds everything before the tests run. Tests of several crates start the `exec-server` binary of their own profile, but cargo builds a
-/// binary only for the tests of its own package. One command builds binaries and tests with the same features, so that nothing is
-/// built twice.
+/// Builds everything before the tests run. Tests of several packages start the `exec-server` binary, built with the
+/// same profile as they are, but cargo builds the binaries of a package only for the tests of the same package. One
+/// command builds binaries and tests with the same features, so that nothing is built twice.
 fn build() -> Result<()> {
     step("build", || run(&mut cargo(&["build", "--workspace", "--bins", "--tests"])))
 }

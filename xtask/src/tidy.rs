@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: the rules of the project that no compiler checks. Each check is a function from a [`Project`] to complaints. A
-//! project is a plain value, so the tests of a check can make one up that breaks the rule.
+//! `cargo xtask tidy`: the rules of the project that no compiler checks. Each check is a function from a [`Project`]
+//! to complaints. A project is a plain value, so the tests of a check can make up a project that breaks the rule.
 
 mod absolute_paths;
 mod complaint;

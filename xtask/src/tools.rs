@@ -1,5 +1,5 @@
-//! Installs the programs that the tests need: Debian packages with apt-get, and the test runner with cargo. No test is skipped because a
-//! program is missing.
+//! Installs the programs that the chores need: Debian packages with apt-get, and the test runner with cargo. So no
+//! test has to be skipped because a program is missing.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -36,29 +36,30 @@ pub(crate) enum Runner {
     CargoTest,
 }
 
-/// The folder of programs such as `sshd`, which is not in the `PATH` of every user.
-const SYSTEM_PROGRAMS: &str = "/usr/sbin";
+/// The folder of programs such as `sshd`. It is not in the `PATH` of every user.
+const SYSTEM_PROGRAM_FOLDER: &str = "/usr/sbin";
 
-/// Installs the programs that are missing for the tests, or says what to install.
-pub(crate) fn install_missing_programs() -> Result<()> {
-    install_missing_programs_of(PROGRAMS)
+/// Installs those of [`PROGRAMS`] that are missing. If it cannot, the error says what to install.
+pub(crate) fn install_programs_for_tests() -> Result<()> {
+    install_missing_programs(PROGRAMS)
 }
 
-/// Installs those of `programs`, each given with its package, that are missing, or says what to install.
-pub(crate) fn install_missing_programs_of(programs: &[(&'static str, &'static str)]) -> Result<()> {
+/// Installs those of `programs`, each given with its Debian package, that are missing. If it cannot, the error says
+/// what to install.
+pub(crate) fn install_missing_programs(programs: &[(&'static str, &'static str)]) -> Result<()> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":");
-    path.push(SYSTEM_PROGRAMS);
+    path.push(SYSTEM_PROGRAM_FOLDER);
     let packages = missing_packages(programs, &path);
     if packages.is_empty() { Ok(()) } else { install_packages(&packages) }
 }
 
-/// Installs Debian packages, or says which to install.
+/// Installs Debian packages. If this process may not install them, the error says which to install.
 pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let wanted = packages.join(" ");
     if !is_root()? || !is_on_path("apt-get", &path) {
-        bail!("programs that the tests need are missing; install them with `apt-get install {wanted}` as root");
+        bail!("programs are missing; install them with `apt-get install {wanted}` as root");
     }
     println!("    installing {wanted}");
     let install = || run(apt_get("install").args(["-y", "--no-install-recommends"]).args(packages));
@@ -70,7 +71,7 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Finds nextest, or installs it.
+/// Nextest, which is installed if it is missing, or `cargo test` if nextest cannot be installed.
 pub(crate) fn test_runner() -> Runner {
     let is_there = || cargo(&["nextest", "--version"]).output().is_ok_and(|run| run.status.success());
     if is_there() {
@@ -97,6 +98,7 @@ fn apt_get(verb: &str) -> Command {
 fn missing_packages<'a>(programs: &[(&str, &'a str)], path: &OsStr) -> Vec<&'a str> {
     let missing = programs.iter().filter(|(program, _)| !is_on_path(program, path));
     let mut packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    packages.sort_unstable();
     packages.dedup();
     packages
 }
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_executed_is_no_program() {
+    fn a_file_that_cannot_be_executed_and_a_folder_are_no_programs() {
         assert!(!is_executable(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").as_path()));
         assert!(!is_executable(Path::new(env!("CARGO_MANIFEST_DIR"))));
     }

@@ -33,11 +33,9 @@ pub struct CuttingProxy {
 /// The bytes of all connections, in both directions together, and the limits that the test has set.
 #[derive(Default)]
 struct Traffic {
-    /// See [`CuttingProxy::bytes_passed`].
     passed: AtomicU64,
     /// Number of the byte after which the connection that carries it is reset. 0: none.
     cut_at: AtomicU64,
-    /// See [`CuttingProxy::cuts_made`].
     cuts: AtomicU64,
     /// How many of the next new connections are reset after a random number of bytes.
     cuts_to_make: AtomicU64,

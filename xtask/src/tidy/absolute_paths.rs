@@ -23,7 +23,7 @@ fn personal_path(line: &str) -> Option<String> {
     PERSONAL.iter().find_map(|(folder, below)| {
         let start = format!("/{folder}/");
         line.match_indices(&start).find_map(|(at, _)| {
-            // Before an absolute path is a quote, a space, a bracket or the `//` of a URI.
+            // An absolute path comes after a quote, a space, an opening bracket or the `//` of a URI.
             let is_relative = line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}>)]*".contains(c));
             let more: Vec<&str> = line[at + start.len()..].split('/').take(*below).collect();
             let is_name = |part: &&str| !part.is_empty() && !part.contains(char::is_whitespace);

@@ -1,4 +1,4 @@
-//! The result of a check: a place in the project, and a sentence that says what to do about it.
+//! The result of a check: a place in the project, and a sentence that says what is wrong there or what to do.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_like_a_compiler_message() {
+    fn a_complaint_is_shown_as_path_line_and_message() {
         let shown = [Complaint::at("a.rs", 3, "do this").to_string(), Complaint::about("b", "do that").to_string()];
         assert_eq!(shown, ["a.rs:3: do this", "b: do that"]);
     }

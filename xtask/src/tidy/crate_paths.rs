@@ -5,8 +5,8 @@ use super::project::File;
 use super::rust_source;
 use super::rust_tokens::{self, NameAtLine, Token};
 
-/// The first names below the root of the crate in all paths that lead there: `a` for `crate::a::B`, and for `super::a` in a module of
-/// the root. `module` is the path of the module that the file is.
+/// For each path that leads to the root of the crate, the first name below the root: `a` for `crate::a::B`, and also
+/// for `super::a` in a module of the root. `module` is the module path of the file.
 pub(super) fn names_below_root(file: &File, module: &[&str]) -> Vec<NameAtLine> {
     let lines = rust_source::lines(file);
     let tokens = rust_tokens::tokens(&lines);
@@ -21,7 +21,7 @@ struct CratePaths<'a> {
 }
 
 impl<'a> CratePaths<'a> {
-    /// The token at this index. Empty after the last one.
+    /// The text of the token at this index. Empty after the last token.
     fn text(&self, at: usize) -> &'a str {
         self.tokens.get(at).map_or("", |token| token.text)
     }
@@ -51,7 +51,7 @@ impl<'a> CratePaths<'a> {
     }
 
     /// Follows the path, or the group of paths in braces, that starts at `at` and is relative to `module`. Returns
-    /// the index of a token after the last `crate`, `self` or `super` of the path.
+    /// the index after the group, or after the first name of the path that is not `crate`, `self` or `super`.
     fn follow(&mut self, at: usize, module: &[&'a str]) -> usize {
         let goes_on = self.text(at + 1) == "::";
         match self.text(at) {
@@ -70,13 +70,14 @@ impl<'a> CratePaths<'a> {
         let mut at = open + 1;
         while at < self.tokens.len() && self.text(at) != "}" {
             let followed = self.follow(at, module);
-            at = self.end_of_member(followed);
+            at = self.skip_member(followed);
         }
         at + 1
     }
 
-    /// The index of the next member of a group, or of the brace that closes the group.
-    fn end_of_member(&self, mut at: usize) -> usize {
+    /// Skips the rest of a member of a group. Returns the index of the next member, or of the brace that closes the
+    /// group.
+    fn skip_member(&self, mut at: usize) -> usize {
         let mut depth = 0_usize;
         while at < self.tokens.len() {
             match self.text(at) {

@@ -1,4 +1,5 @@
-//! The rules of `deny.toml` that tidy enforces too. They are read from there, so that tidy and `cargo deny` cannot disagree.
+//! The rules of `deny.toml` that tidy enforces too. They are read from that file, so that tidy and `cargo deny`
+//! cannot disagree.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -13,14 +14,14 @@ pub(super) struct DenyRules {
     pub(super) licenses: DenyLicences,
 }
 
-/// Which part of the dependency graph is looked at.
+/// Which part of the dependency graph is checked.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DenyGraph {
     /// Target triples. A crate that none of them needs is not checked.
     pub(super) targets: Vec<String>,
 }
 
-/// Which licences crates from elsewhere may have.
+/// Which licences third-party crates may have.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DenyLicences {
     /// SPDX identifiers of single licences. If a crate has several licences, its licence expression says whether one
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_tidy_does_not_use_are_ignored() {
+    fn entries_that_tidy_does_not_use_are_ignored() {
         let text = "[graph]\ntargets = [\"a\"]\nall-features = true\n[licenses]\nallow = [\"MIT\"]\n[sources]\nunknown-git = \"deny\"";
         let rules = DenyRules::parse(text).unwrap();
         assert_eq!((rules.graph.targets, rules.licenses.allow), (vec!["a".to_owned()], vec!["MIT".to_owned()]));

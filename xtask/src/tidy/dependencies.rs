@@ -1,11 +1,11 @@
-//! Refuses dependencies that are not used: an entry of the workspace that no crate depends on, and an entry of a crate that the sources of
-//! the crate never name.
+//! Refuses dependencies that are not used: an entry in the manifest of the workspace that no crate lists, and an
+//! entry in the manifest of a crate that the sources of the crate never name.
 
 use super::complaint::Complaint;
 use super::project::{Dependency, Member, Project};
 use super::rust_source::{self, has_word};
 
-const WORKSPACE: &str = "Cargo.toml";
+const WORKSPACE_MANIFEST: &str = "Cargo.toml";
 
 /// Checks the manifest of the workspace and those of its crates.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
@@ -15,12 +15,12 @@ pub(super) fn check(project: &Project) -> Vec<Complaint> {
 }
 
 fn unused_in_workspace(project: &Project) -> Vec<Complaint> {
-    let manifest = project.file(WORKSPACE).map_or("", |file| &file.text);
+    let manifest = project.file(WORKSPACE_MANIFEST).map_or("", |file| &file.text);
     let used: Vec<&str> =
         project.members.iter().flat_map(|member| &member.dependencies).map(Dependency::key).collect();
     let unused = workspace_dependencies(manifest).into_iter().filter(|(_, key)| !used.contains(key));
     unused
-        .map(|(line, key)| Complaint::at(WORKSPACE, line, format!("no crate depends on `{key}`; remove it")))
+        .map(|(line, key)| Complaint::at(WORKSPACE_MANIFEST, line, format!("no crate depends on `{key}`; remove it")))
         .collect()
 }
 
@@ -71,7 +71,7 @@ opt-level = 1
     fn complaints(dependencies: Vec<Dependency>, source: &str) -> Vec<String> {
         let project = Project {
             members: vec![member("session", dependencies)],
-            ..files(&[(WORKSPACE, MANIFEST), ("crates/session/src/lib.rs", source)])
+            ..files(&[(WORKSPACE_MANIFEST, MANIFEST), ("crates/session/src/lib.rs", source)])
         };
         check(&project).iter().map(ToString::to_string).collect()
     }

@@ -1,5 +1,5 @@
-//! Checks the layers of ARCHITECTURE.md: a crate imports only from layers below it, and rules and mechanisms never import each other. A new
-//! crate gets its layer in [`LAYERS`].
+//! Checks the layers of ARCHITECTURE.md: a crate imports only from layers below its own. Some of these imports are
+//! forbidden too, so rules and mechanisms never import each other. A new crate gets its layer in [`LAYERS`].
 
 use super::complaint::Complaint;
 use super::project::{Dependency, Kind, Member, Project};
@@ -21,7 +21,8 @@ pub(super) enum CrateLayer {
     Embedding,
     /// The programs that people start.
     Faces,
-    /// Tests and chores. They may import everything, and no shipped crate may import them.
+    /// Crates for tests, measurements and chores. They may import everything. Other crates may import them only in
+    /// tests.
     Beside,
 }
 
@@ -47,7 +48,8 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("bench", CrateLayer::Beside),
 ];
 
-/// Crates that reach the outside world. Vocabulary and rules must not use them: they get time, bytes and randomness passed in.
+/// Third-party crates that do I/O or read the clock. Vocabulary and rules must not use them: their callers pass in
+/// time, bytes and randomness.
 const OUTSIDE_WORLD: &[&str] = &["hyper", "libc", "mio", "rustix", "tokio"];
 
 /// The layer of a crate. `None` if the crate is not in [`LAYERS`].
@@ -56,7 +58,7 @@ pub(super) fn layer_of(name: &str) -> Option<CrateLayer> {
 }
 
 impl CrateLayer {
-    /// Vocabulary and rules are values: no sockets, no files, no clock of their own.
+    /// Whether the crates of this layer have values only: no sockets, no files, no clock of their own.
     pub(super) fn is_pure(self) -> bool {
         matches!(self, Self::Vocabulary | Self::Rules)
     }
@@ -102,10 +104,10 @@ fn objection(member: &Member, layer: CrateLayer, used: &Dependency) -> Option<St
     }
     // A crate without a layer gets its own complaint from `check_member`.
     let other = layer_of(&used.name)?;
-    // The rules of the two ends of a session are tested together.
+    // The rules of the server and those of the client are tested together.
     let are_both_rules = layer == CrateLayer::Rules && other == CrateLayer::Rules;
-    let for_tests = used.kind == Kind::Dev && (other == CrateLayer::Beside || are_both_rules);
-    (!for_tests && !layer.may_import(other)).then(|| {
+    let is_allowed_in_tests = used.kind == Kind::Dev && (other == CrateLayer::Beside || are_both_rules);
+    (!is_allowed_in_tests && !layer.may_import(other)).then(|| {
         let hint = match other {
             CrateLayer::Beside => "; make it a dev-dependency",
             _ => "",
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_crate_has_a_layer() {
+    fn a_crate_without_a_layer_is_refused() {
         let complaints = complaints("newcomer", foreign("bytes", Kind::Normal));
         assert!(complaints[0].contains("`newcomer` has no layer"), "{complaints:?}");
     }

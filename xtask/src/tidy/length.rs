@@ -1,4 +1,5 @@
-//! Refuses long files, because they have more than one concern. Tests do not count: they may list as many cases as they like.
+//! Refuses long files, because they have more than one concern. Lines of tests do not count: tests may list as many
+//! cases as they like.
 
 use super::complaint::Complaint;
 use super::project::Project;
@@ -7,7 +8,7 @@ use super::rust_source::{self, CodePart};
 /// About 150 lines are comfortable; this is the hard limit.
 const MOST_LINES: usize = 600;
 
-/// Counts the lines of every Rust file.
+/// Counts the lines of every Rust file, without its tests.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     let counted = project.rust_files().map(|file| {
         let lines = rust_source::lines(file);

@@ -1,11 +1,10 @@
-//! Refuses licences that `deny.toml` does not allow, for all crates from elsewhere (crates that are not of this
-//! workspace).
+//! Refuses third-party crates whose licences `deny.toml` does not allow.
 
 use super::complaint::Complaint;
 use super::project::{Package, Project};
 use super::spdx;
 
-/// Checks all crates from elsewhere, including those that are only used to build or test.
+/// Checks all third-party crates, including those that are only used to build or test.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     let allowed = &project.deny.licenses.allow;
     project.foreign.iter().filter_map(|package| check_package(package, allowed)).collect()
@@ -40,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn permissive_licences_pass() {
+    fn allowed_licences_pass() {
         for license in ["MIT", "MIT/Apache-2.0", "GPL-3.0 OR MIT", "ISC AND (Apache-2.0 OR ISC) AND BSD-3-Clause"] {
             assert_eq!(complaints(Some(license)), [""; 0], "{license}");
         }

@@ -1,5 +1,5 @@
-//! Checks links in Markdown files to other files and headings of the project. Links to the web are not followed, because a check must not
-//! fail when a web server does.
+//! Checks links in Markdown files to files and headings of the project. Links to the web are not followed, because a
+//! check must not fail when a web server does.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -38,7 +38,7 @@ fn objection(project: &Project, file: &File, link: &str) -> Option<String> {
         .then(|| format!("`{link}` leads to no heading of {target}"))
 }
 
-/// The numbered lines outside code blocks, without code spans.
+/// The lines outside code blocks, each with its number and without code spans.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut prose = Vec::new();

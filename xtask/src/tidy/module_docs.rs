@@ -1,4 +1,4 @@
-//! Requires that every module starts by saying what it is for.
+//! Requires that every module starts with a `//!` comment, which says what the module is for.
 
 use super::complaint::Complaint;
 use super::project::Project;

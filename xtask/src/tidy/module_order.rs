@@ -1,5 +1,6 @@
-//! Checks the order of modules in ARCHITECTURE.md: in the crates of [`ORDERED`], a module imports only from modules that stand before it in a
-//! numbered list. The check reads the list in the document, so the order is written only once. Tests inside a module keep to the order too.
+//! Checks the order of modules in ARCHITECTURE.md: in the crates of [`ORDERED`], a module imports only from itself
+//! and from modules that stand before it in a numbered list, and nothing from the root of the crate. The check reads
+//! the list in the document, so the order is written only once. Tests inside a module keep to the order too.
 
 use super::complaint::Complaint;
 use super::crate_paths::names_below_root;
@@ -22,8 +23,8 @@ pub(super) fn check(project: &Project) -> Vec<Complaint> {
 }
 
 fn check_member(project: &Project, member: &Member, heading: &str) -> Vec<Complaint> {
-    let source = format!("{}/src/", member.folder);
-    let root = format!("{source}lib.rs");
+    let source_folder = format!("{}/src/", member.folder);
+    let root = format!("{source_folder}lib.rs");
     let modules = project.file(&root).map(top_modules).unwrap_or_default();
     let order = project.file(DOCUMENT).map(|document| listed_modules(document, heading)).unwrap_or_default();
     if order.is_empty() {
@@ -31,8 +32,8 @@ fn check_member(project: &Project, member: &Member, heading: &str) -> Vec<Compla
         return vec![Complaint::about(DOCUMENT, message)];
     }
     let mut complaints = list_complaints(&order, &modules, &root);
-    let sources = project.rust_files().filter(|file| file.path.starts_with(&source) && file.path != root);
-    complaints.extend(sources.flat_map(|file| import_complaints(file, &source, &order, &modules)));
+    let sources = project.rust_files().filter(|file| file.path.starts_with(&source_folder) && file.path != root);
+    complaints.extend(sources.flat_map(|file| import_complaints(file, &source_folder, &order, &modules)));
     complaints
 }
 
@@ -53,8 +54,13 @@ fn list_complaints(order: &[NameAtLine], modules: &[NameAtLine], root: &str) -> 
     complaints
 }
 
-fn import_complaints(file: &File, source: &str, order: &[NameAtLine], modules: &[NameAtLine]) -> Vec<Complaint> {
-    let module = module_path(&file.path[source.len()..]);
+fn import_complaints(
+    file: &File,
+    source_folder: &str,
+    order: &[NameAtLine],
+    modules: &[NameAtLine],
+) -> Vec<Complaint> {
+    let module = module_path(&file.path[source_folder.len()..]);
     // For a module that is not in the list, `list_complaints` has a complaint already, so its imports are not
     // checked.
     let Some(own) = position(order, module[0]) else { return Vec::new() };
@@ -76,7 +82,8 @@ fn position(names: &[NameAtLine], name: &str) -> Option<usize> {
     names.iter().position(|other| other.name == name)
 }
 
-/// The names in backticks in the numbered list below the heading. A name that no module can have, such as that of a type, is left out.
+/// The names in backticks in the numbered list below the heading. A name that no module can have, such as that of a
+/// type, is left out.
 fn listed_modules(document: &File, heading: &str) -> Vec<NameAtLine> {
     let is_heading = |line: &str| line.starts_with('#');
     let mut lines = document.text.lines().zip(1..);
@@ -96,7 +103,7 @@ fn starts_item(line: &str) -> bool {
     line.split_once(". ").is_some_and(|(number, _)| number.parse::<usize>().is_ok())
 }
 
-/// The modules that the root of the crate declares.
+/// The modules that the root of the crate declares, without test modules.
 fn top_modules(root: &File) -> Vec<NameAtLine> {
     let lines = rust_source::lines(root);
     let tokens = rust_tokens::tokens(&lines);
@@ -137,7 +144,7 @@ The reason: `nothing`.
     }
 
     #[test]
-    fn a_module_imports_modules_before_it_and_itself() {
+    fn a_module_may_import_itself_and_modules_before_it() {
         for text in [
             "use crate::limits::Limits;\nuse crate::process::{Process, table::Table};",
             "use crate::session::Session;",

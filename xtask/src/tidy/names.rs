@@ -1,5 +1,6 @@
-//! Refuses names of files and modules that say nothing. A module called `utils` collects code without a common concern, and a file called
-//! `mod.rs` does not say which module it is: the file of a module is `foo.rs`, beside the folder `foo`.
+//! Refuses names of files and modules that say nothing. A module called `utils` collects code without a common
+//! concern, and a file called `mod.rs` does not say which module it is: the file of a module is `foo.rs`, beside the
+//! folder `foo`.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_module_has_its_name() {
+    fn a_file_called_mod_rs_is_refused() {
         assert_eq!(
             complaints("crates/a/src/watch/mod.rs", ""),
             ["crates/a/src/watch/mod.rs: call it `crates/a/src/watch.rs`"]
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_comments_and_variables_are_not_checked() {
+    fn declarations_comments_variables_functions_and_longer_words_are_accepted() {
         for text in ["mod utils;", "// mod utils {", "let manager = 1;", "fn helper() {"] {
             assert_eq!(complaints("crates/a/src/lib.rs", text), [""; 0], "{text}");
         }

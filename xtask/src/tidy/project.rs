@@ -1,5 +1,5 @@
-//! The project as a value: its crates, their dependencies, and its files. It does not know how they are loaded, so that tests can make a
-//! project up.
+//! The project as a value: its crates, their dependencies, and its files. The module `load` reads the project
+//! from the disk, and the tests of a check make a project up.
 
 mod load;
 
@@ -12,7 +12,7 @@ use super::deny_rules::DenyRules;
 pub(super) struct Project {
     /// The crates of the workspace.
     pub(super) members: Vec<Member>,
-    /// The crates from elsewhere that they depend on, directly or not.
+    /// The third-party crates that the members depend on, directly or not.
     pub(super) foreign: Vec<Package>,
     /// The rules of `deny.toml`.
     pub(super) deny: DenyRules,
@@ -40,7 +40,7 @@ pub(super) struct Dependency {
     pub(super) rename: Option<String>,
     #[serde(default)]
     pub(super) kind: Kind,
-    /// Folder of a crate of this workspace. `None` for a crate from elsewhere.
+    /// Folder of a crate of this workspace. `None` for a third-party crate.
     #[serde(default)]
     pub(super) path: Option<String>,
 }
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Build,
 }
 
-/// A crate from elsewhere.
+/// A third-party crate.
 #[derive(Debug, Deserialize)]
 pub(super) struct Package {
     pub(super) name: String,

@@ -1,6 +1,6 @@
-//! Refuses clock, network and files of the standard library in crates of the layers *vocabulary* and *rules* ([`CrateLayer::is_pure`]). The
-//! check of the layers does not see such uses, because the standard library is no dependency. Tests may use the clock, because a test needs an
-//! `Instant` to begin with.
+//! Refuses clock, network and files of the standard library in crates of the layers *vocabulary* and *rules*
+//! ([`CrateLayer::is_pure`]). The check in `layers` does not see such uses, because the standard library is no
+//! dependency. Tests are not checked: a test needs an `Instant` to begin with.
 
 use super::complaint::Complaint;
 use super::layers::{CrateLayer, layer_of};
@@ -8,7 +8,8 @@ use super::project::{File, Member, Project};
 use super::rust_source::{self, CodePart, has_word};
 
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
-const MODULES: &[&str] = &["fs", "net"];
+/// Modules of `std`.
+const IO_MODULES: &[&str] = &["fs", "net"];
 
 /// Checks the sources without their tests.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
@@ -28,7 +29,7 @@ fn check_file(file: &File) -> Vec<Complaint> {
         }
         let imported = grouped.modules(&line.code);
         let clocks = CLOCKS.iter().filter(|clock| line.code.contains(**clock));
-        let modules = MODULES
+        let modules = IO_MODULES
             .iter()
             .filter(|module| has_word(&line.code, &format!("std::{module}")) || imported.contains(module));
         complaints.extend(clocks.map(|clock| {
@@ -79,7 +80,7 @@ impl GroupedImport {
             }
         }
         let first_names: Vec<_> = outermost.split(',').map(|path| path.trim().split("::").next()).collect();
-        MODULES.iter().copied().filter(|module| first_names.contains(&Some(*module))).collect()
+        IO_MODULES.iter().copied().filter(|module| first_names.contains(&Some(*module))).collect()
     }
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_strings_and_tests_are_not_checked() {
+    fn comments_strings_tests_and_other_imports_are_accepted() {
         for text in [
             "//! Does not use std::fs.",
             "let text = \"std::net\";",

@@ -1,5 +1,5 @@
-//! Rust files as the checks read them: line by line, with comments and string literals replaced by spaces, each line marked as part of the
-//! product or of its tests. The reader knows tokens and braces, not syntax.
+//! Rust files as the checks read them: line by line, with comments, strings and character literals replaced by
+//! spaces, each line marked as part of the product or of its tests. The reader knows tokens and braces, not syntax.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(super) fn lines(file: &File) -> Vec<SourceLine<'_>> {
     lines
 }
 
-/// Whether `word` stands in `code` as an identifier of its own.
+/// Whether `word` stands in `code`, and not only as a part of longer identifiers.
 pub(super) fn has_word(code: &str, word: &str) -> bool {
     let is_ident = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -82,7 +82,7 @@ fn end_of_module(lines: &[SourceLine<'_>], start: usize) -> Option<usize> {
     None
 }
 
-/// The text with spaces for comments and literals. Lines stay where they are.
+/// The text with spaces for comments, strings and character literals. Line breaks stay where they are.
 fn blanked(text: &str) -> String {
     let mut scanner = Scanner { rest: text, blanked: String::with_capacity(text.len()) };
     while let Some(next) = scanner.rest.chars().next() {
@@ -97,6 +97,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
+    /// Keeps or blanks the token at the start of `rest`. `next` is its first character.
     fn scan_token(&mut self, next: char) {
         if self.rest.starts_with("//") {
             self.blank(self.rest.find('\n').unwrap_or(self.rest.len()));
@@ -109,7 +110,7 @@ impl Scanner<'_> {
         } else if let Some(length) = character_length(self.rest) {
             self.blank(length);
         } else if next.is_alphanumeric() || next == '_' {
-            self.identifier();
+            self.keep_identifier();
         } else {
             self.keep(next.len_utf8());
         }
@@ -117,7 +118,7 @@ impl Scanner<'_> {
 
     /// Keeps a whole identifier, so that an `r` at its end does not start a raw string. Of the prefixes `br` and `cr`
     /// of a raw string it keeps only the first letter, because the `r` starts the raw string.
-    fn identifier(&mut self) {
+    fn keep_identifier(&mut self) {
         let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_');
         let length = end.unwrap_or(self.rest.len());
         let is_prefix = matches!(&self.rest[..length], "br" | "cr") && raw_string_length(&self.rest[1..]).is_some();
@@ -161,7 +162,8 @@ fn raw_string_length(text: &str) -> Option<usize> {
     Some(text.len() - body.len() + end)
 }
 
-/// The length of a character literal at the start of `text`. `None` for a lifetime.
+/// The length of a character literal at the start of `text`. `None` if `text` starts with something else, such as a
+/// lifetime.
 fn character_length(text: &str) -> Option<usize> {
     let after = text.strip_prefix('\'')?;
     if after.starts_with('\\') {

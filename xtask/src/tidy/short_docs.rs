@@ -1,5 +1,5 @@
-//! Refuses doc comments of one or two words: they repeat the name. A doc comment says what name and type cannot, such as unit, range, default,
-//! and what happens at the edge; a name that says all of it needs no comment.
+//! Refuses doc comments of one or two words: they repeat the name. A doc comment says what name and type cannot, such
+//! as unit, range, default, and what happens at the edge. An item whose name says everything needs no doc comment.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};

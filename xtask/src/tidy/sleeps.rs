@@ -1,5 +1,5 @@
-//! Refuses sleeps in tests: a test that sleeps to wait for something is slow, and fails on a loaded machine. If the passing of time is
-//! itself tested, a comment `// sleep: <reason>` allows the sleep.
+//! Refuses sleeps in tests: a test that sleeps to wait for something is slow, and fails on a loaded machine. A
+//! comment `// sleep: <reason>` allows a sleep, for example if the passing of time is itself tested.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -14,7 +14,7 @@ pub(super) fn check(project: &Project) -> Vec<Complaint> {
 
 fn check_file(file: &File) -> Vec<Complaint> {
     let lines = rust_source::lines(file);
-    let unexplained = (0..lines.len()).filter(|at| sleeps(&lines[*at]) && !is_explained(&lines, *at));
+    let unexplained = (0..lines.len()).filter(|at| sleeps_in_test(&lines[*at]) && !is_explained(&lines, *at));
     unexplained
         .map(|at| {
             let message = format!("wait for an event instead, or give a reason in a comment `{MARKER}<reason>`");
@@ -23,7 +23,7 @@ fn check_file(file: &File) -> Vec<Complaint> {
         .collect()
 }
 
-fn sleeps(line: &SourceLine<'_>) -> bool {
+fn sleeps_in_test(line: &SourceLine<'_>) -> bool {
     let mut calls = line.code.match_indices("sleep(");
     let is_own_word = |at: usize| !line.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
     line.part == CodePart::Test && calls.any(|(at, _)| is_own_word(at))

@@ -1,58 +1,60 @@
-//! Evaluates SPDX licence expressions against a list of allowed licences. Of `OR` one side must be allowed, of `AND` both. `WITH` only adds
-//! permissions, so an exception needs no entry in the list.
+//! Evaluates SPDX licence expressions against a list of allowed licences. Of `OR` at least one side must be allowed,
+//! of `AND` both. The exception after `WITH` only adds permissions, so it needs no entry in the list.
 
 use anyhow::{Result, bail};
 
-/// Evaluates `expression`; `allows` says whether a single licence is acceptable.
+/// Whether `expression` is satisfied by licences that `allows` accepts. An error if it is not an SPDX expression.
 pub(super) fn is_satisfied(expression: &str, allows: impl Fn(&str) -> bool) -> Result<bool> {
     // Old crates write `MIT/Apache-2.0` for a choice.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut parser = Parser { tokens: spaced.split_whitespace().peekable(), allows };
-    let satisfied = parser.choice()?;
+    let satisfied = parser.parse_choice()?;
     match parser.tokens.next() {
         None => Ok(satisfied),
         Some(token) => bail!("`{token}` is not expected here"),
     }
 }
 
+/// Evaluates each part of an expression while it parses the part.
 struct Parser<'a, Tokens: Iterator<Item = &'a str>, Allows> {
     tokens: std::iter::Peekable<Tokens>,
     allows: Allows,
 }
 
 impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, Tokens, Allows> {
-    fn choice(&mut self) -> Result<bool> {
-        let mut satisfied = self.conjunction()?;
+    fn parse_choice(&mut self) -> Result<bool> {
+        let mut satisfied = self.parse_conjunction()?;
         while self.consume("OR") {
-            satisfied |= self.conjunction()?;
+            satisfied |= self.parse_conjunction()?;
         }
         Ok(satisfied)
     }
 
-    fn conjunction(&mut self) -> Result<bool> {
-        let mut satisfied = self.licence()?;
+    fn parse_conjunction(&mut self) -> Result<bool> {
+        let mut satisfied = self.parse_licence()?;
         while self.consume("AND") {
-            satisfied &= self.licence()?;
+            satisfied &= self.parse_licence()?;
         }
         Ok(satisfied)
     }
 
-    fn licence(&mut self) -> Result<bool> {
+    /// A licence with or without an exception, or an expression in parentheses.
+    fn parse_licence(&mut self) -> Result<bool> {
         if self.consume("(") {
-            let satisfied = self.choice()?;
+            let satisfied = self.parse_choice()?;
             if !self.consume(")") {
                 bail!("a parenthesis is not closed");
             }
             return Ok(satisfied);
         }
-        let licence = self.name()?;
+        let licence = self.parse_name()?;
         if self.consume("WITH") {
-            self.name()?;
+            self.parse_name()?;
         }
         Ok((self.allows)(licence))
     }
 
-    fn name(&mut self) -> Result<&'a str> {
+    fn parse_name(&mut self) -> Result<&'a str> {
         match self.tokens.next() {
             None => bail!("a licence is missing at the end"),
             Some(token @ ("AND" | "OR" | "WITH" | "(" | ")")) => {
@@ -62,7 +64,7 @@ impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, 
         }
     }
 
-    /// Consumes the next token if it is this one. Returns false if it is another.
+    /// Consumes the next token if it is `token`. Returns whether it was.
     fn consume(&mut self, token: &str) -> bool {
         self.tokens.next_if_eq(&token).is_some()
     }

@@ -1,5 +1,6 @@
-//! Refuses a type name that is defined twice in the workspace: a name that means two things makes a reader think of the wrong one.
-//! Associated types are not counted, because their trait chooses the name, and neither are types of tests.
+//! Refuses a type name that is defined twice in the workspace: if a name means two things, a reader may think of the
+//! wrong thing. Associated types are not counted, because their trait chooses the name, and neither are types of
+//! tests.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ type Repeatable = (&'static str, &'static str);
 const REPEATABLE: &[Repeatable] =
     &[("BestEngine", "one alias; which of its two definitions is compiled depends on the processor")];
 
-const DEFINING: &[&str] = &["enum", "struct", "trait", "type", "union"];
+/// Keywords before the name of a type or trait.
+const DEFINING_KEYWORDS: &[&str] = &["enum", "struct", "trait", "type", "union"];
 
 /// Checks the sources of every crate.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
@@ -62,7 +64,8 @@ fn defined_types(file: &File) -> Vec<NameAtLine> {
             "}" => drop(braces.pop()),
             _ => {}
         }
-        let is_definition = DEFINING.contains(&keyword.text) && name.is_word() && name.part == CodePart::Product;
+        let is_definition =
+            DEFINING_KEYWORDS.contains(&keyword.text) && name.is_word() && name.part == CodePart::Product;
         let is_associated = keyword.text == "type" && braces.last() == Some(&true);
         if is_definition && !is_associated {
             types.push(name.name_at_line());

@@ -24,7 +24,7 @@ impl Project {
         let (members, foreign) =
             (metadata.packages.into_iter()).partition::<Vec<_>, _>(|package| package.source.is_none());
         Ok(Self {
-            members: members.into_iter().map(MetadataPackage::member).collect(),
+            members: members.into_iter().map(MetadataPackage::into_member).collect(),
             foreign: foreign.into_iter().map(|found| found.package).collect(),
             deny,
             files,
@@ -42,6 +42,7 @@ struct CargoMetadata {
 struct MetadataPackage {
     #[serde(flatten)]
     package: Package,
+    /// `None` for a crate of this workspace.
     source: Option<String>,
     manifest_path: String,
     dependencies: Vec<Dependency>,
@@ -55,14 +56,13 @@ struct CargoTarget {
 }
 
 impl MetadataPackage {
-    fn member(self) -> Member {
-        let ships = |kind: &String| kind == "lib" || kind == "bin";
-        let is_shipped = |target: &CargoTarget| target.kind.iter().any(ships);
-        let shipped = self.targets.into_iter().filter(is_shipped);
+    fn into_member(self) -> Member {
+        let is_lib_or_bin = |target: &CargoTarget| target.kind.iter().any(|kind| kind == "lib" || kind == "bin");
+        let libs_and_bins = self.targets.into_iter().filter(is_lib_or_bin);
         Member {
             name: self.package.name,
             folder: relative(&self.manifest_path).trim_end_matches("/Cargo.toml").to_owned(),
-            crate_roots: shipped.map(|target| relative(&target.src_path)).collect(),
+            crate_roots: libs_and_bins.map(|target| relative(&target.src_path)).collect(),
             dependencies: self.dependencies,
         }
     }
@@ -84,11 +84,11 @@ fn relative(path: &str) -> String {
     path.strip_prefix(root()).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-fn load_files(target: &Path) -> Result<Vec<File>> {
+fn load_files(target_directory: &Path) -> Result<Vec<File>> {
     // To an empty repository, every file that is not ignored is a new file, so git lists all of them. The repository
     // of the project is not used, because an unpacked archive has none, and git refuses a repository that another
     // user owns.
-    let empty = target.join("tidy.git");
+    let empty = target_directory.join("tidy.git");
     run(git().args(["init", "--quiet", "--bare"]).arg(&empty))?;
     let listed = output(git().arg("--git-dir").arg(&empty).args([
         "--work-tree",
