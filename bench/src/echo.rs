@@ -25,7 +25,7 @@ pub(crate) async fn one_byte() -> Result<Row> {
         for _ in 0..BYTES_PER_ROUND {
             ours.push(through_server(&mut client).await?);
         }
-        // A new line for each round keeps lines shorter than 4,095 bytes, the most that the kernel buffers of a line.
+        // Each round gets a line of its own, because the kernel buffers at most 4,095 bytes of an unfinished line.
         end_line(&mut client).await?;
     }
     Ok(Row {

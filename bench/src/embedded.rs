@@ -57,7 +57,7 @@ pub(crate) async fn one_shot() -> Result<Row> {
         }
     }
     Ok(Row {
-        figure: "one-shot through `ExecServerClient`, p50, beside the raw protocol",
+        figure: "one-shot through `ExecServerClient`, p50, compared with the raw protocol",
         ours: p50(ours),
         limit: Some(p50(raw_times)),
         goal: Goal::UpToTimes(1.15),
@@ -102,8 +102,8 @@ pub(crate) async fn silence() -> Result<Row> {
     })
 }
 
-/// Measures the time from the moment at which the server can be reached again until the client has reconnected and
-/// has caught up with ten processes.
+/// Measures the time from the moment at which the server can be reached again until the state of the client is
+/// `Connected`. The client enters that state after it has read the missed events of its processes, here ten.
 pub(crate) async fn recovery() -> Result<Row> {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;

@@ -53,7 +53,7 @@ async fn single_reads(params: &str) -> Result<Vec<Row>> {
     let processes = [server.pid(), peer.pid()];
     let mut rows = Vec::new();
     for (figure, on_two) in [
-        ("`fs/readFile` of 1 KiB, p50, beside a WebSocket echo, on two processors", true),
+        ("`fs/readFile` of 1 KiB, p50, compared with a WebSocket echo, on two processors", true),
         ("the same on one processor", false),
     ] {
         let pinning =
@@ -87,7 +87,7 @@ async fn single_writes(directory: &Path, read_params: &str) -> Result<Row> {
         read.push(timed(client.ask("fs/readFile", read_params)).await?);
     }
     Ok(Row {
-        figure: "`fs/writeFile` of 1 KiB, p50, beside `fs/readFile`",
+        figure: "`fs/writeFile` of 1 KiB, p50, compared with `fs/readFile`",
         ours: p50(written),
         limit: Some(p50(read)),
         goal: Goal::UpToTimes(2.0),
@@ -112,7 +112,7 @@ async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
         direct.push(start.elapsed());
     }
     Ok(Row {
-        figure: "1,000 `fs/getMetadata` at once, beside the same calls without a server",
+        figure: "1,000 `fs/getMetadata` at once, compared with the same calls without a server",
         ours: p50(many),
         limit: Some(p50(direct)),
         goal: Goal::UpToTimes(1.5),
@@ -154,7 +154,7 @@ pub(crate) async fn walk() -> Result<Row> {
         ensure!(entries + halves.len() == ENTRIES, "the walks found {entries}");
     }
     Ok(Row {
-        figure: "`fs/walk` of 50,000 entries, beside `find`",
+        figure: "`fs/walk` of 50,000 entries, compared with `find`",
         ours: p50(ours),
         limit: Some(p50(find)),
         goal: Goal::UpToTimes(2.0),
@@ -176,7 +176,7 @@ pub(crate) async fn search() -> Result<Row> {
         ensure!(found == expected && found > 0, "rg found {expected} lines, we {found}");
     }
     Ok(Row {
-        figure: "`fs/search` over 75,000 files, 1.2 GB, beside `rg`",
+        figure: "`fs/search` over 75,000 files, 1.2 GB, compared with `rg`",
         ours: p50(ours),
         limit: Some(p50(rg)),
         goal: Goal::UpToTimes(1.5),

@@ -27,6 +27,7 @@ use table::Row;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    // A benchmark has started this program once more, as its peer: a server that only sends messages back.
     if args.first().is_some_and(|first| first == peer::ARGUMENT) {
         return peer::serve();
     }
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
 
     // Freed memory up to a limit stays in this process, as in the product, so that the kernel need not map and clear
     // new memory for the buffers of each message.
-    spawn::limit_freed_memory();
+    spawn::limit_kept_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows: Vec<Row> = runtime.block_on(async {
         let mut rows = Vec::new();

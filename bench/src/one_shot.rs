@@ -17,7 +17,7 @@ const ONE_SHOTS_PER_ROUND: usize = 60;
 const THROUGHPUT_ONE_SHOTS: usize = 2000;
 /// Largest number of these one-shots at the same time.
 const IN_FLIGHT: usize = 64;
-/// Processes that run beside the measured one-shots.
+/// Processes that run at the same time as the measured one-shots.
 const OTHER_PROCESSES: usize = 1000;
 
 /// Least resident memory of the large server, a server that retains much output.
@@ -63,7 +63,7 @@ pub(crate) async fn latency() -> Result<Vec<Row>> {
             goal: Goal::UpToTimes(1.4),
         },
         Row {
-            figure: "the same with a 512 MiB server, beside the small server",
+            figure: "the same with a 512 MiB server, compared with the small server",
             ours: p50(ours_large),
             limit: Some(ours),
             goal: Goal::UpToTimes(1.1),
@@ -142,7 +142,7 @@ pub(crate) async fn while_many_processes_run() -> Result<Row> {
         }
     }
     Ok(Row {
-        figure: "one-shot p50 with 1,000 live processes, beside none",
+        figure: "one-shot p50 with 1,000 live processes, compared with none",
         ours: p50(ours),
         limit: Some(p50(alone)),
         goal: Goal::UpToTimes(1.2),

@@ -1,5 +1,5 @@
-//! A client with as little work of its own as possible: it does not parse JSON, and leaves output in the received
-//! message.
+//! A client with as little work of its own as possible: it does not parse JSON, and does not copy the output of
+//! processes out of the received message.
 
 use anyhow::{Result, bail};
 use bytes::Bytes;

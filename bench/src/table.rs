@@ -6,11 +6,12 @@ use std::fmt;
 /// One row of the table. Without a limit, the cells for the limit and the ratio are empty.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What was measured, as the first cell shows it. A text after `beside` says what `limit` is, if it is not the
-    /// same work without a server.
+    /// What was measured, as the first cell shows it. The words after `compared with` say what `limit` is, if it is
+    /// not the same work without a server.
     pub(crate) figure: &'static str,
     pub(crate) ours: Measurement,
-    /// The figure that `ours` is compared with, in the same unit: usually that of the same work without a server.
+    /// The baseline that `ours` is compared with, in the same unit: usually the figure of the same work without a
+    /// server. The goal multiplies this number or adds to it, except [`Goal::UpTo`], which needs no limit.
     pub(crate) limit: Option<Measurement>,
     pub(crate) goal: Goal,
 }

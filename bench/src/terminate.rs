@@ -23,7 +23,7 @@ pub(crate) async fn many_at_once() -> Result<Row> {
         many.push(terminate(&mut client, &format!("many{round}"), MANY).await?);
     }
     Ok(Row {
-        figure: "600 terminates at once, beside 60",
+        figure: "600 terminates at once, compared with 60",
         ours: p50(many),
         limit: Some(p50(few)),
         goal: Goal::UpToTimes(12.0),

@@ -39,8 +39,8 @@ pub(crate) async fn throughput() -> Result<Vec<Row>> {
     let limit = Some(rate(pipe));
     let goal = Goal::AtLeastTimes(0.4);
     Ok(vec![
-        Row { figure: "1 GiB by `cp` down, beside a pipe", ours: rate(down), limit, goal },
-        Row { figure: "1 GiB by `cp` up, beside a pipe", ours: rate(up), limit, goal },
+        Row { figure: "1 GiB by `cp` down, compared with a pipe", ours: rate(down), limit, goal },
+        Row { figure: "1 GiB by `cp` up, compared with a pipe", ours: rate(up), limit, goal },
     ])
 }
 

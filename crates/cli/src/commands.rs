@@ -54,9 +54,9 @@ const LAST_WRITES_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     // A command logs only if `RUST_LOG` is set.
     crate::log::start_unqueued("off");
-    // The limits for freed memory are so large that the memory of output buffers is kept and used again. Otherwise
-    // the kernel would have to map and clear new memory for each buffer.
-    spawn::limit_freed_memory();
+    // Limits the freed memory that the allocator keeps for later use. The limits are so large that it keeps the
+    // memory of output buffers. Otherwise the kernel would have to map and clear new memory for each buffer.
+    spawn::limit_kept_freed_memory();
     // One thread suffices. Output passes through several tasks, and is faster if no task has to wake another thread.
     // Blocking work has threads of its own.
     let runtime = start_runtime(&mut Builder::new_current_thread())?;

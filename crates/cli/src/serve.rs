@@ -14,7 +14,7 @@ use crate::runtime::start_runtime;
 /// until stdin ends.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     // The allocator gives freed memory above a fixed size back to the system.
-    spawn::limit_freed_memory();
+    spawn::limit_kept_freed_memory();
     // The parent process may have blocked signals, and SIGTERM must end the server.
     spawn::unblock_signals();
     // This process has no other work, so the server may change all of it: limits, signals, who reaps orphans.

@@ -123,7 +123,7 @@ impl CallOptions {
         Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, file_limit: FileLimit::DoesNotApply };
     /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few requests about files are sent
     /// at the same time.
-    pub(crate) const WAIT_FOR_FILE_REQUESTS: Self = Self { file_limit: FileLimit::Applies, ..Self::WAIT };
+    pub(crate) const FILE_REQUEST: Self = Self { file_limit: FileLimit::Applies, ..Self::WAIT };
 }
 
 impl ClientCore {

@@ -18,7 +18,7 @@ pub use home_and_variables::HomeAndVariables;
 use recovery::DEFAULT_SILENCE_TIMEOUT;
 
 use crate::path_map::PathMap;
-use home_and_variables::{CODEX_EXEC_SERVER_URL, EXEC_SERVER_URL, NOISE_REQUIRED};
+use home_and_variables::{CODEX_EXEC_SERVER_URL, EXEC_SERVER_URL, RELAY_VARIABLES};
 
 /// The id of the environment that is this machine.
 const LOCAL: &str = "local";
@@ -40,7 +40,7 @@ pub struct Environments {
     /// The id of the environment to use when the user names none. It is a key of `entries`. `None` if there is no default.
     pub default: Option<String>,
     /// All environments by their ids. This machine is among them, as `local`, unless the file excludes it, or a
-    /// variable holds the URL of the only environment.
+    /// variable holds the URL of the only environment, or `none`.
     pub entries: BTreeMap<String, EnvironmentSpec>,
 }
 
@@ -119,7 +119,7 @@ impl Environments {
 
     /// As [`load`](Self::load), and also returns where the configuration was found.
     pub fn load_with_source(variables: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
-        refuse_noise(variables)?;
+        refuse_relay_variables(variables)?;
         let Some(found) = file::find(variables)? else { return from_variables(variables) };
         let (environments, names_default) = file::parse(&found.text, &found.path)?;
         Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
@@ -170,11 +170,11 @@ impl EnvironmentSpec {
 
 /// Refuses the variables `CODEX_EXEC_SERVER_NOISE_…`, which name an environment behind a relay. This client cannot
 /// use a relay. If the variables were ignored, processes for another machine would run on this machine.
-fn refuse_noise(variables: &HomeAndVariables) -> Result<(), EnvironmentsError> {
-    let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !variables.is_set(name)).collect();
+fn refuse_relay_variables(variables: &HomeAndVariables) -> Result<(), EnvironmentsError> {
+    let missing: Vec<_> = RELAY_VARIABLES.into_iter().filter(|name| !variables.is_set(name)).collect();
     match missing.len() {
         0 => Err(EnvironmentsError::NoiseNotSupported),
-        all if all == NOISE_REQUIRED.len() => Ok(()),
+        all if all == RELAY_VARIABLES.len() => Ok(()),
         _ => Err(EnvironmentsError::NoiseIncomplete { missing }),
     }
 }

@@ -206,7 +206,7 @@ async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
 async fn close_file(core: &ClientCore, handle_id: String) {
     let params = CloseParams { handle_id };
     loop {
-        match core.call::<methods::FsClose>(&params, CallOptions::WAIT_FOR_FILE_REQUESTS).await {
+        match core.call::<methods::FsClose>(&params, CallOptions::FILE_REQUEST).await {
             Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_WAIT).await,
             Err(error) => return tracing::debug!(%error, "cannot close a file"),
             Ok(_) => return,

@@ -27,6 +27,7 @@ use crate::error::ExecServerError;
 use calls::{AnswerReceiver, Calls, MAX_CALLS};
 use outbox::Outbox;
 
+// Says whether a call counts towards the limit for ordinary calls or towards that for cleanup calls.
 pub(crate) use calls::CallSlot;
 
 /// Takes the notifications and requests of the server. The functions must not wait, because the reading task calls

@@ -1,6 +1,6 @@
-//! Tests a program, the host, that runs a server in its own process beside other work. The server changes nothing
-//! that belongs to the whole process, and leaves the children of the host alone while it starts, kills and reaps its
-//! own.
+//! Tests a server that runs inside the process of another program, the host. The host also does other work, such as
+//! starting children of its own. The server changes no setting of the whole process, and leaves the children of the
+//! host alone while it starts, kills and reaps its own.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::fs::{self, File};
@@ -105,7 +105,8 @@ impl HostChildren {
         self.orphans.push(String::from_utf8(daemon.stdout).unwrap().trim().parse().unwrap());
     }
 
-    fn pids_without_exiting(&self) -> Vec<u32> {
+    /// The processes that run until they are killed.
+    fn long_running_pids(&self) -> Vec<u32> {
         self.running.iter().map(Child::id).chain(self.orphans.iter().copied()).collect()
     }
 }
@@ -167,7 +168,7 @@ async fn a_server_leaves_the_children_of_its_host_alone() {
     server.shut_down().await;
 
     let own_limit = realtime_limit(std::process::id());
-    for pid in children.pids_without_exiting() {
+    for pid in children.long_running_pids() {
         assert!(is_alive(pid), "the server killed {pid}, which belongs to the host");
         assert_eq!(realtime_limit(pid), own_limit, "the server has tagged {pid}, which belongs to the host");
     }

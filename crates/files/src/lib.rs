@@ -5,7 +5,8 @@
 //!
 //! Most operations have a module of their own with a few public functions. The two large parts are `search` and
 //! `watch`, which also start threads. The shared basics are `resolve` (opening the parent directory of a path),
-//! `stat` and `listing`.
+//! `stat` and `listing`. For `cached`, the module `local_devices` remembers which file systems keep their data on
+//! this machine and not behind a network.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +45,7 @@ pub use create_directory::create_directory;
 pub use error::FileError;
 pub use extents::{DataExtent, DataExtents};
 pub use links::{canonicalize, read_link, symlink};
-pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_if};
+pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_if_it_fits};
 pub use read::{open_file, read_file};
 pub use regular_file::RegularFile;
 pub use remove::remove;

@@ -43,14 +43,14 @@ pub enum DanglingLinks {
 /// The entries of a directory in no particular order. A directory with more than `limit` entries is an error that says how many it has;
 /// no more than `limit` entries are in memory meanwhile.
 pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Result<Vec<ListedEntry>, FileError> {
-    Ok(read_directory_if(path, limit, dangling, |_| true)?.unwrap_or_default())
+    Ok(read_directory_if_it_fits(path, limit, dangling, |_| true)?.unwrap_or_default())
 }
 
 /// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up
 /// to `limit` names. When `may_hold` first returns false, the entries so far are dropped. The directory is still read
 /// to its end, so that `may_hold` can add up the size of all names. The result is `None` if `may_hold` returned false
 /// for any name.
-pub fn read_directory_if(
+pub fn read_directory_if_it_fits(
     path: &Path,
     limit: usize,
     dangling: DanglingLinks,

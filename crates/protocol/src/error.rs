@@ -1,5 +1,6 @@
-//! Errors on the wire: the one table of codes, the machine-readable `data`, and the shape of an error object. This file has no
-//! texts: the code that fails writes the message. Start with [`WireError`].
+//! Errors on the wire: the one table of codes, the machine-readable `data`, and the shape of an error object. The
+//! texts of the messages are not in this file: each place that reports an error writes its own. Start
+//! with [`WireError`].
 
 use std::path::Path;
 

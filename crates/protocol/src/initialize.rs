@@ -50,8 +50,9 @@ pub struct InitializeResult {
     pub session_id: Option<SessionId>,
 }
 
-/// Params of `session/takenOver`. The server sends this notification when another connection takes the session over,
-/// but only over a Unix socket with one JSON message a line. A WebSocket is closed with code 4010 instead.
+/// Params of `session/takenOver`. The server sends this notification to the connection that loses its session to
+/// another connection, if the losing connection has one JSON message a line, as a Unix socket can. A WebSocket that
+/// loses its session is closed with code 4010 instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenOverNotification {
     /// Text for people: the same reason with which a WebSocket would be closed.
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_extensions_may_be_absent_and_are_not_encoded_by_default() {
+    fn members_of_extensions_may_be_absent_and_are_not_encoded_if_they_have_their_defaults() {
         let params: InitializeParams = serde_json::from_str(r#"{"clientName":"c"}"#).unwrap();
         assert_eq!((params.keep_for_ms, params.takeover, params.observe), (None, false, false));
         assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"clientName":"c","resumeSessionId":null}"#);

@@ -19,9 +19,9 @@ pub struct PushedOutput<'a> {
     pub seq: u64,
     /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The output in base64, not decoded yet. The type is bytes, not `str`, so that
-    /// [`recognise_output`](crate::recognise_output) need not check for UTF-8: the caller decodes the base64, and
-    /// that finds every wrong byte.
+    /// The output in base64, not decoded yet. It may contain any bytes, because
+    /// [`recognise_output`](crate::recognise_output) saves the time to check them. Decoding the base64 finds every
+    /// wrong byte.
     #[serde(borrow, deserialize_with = "text_as_bytes")]
     pub chunk: Cow<'a, [u8]>,
 }
@@ -40,7 +40,7 @@ pub struct PushedClose<'a> {
     /// The process that has closed.
     #[serde(borrow)]
     pub process_id: Cow<'a, str>,
-    /// Sequence number of this event, which is always the last of the process. Absent if an older server sends it.
+    /// Sequence number of this event, which is always the last of the process. None if an older server leaves it out.
     #[serde(default)]
     pub seq: Option<u64>,
 }

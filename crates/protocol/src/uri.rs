@@ -1,9 +1,9 @@
-//! `file:` URIs, the form of paths on the wire. Exceptions with native paths are `command/exec`, shells and the
-//! targets of symbolic links.
+//! `file:` URIs, the form of paths on the wire. Exceptions with native paths are `command/exec`, the path of the
+//! shell in `environment/info`, and the targets of symbolic links.
 //!
-//! Parsing follows the URL standard and accepts the same URIs on every host. Whether a parsed URI is a path of this
-//! host is decided only by [`PathUri::to_native`], which assumes a POSIX host. This file does not look at the file
-//! system.
+//! Parsing follows the URL standard and accepts the same URIs on every host. It refuses URIs that are not a path of
+//! any host: those with a NUL byte or an invalid opaque form. Whether a parsed URI is a path of this host is decided
+//! by [`PathUri::to_native`], which assumes a POSIX host. This file does not look at the file system.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -138,8 +138,8 @@ impl FromStr for PathUri {
             return Err(PathUriError::Part("fragments"));
         }
         if url.has_host() {
-            // Removing dot segments can leave a Windows drive at the start of the path, and a URL with a drive has no
-            // host. Only a second parse drops the host.
+            // If a path begins with a Windows drive, the parser drops the host. It fails to do so if the drive comes
+            // to the beginning only because dot segments before it are removed. Then a second parse drops the host.
             url = Url::parse(url.as_str())?;
         }
         uppercase_drive(&mut url);

@@ -42,8 +42,8 @@ pub enum OfferResult {
     Repeated,
     /// The queue is full. The caller must offer the write again when the queue has room.
     Full,
-    /// The queues of all processes together are full.
-    AllQueuesFull,
+    /// The limit for the queues of all processes together is reached.
+    TotalLimitReached,
     /// The process takes no more input.
     Closed,
 }
@@ -84,7 +84,7 @@ impl StdinQueue {
             return OfferResult::Full;
         }
         if bytes.len() > room {
-            return OfferResult::AllQueuesFull;
+            return OfferResult::TotalLimitReached;
         }
         if let Some(id) = id {
             self.ids.remember(id);
@@ -209,7 +209,7 @@ mod tests {
     fn a_write_must_also_fit_the_limit_of_all_queues() {
         let mut queue = StdinQueue::new(100);
         let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
-        assert_eq!(queue.offer(Some(&id), &bytes, 2), OfferResult::AllQueuesFull);
+        assert_eq!(queue.offer(Some(&id), &bytes, 2), OfferResult::TotalLimitReached);
         assert_eq!(queue.offer(Some(&id), &bytes, 3), OfferResult::Accepted);
         assert_eq!(queue.offer(Some(&id), &bytes, 0), OfferResult::Repeated, "the write was accepted before");
         assert_eq!(queue.waiting_bytes(), 3 + WRITE_OVERHEAD_BYTES);

@@ -12,7 +12,7 @@ const TRIM_THRESHOLD_BYTES: i32 = 2 << 20;
 
 /// Sets fixed limits for the freed memory that this process keeps. Call it once, at the start. By default glibc
 /// raises these limits when large memory is freed, and after a few large messages it keeps tens of MiB for ever.
-pub fn limit_freed_memory() {
+pub fn limit_kept_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes integers only, and does its own locking.
     unsafe {

@@ -1,5 +1,5 @@
-//! A flag that cancels the start of a process, until the new child executes the program. Any thread may set the flag,
-//! and the child reads it; see [`CancelFlag`] for the order that makes this reliable.
+//! A flag that cancels the start of a process. Once the new child has executed the program, the flag has no effect.
+//! Any thread may set the flag, and the child reads it; see [`CancelFlag`] for the order that makes this reliable.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 

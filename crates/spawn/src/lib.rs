@@ -1,9 +1,12 @@
-//! Starts processes on pipes or on a terminal, reaps them, and kills them together with all of their descendants, even after the server
-//! itself was killed. This crate knows nothing of JSON-RPC, connections or policies. It runs on Linux with glibc.
+//! Starts processes on pipes or on a terminal, reaps them, and kills them together with all of their descendants. If
+//! the server ends, even by `SIGKILL`, the *guard* kills them: a small process that outlives the server. This crate
+//! knows nothing of JSON-RPC, connections or policies. It runs on Linux with glibc.
 //!
 //! Start with [`Spawner`]. [`HostProcess`] says what a spawner changes in the program that uses it. Each process is started with a [`Tag`],
 //! a number that all of its descendants inherit. [`Spawner::kill_tree`] finds the processes to kill by that tag. The process that was
-//! started is the *leader*; the leader and its descendants are a *tree*.
+//! started is the *leader*; the leader and its descendants are a *tree*. [`SessionTags`] issues the tags for one
+//! session of a client. [`HeldEnds`] are the child's ends of its output streams, which the server keeps open until
+//! the child has exited.
 
 #![expect(
     unsafe_code,
@@ -21,16 +24,20 @@ mod exec_args;
 mod execute;
 mod guard;
 mod host;
+// Finds and kills all processes of trees.
 mod hunt;
 mod kill_thread;
 mod launcher;
 mod lock;
 mod lookup;
+// Computes which processes belong to a tree.
 mod membership;
+// The kernel sessions (`setsid`) in which the guard kills all processes.
 mod orphaned_sessions;
 mod procfs;
 mod pty;
 mod rlimit;
+// The list of leaders that the server shares with the guard.
 mod roster;
 mod signal_process;
 mod signals;
@@ -41,7 +48,7 @@ mod tag;
 mod vfork;
 mod wiring;
 
-pub use allocator::{limit_freed_memory, trim_freed_memory};
+pub use allocator::{limit_kept_freed_memory, trim_freed_memory};
 pub use cancel_flag::CancelFlag;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};

@@ -15,8 +15,8 @@ const STAT_BYTES: usize = 1024;
 /// during the previous one. Processes that are started in the last round may be missing from the listing.
 const CATCH_UP_ROUNDS: usize = 64;
 /// One round tries about this many process ids at most, or twice as many if the sequence of process ids begins again
-/// from 1 in that round. A listing never takes long enough for more new processes, but some containers show invented
-/// numbers in `/proc/loadavg`.
+/// from 1 in that round. So many processes cannot be started during a round. The limit is for containers that show
+/// invented numbers in `/proc/loadavg`.
 const CATCH_UP_MAX_PIDS: i32 = 1 << 16;
 
 /// Some fields of `/proc/PID/stat`.
@@ -66,20 +66,20 @@ impl Stat {
     }
 }
 
-/// Reads the state of a process. None if there is no such process. Fails only if this process lacks descriptors or memory.
+/// Reads the state of a process. Fails if descriptors or memory are lacking. None if the state cannot be read for any
+/// other reason, which is nearly always that there is no such process.
 pub(crate) fn stat(pid: Pid) -> io::Result<Option<Stat>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Some(file) = none_if_missing(rustix::fs::open(format!("/proc/{pid}/stat"), flags, Mode::empty()))? else {
-        return Ok(None);
-    };
+    let opened = rustix::fs::open(format!("/proc/{pid}/stat"), flags, Mode::empty());
+    let Some(file) = none_unless_out_of_resources(opened)? else { return Ok(None) };
     let mut buffer = [0; STAT_BYTES];
-    let length = none_if_missing(rustix::io::read(file, &mut buffer))?;
+    let length = none_unless_out_of_resources(rustix::io::read(file, &mut buffer))?;
     Ok(length.and_then(|length| Stat::parse(buffer.get(..length)?)))
 }
 
-/// Turns an error into None, which means that the process does not exist. A lack of descriptors or memory stays an error, because it says
-/// nothing about the process, and a process that could not be read must not count as ended.
-fn none_if_missing<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+/// Turns every error into None, except a lack of descriptors or memory. Such a lack says nothing about the process,
+/// and a process that could not be read must not count as ended.
+fn none_unless_out_of_resources<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
     match result {
         Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
         other => Ok(other.ok()),
@@ -137,14 +137,14 @@ pub(crate) fn ticks_since_boot() -> u64 {
 /// Whether this is the id of a process and not of a thread. Thread ids come from the same sequence, and `/proc/ID` exists for them too, but
 /// opening a pidfd fails.
 fn is_process(pid: Pid) -> io::Result<bool> {
-    Ok(none_if_missing(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
+    Ok(none_unless_out_of_resources(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
 }
 
 /// The process id that was given out last. 0 if `/proc/loadavg` does not show it.
 fn newest_pid() -> io::Result<i32> {
     let line = match fs::read_to_string("/proc/loadavg") {
         Err(error) => match Errno::from_io_error(&error) {
-            Some(errno) => none_if_missing(Err(errno))?,
+            Some(errno) => none_unless_out_of_resources(Err(errno))?,
             None => None,
         },
         Ok(line) => Some(line),

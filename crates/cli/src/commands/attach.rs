@@ -48,7 +48,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         json: false,
         is_kept: true,
         // `attach` with an empty stdin only looks at the process.
-        end_of_input: EndOfInput::PassedAfterInput,
+        end_of_input: EndOfInput::PassedIfAnyInput,
         // A program that runs may have drawn its screen on another terminal.
         redraw: chosen.state == ProcessState::Running,
     };

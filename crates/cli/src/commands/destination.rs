@@ -45,8 +45,8 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// The environment that the flags choose. Without such a flag it is the configured default, which is this machine
-    /// if nothing is configured.
+    /// The environment that the flags choose. Without such a flag it is the default, which is this machine if nothing
+    /// is configured. A configuration can also have no default, which is an error here.
     pub(crate) fn choose(flags: &TargetArgs) -> anyhow::Result<Self> {
         if let Some(url) = &flags.connect {
             let location = EnvironmentLocation::Url { url: url.clone(), ca_file: None, token_file: None };
@@ -69,14 +69,15 @@ impl Destination {
         let spec = match &flags.environment {
             Some(name) => known_environment(name, &environments)?,
             None => environments.default_environment().context(
-                "no environment is chosen, and there is no configured default; give -e, --connect or --ssh",
+                "there is no default environment (`exec-server env` says why); give -e, --connect or --ssh",
             )?,
         };
         Ok(Self::configured(spec.clone(), flags, environments.default.as_deref()))
     }
 
-    /// The environment that a path names (`NAME:PATH`). It is an error if the user has typed a token or certificates
-    /// without choosing the environment for which they are, because this environment may be another one.
+    /// The environment that a path names (`NAME:PATH`). A token or certificates that the user has typed are for the
+    /// environment that a flag chooses. Without such a flag they are for the default, and it is an error if the path
+    /// names another environment.
     pub(crate) fn named(name: &str, flags: &TargetArgs) -> anyhow::Result<Self> {
         let environments = Environments::load(&HomeAndVariables::of_this_process())?;
         let spec = known_environment(name, &environments)?;
@@ -94,8 +95,8 @@ impl Destination {
     /// A configured environment. `default` is the name of the default environment. A token and certificates go to one
     /// environment only, so that no other server learns the token:
     ///
-    /// - those that the user has typed to the environment that the flags choose, or else to the default;
-    /// - those of a variable to the default, unless the configuration names a file for it.
+    /// - If the user has typed their flag, they go to the environment that the flags choose, or else to the default.
+    /// - If a variable names their file, they go to the default, unless the configuration already names a file there.
     pub(crate) fn configured(spec: EnvironmentSpec, flags: &TargetArgs, default: Option<&str>) -> Self {
         let EnvironmentSpec { id, location, connect_timeout, initialize_timeout, silence_timeout } = spec;
         let is_default = default == Some(id.as_str());
@@ -266,8 +267,8 @@ mod tests {
         FlagFile { path: path.into(), origin, setting: String::new() }
     }
 
-    /// The token file and the certificates of the environment `id`, which names its own files if `has_own`. The
-    /// environment `default` is the default.
+    /// The file with certificates and the token file, in this order, that are used for the environment `id`. If
+    /// `has_own`, its configuration names both files. The environment `default` is the default.
     fn files(id: &str, has_own: bool, flags: &TargetArgs) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = |name: &str| has_own.then(|| name.into());
         let location =
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typed_file_is_for_the_chosen_environment_and_that_of_a_variable_for_a_default_without_its_own() {
+    fn files_of_typed_flags_go_to_the_chosen_environment_and_files_of_variables_to_a_default_that_names_none() {
         use FlagOrigin::{CommandLine, Variable};
         for (origin, chosen, id, has_own, expected) in [
             (CommandLine, None, "default", false, Some("given")),
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_of_the_file_gets_no_token_that_was_typed_for_another_server() {
+    fn a_token_that_was_typed_together_with_connect_does_not_go_to_the_default_environment() {
         let given = Some(flag_file("given", FlagOrigin::CommandLine));
         let flags = TargetArgs { connect: Some("ws://h".into()), client_token_file: given, ..TargetArgs::default() };
         assert_eq!(files("default", false, &flags), (None, None));

@@ -1,6 +1,6 @@
 //! Tells a person at a shell which environment (which machine) the shell is in, by a variable, a line at the start
 //! and a prefix of the prompt. The prefix uses only variables that the shell itself has for its prompt. No file of
-//! the user is changed, and a profile that sets its own prompt works:
+//! the user is changed, and a profile can still set a prompt of its own:
 //!
 //! - bash runs `PROMPT_COMMAND` before each prompt, after the profile, so the prefix comes before the prompt that the
 //!   profile has made; if the profile replaces `PROMPT_COMMAND`, there is no prefix;

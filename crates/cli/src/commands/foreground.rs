@@ -65,11 +65,11 @@ pub(crate) enum EndOfInput {
     Passed,
     /// The stdin of the process is closed too, but only if ours had input. `attach` with an empty stdin only shows
     /// the output.
-    PassedAfterInput,
+    PassedIfAnyInput,
     /// The server cannot close a stdin, but the process has a terminal: we type the end-of-file key there.
     Typed,
     /// The server cannot close a stdin. Ours had ended before the start, so the process was started without a stdin.
-    BeforeTheStart,
+    EndedBeforeStart,
     /// The server cannot close a stdin, and ours may end while the process runs.
     CannotBePassed,
 }
@@ -145,8 +145,8 @@ impl Foreground<'_> {
     }
 }
 
-/// Waits until all output is written, which a slow reader may delay. `None`: all of it was written. Otherwise returns
-/// the end that came before that.
+/// Waits until all output is written, which a slow reader may delay, and then returns `None`. If a fatal signal comes
+/// or the reader closes the pipe before that, returns the end that this means for us.
 async fn finish_writing(written: &mut OutputWritten, signals: &mut Signals) -> anyhow::Result<Option<ForegroundEnd>> {
     tokio::select! {
         result = written => match result {

@@ -66,7 +66,7 @@ async fn run_with(
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
     let mut params = context.start_params(&info, id, &args.command, flags)?;
-    params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
+    params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
     // This command leaves at once, so the server must not push output that a later command will read.
     params.paused = args.detach;

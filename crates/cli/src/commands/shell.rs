@@ -55,7 +55,7 @@ async fn shell_with(
     let id = choose_id(client, None, is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
     let mut params = context.start_params(&info, id, slice::from_ref(&info.shell.path), flags)?;
-    params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
+    params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     hint.set_variable(&mut params, &args.env);
     if tty {
         make_login_shell(&mut params, server);

@@ -79,7 +79,7 @@ async fn a_tree_is_copied_without_its_links() {
     let (_, stderr, code) = published.run(&["cp", "-r", &local, &remote]).await;
     let expected = format!(
         "exec-server: the server of {remote} knows only the published protocol: it cannot set modes and times, so new files may be readable for others; links are left out\n\
-         exec-server: left out {remote}/link: it is a link, and this server cannot make links\n"
+         exec-server: left out {local}/link: it is a link, and the server of {remote}/link cannot make links\n"
     );
     assert_eq!((stderr, code), (expected, Some(1)));
     assert_eq!(fs::read(published.path("up/inner/file")).unwrap(), b"text");

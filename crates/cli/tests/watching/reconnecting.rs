@@ -42,7 +42,7 @@ async fn a_client_that_resumes_its_session_but_not_its_watch_gets_the_changes_al
 }
 
 #[tokio::test]
-async fn messages_after_the_number_that_the_client_names_are_sent_again() {
+async fn a_watch_that_is_resumed_after_message_1_sends_all_later_messages_again() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut received = watch(&mut client, "w", tree.path()).await;

@@ -100,7 +100,7 @@ pub enum Problem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryProblem {
     /// The table has none of `url`, `program` and `ssh`, or two that exclude each other.
-    #[error("give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)")]
+    #[error("give `url`, `program`, `ssh`, or `ssh` together with `program`")]
     NotOneWay,
     /// A field has no meaning for this kind of environment.
     #[error("`{field}` has a meaning only beside `{belongs_to}`")]
@@ -121,7 +121,7 @@ pub enum EntryProblem {
     Nul(&'static str),
     /// `env` has a key that cannot be the name of a variable. The error does not hold the key, because a secret may
     /// follow the `=`.
-    #[error("`env` names a variable that is empty or contains `=`")]
+    #[error("`env` has a variable whose name is empty or contains `=`")]
     VariableName,
     /// A timeout is zero, negative, too large or not a number.
     #[error("`{0}` must be a positive number of seconds")]

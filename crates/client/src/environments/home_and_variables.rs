@@ -14,8 +14,9 @@ pub(super) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub(super) const EXEC_SERVER_URL: &str = "EXEC_SERVER_URL";
 pub(super) const CODEX_EXEC_SERVER_URL: &str = "CODEX_EXEC_SERVER_URL";
 
-/// The variables that name an environment behind a relay. Such an environment needs all of them.
-pub(super) const NOISE_REQUIRED: [&str; 3] = [
+/// The variables that name an environment behind a relay. Such an environment needs all of them. `NOISE` in their
+/// names is the name of an encryption protocol.
+pub(super) const RELAY_VARIABLES: [&str; 3] = [
     "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL",
     "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID",
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
@@ -33,7 +34,7 @@ impl HomeAndVariables {
     /// variable is read.
     pub fn of_this_process() -> Self {
         let names = [EXEC_SERVER_HOME, CODEX_HOME, XDG_CONFIG_HOME, EXEC_SERVER_URL, CODEX_EXEC_SERVER_URL];
-        let names = names.into_iter().chain(NOISE_REQUIRED);
+        let names = names.into_iter().chain(RELAY_VARIABLES);
         let variables = names.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
         Self { home: std::env::home_dir(), variables }
     }

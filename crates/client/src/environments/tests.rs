@@ -7,9 +7,6 @@ use tempfile::TempDir;
 use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, XDG_CONFIG_HOME};
 use super::*;
 
-/// The variables for the registry URL, the environment id and the token of an environment behind a relay.
-const NOISE: [&str; 3] = NOISE_REQUIRED;
-
 fn load(variables: &HomeAndVariables) -> Result<Environments, String> {
     Environments::load(variables).map_err(|error| error.to_string())
 }
@@ -51,7 +48,7 @@ fn a_variable_with_a_blank_url_counts_as_not_set() {
 }
 
 #[test]
-fn the_url_none_in_any_case_means_no_environment_at_all() {
+fn the_url_none_in_upper_or_lower_case_means_no_environment_at_all() {
     for none in ["none", "NONE", " None "] {
         let environments = load(&HomeAndVariables::default().with_variable(CODEX_EXEC_SERVER_URL, none)).unwrap();
         assert_eq!(environments, Environments::default());
@@ -91,33 +88,34 @@ fn a_url_of_an_unsupported_form_is_refused_with_the_name_of_its_variable() {
 }
 
 #[test]
-fn noise_variables_are_refused_even_if_there_is_a_file() {
+fn relay_variables_are_refused_even_if_there_is_a_file() {
     let home = TempDir::new().unwrap();
     write_configuration(home.path(), "x");
     let variables = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
-    let all = NOISE.into_iter().fold(variables, |all, name| all.with_variable(name, "set"));
+    let all = RELAY_VARIABLES.into_iter().fold(variables, |all, name| all.with_variable(name, "set"));
     assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
 }
 
 #[test]
-fn one_or_two_noise_variables_are_refused_and_blank_ones_count_as_not_set() {
-    let one = HomeAndVariables::default().with_variable(NOISE[1], "env-1");
+fn one_or_two_relay_variables_are_refused_and_blank_ones_count_as_not_set() {
+    let one = HomeAndVariables::default().with_variable(RELAY_VARIABLES[1], "env-1");
     assert_eq!(
-        load(&one.clone().with_variable(NOISE[0], " ")).unwrap_err(),
+        load(&one.clone().with_variable(RELAY_VARIABLES[0], " ")).unwrap_err(),
         "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN are not set, and an environment \
          behind a relay needs the registry URL, the environment id and the token; set all three \
          CODEX_EXEC_SERVER_NOISE_ variables or none"
     );
-    let two = one.with_variable(NOISE[0], "http://r");
+    let two = one.with_variable(RELAY_VARIABLES[0], "http://r");
     assert!(load(&two).unwrap_err().starts_with("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN is not set"));
-    let blank = NOISE.into_iter().fold(HomeAndVariables::default(), |all, name| all.with_variable(name, " "));
+    let blank =
+        RELAY_VARIABLES.into_iter().fold(HomeAndVariables::default(), |all, name| all.with_variable(name, " "));
     assert_eq!(load(&blank), Ok(local_alone()));
 }
 
 #[test]
 fn debug_output_shows_the_names_of_variables_and_not_their_values() {
-    let shown = format!("{:?}", HomeAndVariables::default().with_variable(NOISE[2], "hunter2"));
-    assert!(shown.contains(NOISE[2]) && !shown.contains("hunter2"), "{shown}");
+    let shown = format!("{:?}", HomeAndVariables::default().with_variable(RELAY_VARIABLES[2], "hunter2"));
+    assert!(shown.contains(RELAY_VARIABLES[2]) && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
@@ -170,7 +168,8 @@ fn a_file_that_cannot_be_read_is_an_error() {
     assert!(refused.starts_with(&format!("cannot read {}/environments.toml: ", home.path().display())), "{refused}");
 }
 
-/// Loads the configuration of a home directory in which `make` makes the path of the file.
+/// Loads the configuration of a new home directory. `make` gets the path of its `environments.toml` and makes a file
+/// there, regular or not.
 fn load_from(make: impl FnOnce(&Path)) -> Result<Environments, String> {
     let home = TempDir::new().unwrap();
     let path = home.path().join("environments.toml");
@@ -181,7 +180,7 @@ fn load_from(make: impl FnOnce(&Path)) -> Result<Environments, String> {
 }
 
 #[test]
-fn only_a_regular_file_of_limited_size_is_read_and_no_other_is_waited_for() {
+fn only_a_regular_file_of_limited_size_or_a_link_to_one_is_read_and_a_fifo_does_not_block() {
     let fifo = load_from(|path| {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     });
@@ -231,7 +230,7 @@ fn a_value_of_the_wrong_type_is_named_by_its_field_and_not_shown() {
         (
             format!("{entry}program = \"p\"\nenv = {{ \"T=hunter2\" = \"\" }}"),
             4,
-            "environment `a`: `env` names a variable that is empty or contains `=`",
+            "environment `a`: `env` has a variable whose name is empty or contains `=`",
         ),
     ] {
         assert_eq!(parse(&fields).unwrap_err(), format!("/conf/environments.toml:{line}: {words}"));
@@ -278,7 +277,7 @@ fn without_default_this_machine_is_the_default() {
 }
 
 #[test]
-fn the_default_none_in_any_case_means_no_default() {
+fn the_default_none_in_upper_or_lower_case_means_no_default() {
     for text in ["default = \"none\"", "default = \"NONE\""] {
         let environments = parse(text).unwrap();
         assert!(environments.default.is_none() && environments.includes_local());
@@ -310,8 +309,7 @@ fn an_unknown_default_is_refused() {
 
 #[test]
 fn invalid_environments_are_refused_with_the_problem_and_its_line() {
-    let not_one_location =
-        "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)";
+    let not_one_location = "give `url`, `program`, `ssh`, or `ssh` together with `program`";
     let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
     let host = "`ssh` must name a host, without spaces and without `-` at its beginning";
     for (fields, line, words) in [
@@ -323,7 +321,7 @@ fn invalid_environments_are_refused_with_the_problem_and_its_line() {
         ("program = \" \"", 3, "`program` must not be empty"),
         ("program = \"a\\u0000\"", 3, "`program` must not contain the character NUL"),
         ("program = \"p\"\nargs = [\"a\\u0000\"]", 4, "`args` must not contain the character NUL"),
-        ("program = \"p\"\nenv = { \"a=b\" = \"\" }", 4, "`env` names a variable that is empty or contains `=`"),
+        ("program = \"p\"\nenv = { \"a=b\" = \"\" }", 4, "`env` has a variable whose name is empty or contains `=`"),
         ("url = \"ws://h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
         ("url = \"ws://h\"\nenv = {}", 4, "`env` has a meaning only beside `program`"),
         ("url = \"ws://h\"\ncwd = \"/\"", 4, "`cwd` has a meaning only beside `program`"),
@@ -459,7 +457,7 @@ fn text_that_the_parser_refuses_gives_one_line_with_the_line_number() {
 }
 
 #[test]
-fn servers_at_a_unix_socket_over_tls_and_over_ssh_are_read_with_all_their_fields() {
+fn environments_with_a_unix_socket_with_tls_and_with_ssh_are_read() {
     let text = r#"
         [[environments]]
         id = "socket"

@@ -76,7 +76,7 @@ impl RemoteFileSystem {
 
     /// As [`request`](Self::request), with the error as the client returns it.
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
-        let options = self.client.core.user_options(CallOptions::WAIT_FOR_FILE_REQUESTS);
+        let options = self.client.core.user_options(CallOptions::FILE_REQUEST);
         self.client.core.call::<M>(params, options).await
     }
 

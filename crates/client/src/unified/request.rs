@@ -144,13 +144,14 @@ pub struct WriteStdinRequest {
     pub chars: String,
     /// How long the call waits for the end of the command before it returns with the output since the last call.
     pub yield_time: Duration,
-    /// If set, the call returns earlier, when the command has written something and then nothing for this long.
+    /// If set, the call returns before `yield_time` is over if the command writes something and is then silent for
+    /// this long.
     ///
     /// `None` by default: a command may pause in the middle of its output. An early return makes an AI harness ask
     /// its model once more, which costs far more than the rest of the yield time. A program that waits for the
     /// prompts of an interactive command sets this.
     pub settle: Option<Duration>,
-    /// Bytes of output that the call returns at most.
+    /// Largest number of bytes of output that the call returns.
     pub max_output_bytes: usize,
 }
 

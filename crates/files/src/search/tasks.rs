@@ -1,5 +1,5 @@
 //! The stack of files and directories that the threads of a search have yet to examine. A thread takes the task that was added last. So
-//! the search goes depth first, and the rules of few directories are in memory at a time.
+//! the search goes depth first, and only the ignore rules of a few directories have to be in memory at a time.
 
 use parking_lot::{Condvar, Mutex};
 

@@ -102,7 +102,9 @@ impl WatchedTree {
         self.tree.take_needs_overflow()
     }
 
-    /// To be called when an overflow is delivered.
+    /// To be called when an overflow is delivered, because the receiver then lists the whole tree. Notes which
+    /// directories are not watched yet, since the receiver may miss changes in them after its listing. Directories
+    /// that are no longer in the tree will be removed from inotify.
     pub(super) fn prepare_for_receiver_listing(&mut self) {
         self.tree.prepare_for_receiver_listing();
     }

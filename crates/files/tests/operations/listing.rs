@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-use files::{DanglingLinks, read_directory, read_directory_if};
+use files::{DanglingLinks, read_directory, read_directory_if_it_fits};
 use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno};
@@ -53,14 +53,14 @@ fn after_the_callback_has_returned_false_it_still_gets_all_names_but_no_entries_
         test_dir.file(name, "");
     }
     let mut passed = Vec::new();
-    let returned = read_directory_if(test_dir.root(), 4, DanglingLinks::LeftOut, |name| {
+    let returned = read_directory_if_it_fits(test_dir.root(), 4, DanglingLinks::LeftOut, |name| {
         passed.push(name.to_owned());
         passed.len() != 2
     });
     assert_eq!(returned.unwrap(), None);
     passed.sort();
     assert_eq!(passed, ["a", "b", "c", "d"]);
-    let returned = read_directory_if(test_dir.root(), 4, DanglingLinks::LeftOut, |_| true);
+    let returned = read_directory_if_it_fits(test_dir.root(), 4, DanglingLinks::LeftOut, |_| true);
     assert_eq!(returned.unwrap().map(|entries| entries.len()), Some(4));
 }
 

@@ -1,7 +1,7 @@
 //! Decides whether a message that the server refused was a block of an upload.
 //!
 //! An upload must not be committed if it lacks a block that its client has sent. Therefore a message that may have been a block
-//! counts as one. This file knows no sessions: the server decides which uploads have failed.
+//! counts as one. This file does not know which uploads exist: the server decides which uploads have failed.
 
 use std::borrow::Cow;
 

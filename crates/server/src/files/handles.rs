@@ -26,8 +26,8 @@ pub(crate) enum HandleState {
 #[derive(Clone)]
 pub(crate) struct FileHandle {
     state: Arc<RwLock<HandleState>>,
-    /// Set when a block of this upload was refused, or may have been refused, before it was written; says why. The
-    /// file would lack the block, so later blocks and a commit fail.
+    /// Why this upload has failed. Set when a block of it was refused before it was written, or when a message was
+    /// refused that may have been such a block. The file would lack the block, so later blocks and a commit fail.
     upload_failure: Arc<OnceLock<String>>,
 }
 

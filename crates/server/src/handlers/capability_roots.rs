@@ -1,7 +1,8 @@
 //! `capabilityRoots/discoverV1`: returns the plugins and skills in directories of this machine, the capability roots. Several roots are read
 //! at once. An error of one root does not affect the others. The answer has the order of the request.
 //!
-//! `scan` finds the files of a root, `manifest` reads the manifest of a plugin, and `bundle` keeps the answer within its limits.
+//! `scan` finds the files of a root, and `manifest` interprets the manifest of a plugin. The files are read through
+//! a `Bundle`, which keeps the answer within its limits and collects warnings about files that are left out.
 
 mod bundle;
 mod manifest;

@@ -50,8 +50,9 @@ pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, nam
     let id = params.process_id;
     stdin::offer(call, process, None, params.chunk.0.into(), move |call, offer| match offer {
         OfferResult::Accepted | OfferResult::Repeated => call.finish(Ok(LegacyWriteResult { accepted: true })),
-        // `stdin::offer` waits while the queue is full, and answers `AllQueuesFull` itself. So stdin is closed here.
-        OfferResult::Full | OfferResult::AllQueuesFull | OfferResult::Closed => {
+        // `stdin::offer` waits while the queue is full, and answers `TotalLimitReached` itself. So here stdin
+        // is closed.
+        OfferResult::Full | OfferResult::TotalLimitReached | OfferResult::Closed => {
             call.finish::<()>(Err(WireError::invalid_request(format!("stdin of process {id} is closed"))));
         }
     });

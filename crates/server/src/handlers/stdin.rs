@@ -51,7 +51,7 @@ pub(super) fn offer(
         "the method table must give this method the order `Stdin`"
     );
     let answer = move |call: Call, result| match result {
-        OfferResult::AllQueuesFull => {
+        OfferResult::TotalLimitReached => {
             let error = "input that waits for processes has reached the limit for all processes together (--max-queued-stdin-total); try again later";
             call.finish::<()>(Err(input_crowded(error)));
         }

@@ -31,7 +31,8 @@ impl CountedDelivery {
         self.delivery.allowed_output_bytes(self.pressure(), Instant::now())
     }
 
-    /// Drops output to free memory; see [`Delivery::reclaim`].
+    /// Drops output to free memory. `step` says which output may be dropped, and `share_bytes` how much memory the
+    /// log keeps in all steps but the first; see [`Delivery::reclaim`].
     pub(super) fn reclaim(&mut self, step: ReclaimStep, share_bytes: usize) -> Reclaimed {
         let pressure = self.pressure();
         self.change(|delivery| delivery.reclaim(step, share_bytes, pressure, Instant::now()))

@@ -30,8 +30,7 @@ pub(crate) enum HuntPurpose {
     Signal(Signal),
 }
 
-/// One tree, all trees of a client's session, or all trees of a server, whose processes are being killed or
-/// signalled.
+/// The state of one hunt. Its scope is one tree, all trees of a client's session, or all trees of a server.
 pub(crate) struct Hunt {
     pub(super) scope: Scope,
     purpose: HuntPurpose,
@@ -134,8 +133,8 @@ impl Hunt {
         self.stage == HuntStage::Stopping
     }
 
-    /// Whether the hunt must give up. A hunt that only signals has no deadline, so it gives up if its second pass
-    /// fails.
+    /// Whether the hunt must give up. A hunt that only signals has no deadline: it tries again if its first pass
+    /// fails, and gives up if the second pass fails too.
     pub(super) fn has_timed_out(&self, now: Instant) -> bool {
         self.passes_begun >= MIN_PASSES && self.deadline.is_none_or(|deadline| now >= deadline)
     }

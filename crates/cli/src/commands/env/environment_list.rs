@@ -19,7 +19,7 @@ pub(super) struct EnvironmentList {
 /// One row of the list.
 pub(super) struct ListedEnvironment {
     pub(super) destination: Destination,
-    /// Whether commands with the same flags use this environment.
+    /// Whether other commands use this environment if they get the flags that this `env` command has got.
     is_default: bool,
 }
 

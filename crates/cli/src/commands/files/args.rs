@@ -1,4 +1,6 @@
-//! The arguments of the commands about files.
+//! The arguments of the commands about files. Each command has a field `target`: the flags that choose the
+//! environment (the machine with an exec-server) whose files the command uses. In `cp` this is not the
+//! target of the copy.
 
 use std::ffi::OsString;
 
@@ -20,6 +22,7 @@ pub(crate) struct CpArgs {
     /// The files to copy, and last the target
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     pub(crate) paths: Vec<OsString>,
+    // The flags that choose the environment, not the target of the copy.
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -33,7 +36,7 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Files and directories to list
-    // `:` is the working directory of the server in the chosen environment.
+    // `:` is the working directory of the server in the environment that `target` chooses.
     #[arg(default_value = ":", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]

@@ -14,8 +14,8 @@ use super::super::progress::ProgressLine;
 use super::file_kind::SymlinkPolicy;
 use super::host_path::HostPath;
 
-/// Size in bytes below which a file is read with its holes, because to ask for the holes would take longer than to
-/// send their zeros.
+/// Size in bytes below which all bytes of a file are read, also the zeros of its holes. To ask where the holes are
+/// would take longer than to send these zeros.
 const SMALLEST_SPARSE_FILE: u64 = 256 << 10;
 /// How often we try to make a link. After a lost connection we do not know whether the link was made, so we look for
 /// the link after each failed attempt.
@@ -27,7 +27,7 @@ const SET_ID_BITS: u32 = 0o6000;
 
 /// Which permission bits a copy gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CopyModes {
+pub(crate) enum PermissionPolicy {
     /// A new file gets the bits of its source that the umask of the target's machine allows. A file that exists keeps
     /// its bits.
     Umask,
@@ -45,7 +45,7 @@ pub(crate) async fn copy_file(
     target: &HostPath,
     target_links: SymlinkPolicy,
     earlier: &FileMetadata,
-    modes: CopyModes,
+    permissions: PermissionPolicy,
     progress: &ProgressLine,
 ) -> Copied {
     let unreadable = |error: FileSystemError| source.failure("read", &error);
@@ -53,7 +53,7 @@ pub(crate) async fn copy_file(
     let mut pieces = SourcePieces::open(source, earlier.size).await.map_err(unreadable)?;
     let metadata = pieces.metadata().unwrap_or(earlier).clone();
     let bits = metadata.mode.map(|mode| mode & !SET_ID_BITS);
-    let (mode, mode_if_new) = if modes == CopyModes::Exact { (bits, None) } else { (None, bits) };
+    let (mode, mode_if_new) = if permissions == PermissionPolicy::Exact { (bits, None) } else { (None, bits) };
     let follow_symlinks = target_links == SymlinkPolicy::Follow;
     let options = WriteStreamOptions {
         mode,
@@ -84,7 +84,8 @@ pub(crate) async fn copy_file(
 async fn open_writer(target: &HostPath, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
     let (files, uri) = (&target.host.files, target.uri()?);
     let opened = files.write_file_stream(&uri, options).await;
-    // A link that must not be followed is refused as `InvalidInput`, and so are other paths.
+    // A link that must not be followed is refused as `InvalidInput`. This error has other causes too, so `read_link`
+    // below asks whether there is a link.
     if options.follow_symlinks || !opened.as_ref().is_err_and(|error| error.kind == ErrorKind::InvalidInput) {
         return opened;
     }
@@ -95,11 +96,11 @@ async fn open_writer(target: &HostPath, options: &WriteStreamOptions) -> Result<
     opened
 }
 
-/// Reads the content of a file in pieces, with its holes or without them.
+/// Reads the content of a file in pieces.
 enum SourcePieces {
     /// All bytes, holes as zeros.
     All(FileReader),
-    /// The bytes between the holes.
+    /// Only the bytes outside of the holes.
     Extents(ExtentReader),
 }
 
@@ -137,10 +138,10 @@ impl SourcePieces {
     }
 }
 
-/// Makes a link to `link_target`. A file or another link at the path `target` is removed.
-pub(crate) async fn copy_link(target: &HostPath, link_target: &OsString) -> Copied {
+/// Copies the link `source`, which leads to `link_target`. A file or another link at the path `target` is removed.
+pub(crate) async fn copy_link(source: &HostPath, target: &HostPath, link_target: &OsString) -> Copied {
     if !target.host.has_links() {
-        return Err(format!("left out {target}: it is a link, and this server cannot make links"));
+        return Err(format!("left out {source}: it is a link, and the server of {target} cannot make links"));
     }
     make_link(target, link_target).await.map_err(|error| target.failure("make the link", &error))
 }

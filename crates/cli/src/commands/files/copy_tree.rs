@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::super::progress::ProgressLine;
-use super::copy_file::{CopyModes, copy_file, copy_link};
+use super::copy_file::{PermissionPolicy, copy_file, copy_link};
 use super::file_kind::{FileKind, SymlinkPolicy, inspect};
 use super::host_path::HostPath;
 use super::same_directory::is_same_directory;
@@ -33,7 +33,7 @@ pub(crate) struct CopyItem {
 /// How one `cp` command copies, and what all its copies share.
 pub(crate) struct TreeCopy {
     pub(crate) recursive: bool,
-    modes: CopyModes,
+    permissions: PermissionPolicy,
     pub(crate) progress: Arc<ProgressLine>,
     memory: Semaphore,
     /// The target path of each source that was given on the command line.
@@ -53,11 +53,12 @@ struct ItemOutcome {
 impl TreeCopy {
     pub(crate) fn new(
         recursive: bool,
-        modes: CopyModes,
+        permissions: PermissionPolicy,
         progress: Arc<ProgressLine>,
         targets: Vec<HostPath>,
     ) -> Arc<Self> {
-        Arc::new(Self { recursive, modes, progress, memory: Semaphore::new(MEMORY_PERMITS as usize), targets })
+        let memory = Semaphore::new(MEMORY_PERMITS as usize);
+        Arc::new(Self { recursive, permissions, progress, memory, targets })
     }
 
     /// Copies these items and everything in them. Returns false if something was left out. Dropping the future stops
@@ -108,11 +109,11 @@ impl TreeCopy {
                 let permits =
                     u32::try_from(metadata.size / PERMIT_BYTES + 1).unwrap_or(MEMORY_PERMITS).min(MEMORY_PERMITS);
                 let _memory = self.memory.acquire_many(permits).await.map_err(|error| error.to_string())?;
-                copy_file(source, target, *target_links, &metadata, self.modes, &self.progress).await?;
+                copy_file(source, target, *target_links, &metadata, self.permissions, &self.progress).await?;
                 Ok(ItemOutcome::default())
             }
             FileKind::Link(link_target) => {
-                copy_link(target, &link_target).await?;
+                copy_link(source, target, &link_target).await?;
                 Ok(ItemOutcome::default())
             }
             FileKind::Directory(metadata) if self.recursive => {
@@ -148,18 +149,20 @@ impl TreeCopy {
         // The source is listed before the target is made, because the target may be inside of the source without our
         // knowledge: a machine or a directory can have two names.
         let names = source.names().await.map_err(|error| source.failure("list", &error))?;
-        let keeps_its_mode = self.modes == CopyModes::Umask && inspect(target, SymlinkPolicy::Follow).await.is_ok();
+        let keeps_its_mode =
+            self.permissions == PermissionPolicy::Umask && inspect(target, SymlinkPolicy::Follow).await.is_ok();
         let cannot_make = |error| target.failure("make the directory", &error);
         let uri = target.uri().map_err(cannot_make)?;
         let follow_symlinks = *target_links == SymlinkPolicy::Follow;
         let options = CreateDirectoryOptions { follow_symlinks, ..CreateDirectoryOptions::default() };
         target.host.files.create_directory(&uri, &options).await.map_err(cannot_make)?;
-        // Below this directory no link is followed, so links in the path of the target are resolved now.
+        // What is in this directory is copied without following links, and then a link anywhere in a target path is
+        // an error. So those links of the path that may be followed are resolved now.
         let made = if follow_symlinks { target.without_links().await.map_err(cannot_make)? } else { target.clone() };
-        let mode = match self.modes {
-            CopyModes::Exact => metadata.mode,
-            CopyModes::Umask if keeps_its_mode => None,
-            CopyModes::Umask => {
+        let mode = match self.permissions {
+            PermissionPolicy::Exact => metadata.mode,
+            PermissionPolicy::Umask if keeps_its_mode => None,
+            PermissionPolicy::Umask => {
                 let found = inspect(target, SymlinkPolicy::Follow).await.map_err(cannot_make)?;
                 let made_mode = if let FileKind::Directory(found) = found { found.mode } else { None };
                 metadata.mode.zip(made_mode).map(|(source, made)| mode_of_new_directory(source, made))
@@ -177,7 +180,7 @@ impl TreeCopy {
 
     /// Sets mode and time of a directory. Returns false if that fails.
     async fn finish_directory(&self, path: &HostPath, metadata: &NewMetadata) -> bool {
-        // If modes cannot be set, the user was told before the copy began.
+        // A server that cannot set modes cannot set times either. The user was told so before the copy began.
         if (metadata.mode.is_none() && metadata.mtime.is_none()) || !path.host.has_modes() {
             return true;
         }

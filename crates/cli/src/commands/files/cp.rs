@@ -13,7 +13,7 @@ use client::{FileOptions, FileSystemError};
 use super::super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::super::signals::Signals;
 use super::args::CpArgs;
-use super::copy_file::CopyModes;
+use super::copy_file::PermissionPolicy;
 use super::copy_tree::{CopyItem, TreeCopy};
 use super::file_hosts::{FileHost, FileHosts, PlainPaths};
 use super::file_kind::SymlinkPolicy;
@@ -62,8 +62,8 @@ async fn copy_all(args: &CpArgs, hosts: &mut FileHosts<'_>, progress: &Arc<Progr
             }
         }
     }
-    let modes = if args.preserve { CopyModes::Exact } else { CopyModes::Umask };
-    let copying = TreeCopy::new(args.recursive, modes, Arc::clone(progress), targets);
+    let permissions = if args.preserve { PermissionPolicy::Exact } else { PermissionPolicy::Umask };
+    let copying = TreeCopy::new(args.recursive, permissions, Arc::clone(progress), targets);
     let hosts = hosts.environments();
     let copied = copying.run(items);
     tokio::pin!(copied);

@@ -68,7 +68,8 @@ pub(crate) struct FileHosts<'a> {
     flags: &'a TargetArgs,
     plain_paths: PlainPaths,
     local: Arc<FileHost>,
-    /// Connected environments by their names. `None` is the one that the flags choose.
+    /// The machines of the environments that the paths are in, by the names of the environments. `None` is the
+    /// environment that the flags choose, or else the default. An environment can also be this machine.
     environments: BTreeMap<Option<String>, Arc<FileHost>>,
 }
 
@@ -163,7 +164,7 @@ impl<'a> FileHosts<'a> {
         Ok(Arc::new(FileHost { files, client: Some(client), server, base }))
     }
 
-    /// The machines of all connected environments.
+    /// The machines of all environments that the paths are in.
     pub(crate) fn environments(&self) -> Vec<Arc<FileHost>> {
         self.environments.values().cloned().collect()
     }

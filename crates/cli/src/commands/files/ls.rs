@@ -141,7 +141,7 @@ impl Listing {
 fn metadata_of(found: Option<&FileKind>) -> Option<&FileMetadata> {
     match found? {
         FileKind::File(metadata) | FileKind::Directory(metadata) | FileKind::Special(metadata) => Some(metadata),
-        // The metadata would be that of the link's target.
+        // Machines report the metadata of the link's target, which would be wrong for the link.
         FileKind::Link(_) => None,
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::commands::signals::FatalSignal;
 
 /// How long a server may take to end a process, or to answer that it has passed a signal on. By default, our server
-/// reports a process that it cannot kill after the same time.
+/// tries for the same time to kill a process before it reports that it cannot.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest wait if the server keeps sending events of the process. Over a slow connection, output from before the

@@ -4,7 +4,8 @@
 /// A command that a person gives us with escape keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapeCommand {
-    /// `~.`: leave the process.
+    /// `~.`: leave the process. In a kept session, which outlives this command, the process goes on. Otherwise the
+    /// session ends, and with it the process.
     Leave,
 }
 

@@ -57,7 +57,8 @@ pub(super) struct EventLoop<'a> {
     signal_while_stuck: Option<FatalSignal>,
     /// A fatal signal that the server cannot send. The server was asked to end the process instead.
     replaced_signal: Option<FatalSignal>,
-    /// Whether the time of the process was over and we, not a timeout of the server, had the process ended.
+    /// Whether the process counts as timed out because we have asked the server to end it. Stays false if a timeout
+    /// of the server may have ended it first; then the exit event says whether the process has timed out.
     is_timed_out: bool,
     /// When we ask the server to end the process, because its time is over.
     timeout_at: Option<Instant>,
@@ -127,6 +128,7 @@ impl<'a> EventLoop<'a> {
                     None
                 }
                 () = wait_until(self.input_end_deadline), if self.exited.is_none() => {
+                    // After this error, the caller closes the client, which ends the command.
                     anyhow::bail!("{CANNOT_END_INPUT}; the command was ended")
                 }
                 () = wait_until(self.timeout_at) => {
@@ -244,8 +246,8 @@ impl<'a> EventLoop<'a> {
     fn handle_timeout(&mut self) {
         self.timeout_at = None;
         if self.exited.is_none() {
-            // A server that enforces the timeout itself says in the exit whether it has ended the process. While our
-            // own output is stuck, such an exit may have come that we have not read yet.
+            // If the server enforces the timeout itself, the exit event says whether the timeout has ended the
+            // process. We read no events while our output is stuck, so this event may already wait to be read.
             self.is_timed_out = !(self.foreground.server.process_timeout && self.output.is_stuck());
             self.end_wait.begin(EndReason::TimeOver, Instant::now());
             self.requests.push(ProcessRequest::Terminate);

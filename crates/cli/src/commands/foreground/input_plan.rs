@@ -40,7 +40,7 @@ pub(crate) async fn plan(server: &Capabilities, tty: bool) -> anyhow::Result<End
         return Ok(EndOfInput::Typed);
     }
     match tokio::task::spawn_blocking(stdin_content).await?.context("cannot look at stdin")? {
-        StdinContent::Ended => Ok(EndOfInput::BeforeTheStart),
+        StdinContent::Ended => Ok(EndOfInput::EndedBeforeStart),
         StdinContent::NothingYet => Ok(EndOfInput::CannotBePassed),
         StdinContent::Bytes => anyhow::bail!(
             "this server cannot end the stdin of a command, so a command that reads all of its input would never end; \

@@ -23,8 +23,9 @@ pub(super) enum InputEnd {
     },
 }
 
-/// Passes our stdin to the process until our stdin ends. After an error the caller must leave the process: without
-/// the rest of its input, the process would wait for ever, or take a part of its input for all of it.
+/// Passes our stdin to the process until our stdin ends. After an error, a process that has not exited must not stay
+/// in the foreground: without the rest of its input, it would wait for ever, or take a part of its input for all of
+/// it.
 pub(super) async fn pass_input(foreground: &Foreground<'_>, mut input: StdinInput) -> anyhow::Result<InputEnd> {
     let process = foreground.process;
     let mut last_byte = None;
@@ -48,10 +49,10 @@ pub(super) async fn pass_input(foreground: &Foreground<'_>, mut input: StdinInpu
         return after_failed_request(error);
     }
     let passed = match foreground.end_of_input {
-        EndOfInput::PassedAfterInput if !had_input => Ok(()),
-        EndOfInput::Passed | EndOfInput::PassedAfterInput => process.close_stdin().await,
+        EndOfInput::PassedIfAnyInput if !had_input => Ok(()),
+        EndOfInput::Passed | EndOfInput::PassedIfAnyInput => process.close_stdin().await,
         EndOfInput::Typed => process.write([END_OF_FILE_KEY]).await.map(drop),
-        EndOfInput::BeforeTheStart => Ok(()),
+        EndOfInput::EndedBeforeStart => Ok(()),
         EndOfInput::CannotBePassed => return Ok(InputEnd::ProcessNotTold { had_input }),
     };
     match passed {

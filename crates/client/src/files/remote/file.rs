@@ -139,7 +139,7 @@ impl RemoteFile {
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
-        let answer = self.client.core.call_encoded_until_lost(CallOptions::WAIT_FOR_FILE_REQUESTS, encode).await;
+        let answer = self.client.core.call_encoded_until_lost(CallOptions::FILE_REQUEST, encode).await;
         answer.map_err(|error| self.file_error(error))
     }
 
@@ -166,7 +166,7 @@ impl RemoteFile {
     }
 
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
-        let answer = self.client.core.call::<M>(params, CallOptions::WAIT_FOR_FILE_REQUESTS).await;
+        let answer = self.client.core.call::<M>(params, CallOptions::FILE_REQUEST).await;
         answer.map_err(|error| self.file_error(error))
     }
 

@@ -17,8 +17,9 @@ impl<'a> Selection<'a> {
     }
 
     /// The selected part of a document. If a path leads through a value that is not a table, the whole value is
-    /// selected. If a path leads through a table without the next key, an empty table is selected. In both cases the
-    /// selected value still overrides the value of a document with lower precedence.
+    /// selected. If a path leads through a table without the next key, an empty table is selected. The client merges
+    /// the documents of several files, and needs both: the whole value replaces what a file with lower precedence has
+    /// under the same key, and even an empty table replaces a value there that is not a table.
     pub(super) fn select_from(&self, document: &Table) -> Table {
         part(document, &self.0, 0)
     }

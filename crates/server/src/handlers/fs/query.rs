@@ -199,7 +199,7 @@ fn list(
     may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<ReadDirectoryResult>, WireError> {
     let dangling = if dangling_links { DanglingLinks::Listed } else { DanglingLinks::LeftOut };
-    let listed = files::read_directory_if(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
+    let listed = files::read_directory_if_it_fits(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
     let Some(entries) = listed else { return Ok(None) };
     let entries = entries.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);

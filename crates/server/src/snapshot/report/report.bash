@@ -1,7 +1,9 @@
 # Reports the state of bash: its environment, then options (`set -o`, then `shopt`), flags, umask, aliases, functions.
 # A function called `builtin` is reported apart from the others, as the last item.
 # `script.rs` says which commands such a script may use, replaces the `@WORDS@`, and removes these comments.
-# Each item ends with NUL. `__codex_s=` always succeeds, so a failure before `||` does not end the shell.
+# `@END_OF_ENVIRONMENT@` becomes an assignment NAME=value, which `env` prints after all other variables.
+# `__codex_s` and `__codex_b` are the options, `__codex_f` the flags, and `__codex_l` the function `builtin`.
+# Each item ends with NUL. The assignment `__codex_s=` always succeeds, so no failure before `||` ends the shell.
 (POSIXLY_CORRECT=y; \exec '/usr/bin/env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || (POSIXLY_CORRECT=y; \exec 'env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || ('/usr/bin/env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || __codex_s=
 (
   __codex_s=${SHELLOPTS-} __codex_b=${BASHOPTS-} __codex_f=$-
