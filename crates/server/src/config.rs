@@ -29,8 +29,8 @@ adjustable_limits! {
     };
 
     /// Output kept for all processes together.
-    /// The memory that the output occupies is counted. Output of closed processes that was sent is dropped first, then output that
-    /// clients have received, then the oldest output of every process. Each process keeps up to 64 KiB of output that its client has not
+    /// The memory that the output occupies is counted. Output that clients have received is dropped first, then output of closed processes
+    /// that was sent, then the oldest output of every process. Each process keeps up to 64 KiB of output that its client has not
     /// received.
     retain_total_bytes: usize = 256 << 20, Bytes;
 

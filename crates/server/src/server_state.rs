@@ -190,8 +190,8 @@ impl ServerState {
         });
     }
 
-    /// Drops retained output if all event logs together occupy too much memory (`--retain-total-bytes`): first output of closed processes
-    /// that was sent, then output that clients have acknowledged, and only then output that a client may miss.
+    /// Drops retained output if all event logs together occupy too much memory (`--retain-total-bytes`): first output that clients have
+    /// acknowledged, then output of closed processes that was sent, and only then output that a client may miss.
     pub(crate) fn reclaim_if_tight(&self) {
         let mut excess = self.output_budget.excess();
         if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
@@ -200,7 +200,7 @@ impl ServerState {
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
         let equal_share = self.output_budget.limit() / processes.len().max(1);
         let share_bytes = equal_share.max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
-        for step in [ReclaimStep::SentAndClosed, ReclaimStep::Acknowledged, ReclaimStep::Anything] {
+        for step in [ReclaimStep::Acknowledged, ReclaimStep::SentAndClosed, ReclaimStep::Anything] {
             for process in &processes {
                 if excess == 0 {
                     break;

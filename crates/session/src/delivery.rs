@@ -57,11 +57,6 @@ impl EventBatch {
     pub fn last_seq(&self) -> u64 {
         self.events.last().map_or(0, LogEvent::seq)
     }
-
-    /// Whether the last event is the close, after which no event follows.
-    pub fn is_last(&self) -> bool {
-        matches!(self.events.last(), Some(LogEvent::Closed { .. }))
-    }
 }
 
 /// The answer to [`Delivery::read`].

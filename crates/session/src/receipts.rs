@@ -3,7 +3,7 @@
 //!
 //! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything
 //! sent before its ping was read. So the server sends a numbered ping at the latest after [`STRETCH_BYTES`] of
-//! output, and retains the output of a running process until the pong to a later ping has come. Output that a broken
+//! output, and retains the output until the pong to a later ping has come. Output that a broken
 //! connection has lost can then be read again. On other transports, a finished flush proves that the peer has
 //! received the output ([`Receipts::flushed`]). [`Receipts`] does not know frames and does not read the clock. `K`
 //! identifies a process.
@@ -69,14 +69,6 @@ impl<K: Eq + Hash> Receipts<K> {
     /// Events of a process up to `through` were sent. Returns whether a ping should follow.
     pub fn sent(&mut self, process: K, through: u64, output_bytes: usize) -> bool {
         self.since_ping.insert(process, through);
-        self.output_bytes += output_bytes;
-        self.output_bytes >= self.stretch_limit
-    }
-
-    /// The last events of a process were sent. Neither they nor its other events since the last ping need a receipt,
-    /// because a process that has ended waits for no client. Returns whether a ping should follow.
-    pub fn sent_last(&mut self, process: &K, output_bytes: usize) -> bool {
-        self.since_ping.remove(process);
         self.output_bytes += output_bytes;
         self.output_bytes >= self.stretch_limit
     }
@@ -186,15 +178,6 @@ mod tests {
         receipts.sent("b", 1, 10);
         assert_eq!(receipts.flushed(), [("a", 3), ("b", 1)]);
         assert_eq!(receipts.oldest_unanswered(), Some(wanted_at));
-        assert_eq!(receipts.pong(&ping), Some(vec![]));
-    }
-
-    #[test]
-    fn the_last_events_of_a_process_need_no_receipt() {
-        let mut receipts = receipts();
-        receipts.sent("a", 3, 10);
-        receipts.sent_last(&"a", 10);
-        let ping = receipts.ping(Instant::now());
         assert_eq!(receipts.pong(&ping), Some(vec![]));
     }
 

@@ -97,6 +97,28 @@ async fn a_connected_client_gets_all_output_although_the_total_limit_is_reached(
 }
 
 #[tokio::test]
+async fn output_of_closed_processes_that_a_broken_connection_has_lost_can_be_read_again() {
+    const PROCESSES: usize = 30;
+    let server = TestServer::with_args(&["--retain-total-bytes", "4MiB"]).await;
+    let mut client = server.client().await;
+    let session = client.session.clone();
+    for n in 0..PROCESSES {
+        let argv = ["head", "-c", "300000", "/dev/zero"];
+        client.send("process/start", Client::start_params(&format!("p{n}"), &argv)).await;
+    }
+    eventually_async("the limit is reached while the client reads nothing", async || {
+        (metric(&server, "exec_server_output_bytes_total").await > 4_300_000).then_some(())
+    })
+    .await;
+    drop(client);
+    let mut client = server.resume(&session).await;
+    for n in 0..PROCESSES {
+        let page = client.call("process/read", json!({"processId": format!("p{n}")})).await;
+        assert_eq!(page.get("gap"), None, "process {n} has lost {} bytes", page["droppedBytes"]);
+    }
+}
+
+#[tokio::test]
 async fn all_processes_together_retain_no_more_than_the_limit() {
     let server = TestServer::with_args(&["--retain-total-bytes", "4MiB", "--detached-hold", "0s"]).await;
     let mut client = server.client().await;

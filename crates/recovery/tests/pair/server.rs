@@ -216,7 +216,7 @@ impl SimulatedServer {
     /// The next messages for a connection.
     pub(crate) fn poll(&mut self, connection: ConnectionNumber, now: Instant) -> Vec<Push> {
         let Polled::Events(batch) = self.delivery.poll(connection, self.batch_bytes) else { return Vec::new() };
-        let (through, is_last, output_bytes) = (batch.last_seq(), batch.is_last(), batch.output_bytes);
+        let (through, output_bytes) = (batch.last_seq(), batch.output_bytes);
         let mut pushes = Vec::new();
         for event in batch.events {
             let (seq, event) = (event.seq(), self.as_client_event(event));
@@ -228,12 +228,7 @@ impl SimulatedServer {
         }
         if self.kind == ServerKind::Ours {
             let receipts = self.receipts(connection);
-            let ping_follows = if is_last {
-                receipts.sent_last(&(), output_bytes)
-            } else {
-                receipts.sent((), through, output_bytes)
-            };
-            if ping_follows {
+            if receipts.sent((), through, output_bytes) {
                 pushes.push(Push::Ping(receipts.ping(now)));
             }
         }
@@ -272,8 +267,7 @@ impl SimulatedServer {
             self.truth.check_same(chunk.seq, &event);
         }
         let mut ping = None;
-        // A closed process waits for no client, so its output needs no receipt.
-        if catches_up && !self.delivery.log().is_closed() {
+        if catches_up {
             let output_bytes = page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum();
             let receipts = self.receipts(connection);
             if receipts.sent((), page.next_seq - 1, output_bytes) {

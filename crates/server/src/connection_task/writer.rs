@@ -96,12 +96,7 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
                 if pushed.has_more && process.enter_queue(outbound.number) {
                     outbound.queue_process(Arc::clone(&process));
                 }
-                let wants_ping = if pushed.is_last {
-                    outbound.receipts.sent_last(&process, pushed.output_bytes)
-                } else {
-                    outbound.receipts.sent(&process, pushed.through, pushed.output_bytes)
-                };
-                if wants_ping {
+                if outbound.receipts.sent(&process, pushed.through, pushed.output_bytes) {
                     framing.ping(buffer, &outbound.receipts.ping(std::time::Instant::now()));
                 }
             }

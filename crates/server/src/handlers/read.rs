@@ -66,8 +66,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         let known_part = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
         let after = params.after_seq.unwrap_or(0);
         let ReadAnswer { page, catches_up } = delivery.read(reader, after, params.max_bytes, known_part);
-        // A closed process waits for no client, so a proof that the client has received this answer is not needed.
-        let covers = (catches_up && !delivery.log().is_closed()).then(|| CoveredEvents {
+        let covers = catches_up.then(|| CoveredEvents {
             process: Arc::clone(process),
             through: page.next_seq - 1,
             output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum(),

@@ -50,12 +50,6 @@ impl ConnectionReceipts {
         needs_receipt && self.proof == ProofOfReceipt::Pong
     }
 
-    /// The last events of a process were sent. Returns whether a ping should follow.
-    pub(crate) fn sent_last(&self, process: &Arc<Process>, output_bytes: usize) -> bool {
-        let needs_receipt = self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes);
-        needs_receipt && self.proof == ProofOfReceipt::Pong
-    }
-
     /// An answer of `bytes` bytes was sent. Returns whether a ping should follow.
     pub(crate) fn answer_sent(&self, bytes: usize) -> bool {
         self.receipts.lock().answer_sent(bytes) && self.proof == ProofOfReceipt::Pong

@@ -20,8 +20,6 @@ pub(crate) struct Pushed {
     pub(crate) output_bytes: usize,
     /// The process has further events for this connection.
     pub(crate) has_more: bool,
-    /// The last event was the close of the process.
-    pub(crate) is_last: bool,
 }
 
 impl Process {
@@ -34,14 +32,14 @@ impl Process {
         budget: usize,
     ) -> Option<Pushed> {
         let Polled::Events(batch) = self.delivery(|delivery| delivery.poll(connection, budget)) else { return None };
-        let (through, is_last) = (batch.last_seq(), batch.is_last());
+        let through = batch.last_seq();
         for mut event in batch.events {
             self.apply_cap(&mut event);
             self.write_event(framing, out, &event);
         }
         // A `process/terminate` may be waiting until the last output is sent.
         self.changed.notify_waiters();
-        Some(Pushed { through, output_bytes: batch.output_bytes, has_more: batch.has_more, is_last })
+        Some(Pushed { through, output_bytes: batch.output_bytes, has_more: batch.has_more })
     }
 
     /// Shortens output so that at most `output_bytes_cap` bytes of each stream are sent in the legacy family.

@@ -73,7 +73,7 @@ fn a_batch_ends_at_its_budget_and_says_whether_more_follows() {
     delivery.exit(EXIT);
     delivery.close();
     let Polled::Events(batch) = delivery.poll(FIRST, usize::MAX) else { panic!("there are events") };
-    assert_eq!((batch.last_seq(), batch.is_last(), batch.has_more), (5, true, false));
+    assert_eq!((batch.last_seq(), batch.has_more), (5, false));
     assert!(matches!(delivery.poll(FIRST, usize::MAX), Polled::Nothing));
 }
 
@@ -399,6 +399,39 @@ fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     assert_eq!(missed_bytes(&mut delivery, MemoryPressure::Extreme), 8);
     assert_eq!(send(&mut delivery, FIRST), [4, 5]);
     assert_eq!(delivery.reclaim(ReclaimStep::SentAndClosed, 0, high, now).bytes, 0, "no output is left");
+}
+
+#[test]
+fn output_of_a_closed_process_stays_until_its_receipt_unless_the_pressure_is_extreme() {
+    let now = Instant::now();
+    let chunk = 4 + CHUNK_OVERHEAD_BYTES;
+    let reclaim = |delivery: &mut Delivery, step, pressure, now| delivery.reclaim(step, chunk, pressure, now);
+    let nothing = Reclaimed { bytes: 0, missed_bytes: 0 };
+    let sent_and_closed = || {
+        let mut delivery = start(StartedAs::Followed, 100);
+        write(&mut delivery, "aaaa");
+        delivery.close();
+        assert_eq!(send(&mut delivery, FIRST), [1, 2]);
+        delivery
+    };
+    let (high, extreme) = (MemoryPressure::High, MemoryPressure::Extreme);
+
+    let mut connected = sent_and_closed();
+    for step in [ReclaimStep::Acknowledged, ReclaimStep::SentAndClosed, ReclaimStep::Anything] {
+        assert_eq!(reclaim(&mut connected, step, high, now), nothing, "{step:?}");
+    }
+    let missed = Reclaimed { bytes: chunk, missed_bytes: 4 };
+    assert_eq!(reclaim(&mut connected, ReclaimStep::SentAndClosed, extreme, now), missed);
+
+    let mut acknowledged = sent_and_closed();
+    acknowledged.acknowledge(FIRST, 2);
+    let received = Reclaimed { bytes: chunk, missed_bytes: 0 };
+    assert_eq!(reclaim(&mut acknowledged, ReclaimStep::Acknowledged, high, now), received);
+
+    let mut lost = sent_and_closed();
+    lost.detach(FIRST, Departure::Lost, now + HOLD);
+    assert_eq!(reclaim(&mut lost, ReclaimStep::SentAndClosed, high, now), nothing);
+    assert_eq!(reclaim(&mut lost, ReclaimStep::SentAndClosed, high, now + HOLD), missed);
 }
 
 proptest! {
