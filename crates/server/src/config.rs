@@ -30,8 +30,8 @@ adjustable_limits! {
 
     /// Output kept for all processes together.
     /// The memory that the output occupies is counted. Output that clients have received is dropped first, then output of closed processes
-    /// that was sent, then the oldest output of every process. Each process keeps up to 64 KiB of output that its client has not
-    /// received.
+    /// that was sent, then the oldest output of every process. Each running process keeps up to 64 KiB of output that its client has not
+    /// received. A closed process that its client has paused keeps no more than an equal part of the limit.
     retain_total_bytes: usize = 256 << 20, Bytes;
 
     /// Connections at once.

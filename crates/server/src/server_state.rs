@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
-use session::{ConnectionNumber, LogRateLimit, MemoryPressure, ReclaimStep};
+use session::{ConnectionNumber, LogRateLimit, ReclaimStep};
 use spawn::{GuardProgram, HostProcess, Spawner};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -198,8 +198,7 @@ impl ServerState {
             return;
         }
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
-        let equal_share = self.output_budget.limit() / processes.len().max(1);
-        let share_bytes = equal_share.max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
+        let share_bytes = self.output_budget.limit() / processes.len().max(1);
         for step in [ReclaimStep::Acknowledged, ReclaimStep::SentAndClosed, ReclaimStep::Anything] {
             for process in &processes {
                 if excess == 0 {

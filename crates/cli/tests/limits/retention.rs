@@ -144,6 +144,30 @@ async fn all_processes_together_retain_no_more_than_the_limit() {
 }
 
 #[tokio::test]
+async fn closed_processes_that_are_paused_retain_no_more_than_the_limit() {
+    const PROCESSES: usize = 200;
+    let server = TestServer::with_args(&["--retain-total-bytes", "4MiB"]).await;
+    let mut client = server.client().await;
+    for n in 0..PROCESSES {
+        let mut params = Client::start_params(&format!("p{n}"), &["head", "-c", "60000", "/dev/zero"]);
+        params["paused"] = json!(true);
+        client.call("process/start", params).await;
+    }
+    eventually_async("all processes have ended", async || {
+        (metric(&server, "exec_server_processes_active").await == 0).then_some(())
+    })
+    .await;
+    // The server checks the limit when a process writes output.
+    client.run("last", &["echo"]).await;
+    let mut kept = 0;
+    for n in 0..PROCESSES {
+        let page = client.call("process/read", json!({"processId": format!("p{n}")})).await;
+        kept += output(&page).len();
+    }
+    assert!(kept <= 4 << 20, "{kept} bytes are kept");
+}
+
+#[tokio::test]
 async fn a_closed_process_is_forgotten_after_its_retention() {
     let server = TestServer::with_args(&["--process-retention", "300ms"]).await;
     let mut client = server.client().await;

@@ -31,11 +31,14 @@ impl CountedDelivery {
         self.delivery.allowed_output_bytes(self.pressure(), Instant::now())
     }
 
-    /// Drops output to free memory. `step` says which output may be dropped, and `share_bytes` how much memory the
-    /// log keeps in all steps but the first; see [`Delivery::reclaim`].
+    /// Drops output to free memory; see [`Delivery::reclaim`]. `step` says which output may be dropped, and
+    /// `share_bytes` is an equal part of the limit for all processes. A running process may keep more, because it must
+    /// make progress.
     pub(super) fn reclaim(&mut self, step: ReclaimStep, share_bytes: usize) -> Reclaimed {
         let pressure = self.pressure();
-        self.change(|delivery| delivery.reclaim(step, share_bytes, pressure, Instant::now()))
+        let is_closed = self.delivery.log().is_closed();
+        let kept_bytes = if is_closed { share_bytes } else { share_bytes.max(MemoryPressure::ALWAYS_ALLOWED_BYTES) };
+        self.change(|delivery| delivery.reclaim(step, kept_bytes, pressure, Instant::now()))
     }
 
     fn pressure(&self) -> MemoryPressure {
