@@ -12,10 +12,9 @@ use crate::connect::{AlpnOffer, NegotiatedStream, RouteOpener};
 use crate::error::{RequestFailure, http2_error};
 use crate::fetcher::FetcherState;
 use crate::http1::MAX_HEADERS;
-use crate::lookup::LookupAllowance;
 use crate::message::RequestMessage;
-use crate::pool::{ConnectionAge, ConnectionLease, LeasedConnection};
-use crate::proxy::Route;
+use crate::owner::RequestOwner;
+use crate::pool::{ConnectionAge, ConnectionLease, LeasedConnection, PoolKey};
 use crate::validate::Hop;
 
 /// How often one request is sent at most. The first attempt can fail because the server closes the pooled connection
@@ -33,24 +32,19 @@ struct AttemptFailure {
 }
 
 impl FetcherState {
-    /// Sends one request and returns its response. `allowance` limits the concurrent name look-ups of the client that
-    /// makes the request.
-    pub(crate) async fn exchange(
-        &self,
-        hop: &Hop,
-        allowance: &LookupAllowance,
-    ) -> Result<HopResponse, RequestFailure> {
-        let route = self.proxies.route(&hop.url)?;
+    /// Sends one request and returns its response.
+    pub(crate) async fn exchange(&self, hop: &Hop, owner: &RequestOwner) -> Result<HopResponse, RequestFailure> {
+        let key = PoolKey { owner: owner.clone(), route: self.proxies.route(&hop.url)? };
         let cookie = self.cookies.lock().header(&hop.url, SystemTime::now());
-        let message = RequestMessage { hop, route: &route, cookie };
+        let message = RequestMessage { hop, route: &key.route, cookie };
         let mut offer = AlpnOffer::Http2AndHttp1;
         let mut attempts = 1;
         loop {
             // A retry needs a new connection, because the server may have closed the others of the pool too.
-            let pooled = if attempts == 1 { self.pool.lease(&route) } else { None };
+            let pooled = if attempts == 1 { self.pool.lease(&key) } else { None };
             let lease = match pooled {
                 Some(lease) => lease,
-                None => self.open(&route, offer, allowance).await?,
+                None => self.open(&key, offer).await?,
             };
             match attempt(&message, lease).await {
                 Ok((response, _)) if response.headers().len() > MAX_HEADERS => {
@@ -65,20 +59,16 @@ impl FetcherState {
     }
 
     /// Opens a new connection.
-    async fn open(
-        &self,
-        route: &Route,
-        offer: AlpnOffer,
-        allowance: &LookupAllowance,
-    ) -> Result<ConnectionLease, RequestFailure> {
+    async fn open(&self, key: &PoolKey, offer: AlpnOffer) -> Result<ConnectionLease, RequestFailure> {
+        let allowance = key.owner.lookup_allowance();
         let opener = RouteOpener { roots: &self.roots, lookups: &self.lookups, allowance };
-        match opener.open(route, offer).await? {
-            NegotiatedStream::Http1(stream) => self.pool.start_http1(route, stream).await,
+        match opener.open(&key.route, offer).await? {
+            NegotiatedStream::Http1(stream) => self.pool.start_http1(key, stream).await,
             // If another request has opened an HTTP/2 connection meanwhile, this request uses that one, and the new
             // stream is closed.
-            NegotiatedStream::Http2(stream) => match self.pool.lease_http2(route) {
+            NegotiatedStream::Http2(stream) => match self.pool.lease_http2(key) {
                 Some(lease) => Ok(lease),
-                None => self.pool.start_http2(route, stream).await,
+                None => self.pool.start_http2(key, stream).await,
             },
         }
     }

@@ -14,8 +14,9 @@ use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
 use crate::error::{FetchError, RequestFailure};
-use crate::lookup::{LookupAllowance, Lookups};
+use crate::lookup::Lookups;
 use crate::message::origin_uri;
+use crate::owner::RequestOwner;
 use crate::pool::ConnectionPool;
 use crate::proxy::ProxyRules;
 use crate::redirect::{self, MAX_REDIRECTS};
@@ -33,14 +34,13 @@ pub struct FetcherConfig {
     pub environment: Vec<(String, String)>,
 }
 
-/// Makes HTTP requests. Clones share their connections and the cookies that are kept. When the last clone and the
-/// last body are dropped, all connections are closed. [`Fetcher::close`] also waits until the tasks of HTTP/2
-/// connections have ended.
+/// Makes HTTP requests. Clones share the cookies that are kept, and clones with the same owner share their
+/// connections. When the last clone and the last body are dropped, all connections are closed. [`Fetcher::close`] also
+/// waits until the tasks of HTTP/2 connections have ended.
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<FetcherState>,
-    /// Limits the concurrent name look-ups of the client for which this clone makes requests.
-    allowance: LookupAllowance,
+    owner: RequestOwner,
 }
 
 /// The state that the clones of a [`Fetcher`] share.
@@ -61,13 +61,12 @@ impl Fetcher {
         let roots = Roots::from_environment(&environment)?;
         let (lookups, pool, cookies) = (Arc::default(), Arc::default(), Mutex::default());
         let shared = Arc::new(FetcherState { environment, proxies, roots, lookups, pool, cookies });
-        Ok(Self { shared, allowance: LookupAllowance::default() })
+        Ok(Self { shared, owner: RequestOwner::default() })
     }
 
-    /// A clone that makes requests for one of several clients of the exec-server. `allowance` limits the concurrent
-    /// name look-ups of this client.
-    pub fn for_client(&self, allowance: LookupAllowance) -> Self {
-        Self { shared: Arc::clone(&self.shared), allowance }
+    /// A clone that makes the requests of another owner.
+    pub fn for_owner(&self, owner: RequestOwner) -> Self {
+        Self { shared: Arc::clone(&self.shared), owner }
     }
 
     /// Makes a request and waits for the headers of the response. Dropping the future cancels the request.
@@ -80,8 +79,7 @@ impl Fetcher {
         let method = hop.method.clone();
         let deadline = Deadline::after(request.timeout);
         let limits = BodyLimits { deadline, max_bytes: request.max_body_bytes };
-        let answer =
-            deadline.within(self.shared.follow(hop, request.redirects, limits, &self.allowance)).await.flatten();
+        let answer = deadline.within(self.shared.follow(hop, request.redirects, limits, &self.owner)).await.flatten();
         let duration = started.elapsed();
         match &answer {
             Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
@@ -112,11 +110,11 @@ impl FetcherState {
         mut hop: Hop,
         redirects: Redirects,
         limits: BodyLimits,
-        allowance: &LookupAllowance,
+        owner: &RequestOwner,
     ) -> Result<FetchResponse, RequestFailure> {
         let mut followed = 0;
         loop {
-            let (response, lease) = self.exchange(&hop, allowance).await?;
+            let (response, lease) = self.exchange(&hop, owner).await?;
             let (head, incoming) = response.into_parts();
             self.cookies.lock().store(&hop.url, &head.headers, SystemTime::now());
             let mut body = Body::new(incoming, lease, limits);

@@ -51,8 +51,9 @@ const JOINED_BYTES: usize = 256 * 1024;
 /// is then closed, even if the server has not read them.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Limit for the streams that h2 resets because of errors of the server. Beyond it, h2 closes the connection.
-const MAX_FAULTY_STREAMS: usize = 64;
+/// Number of streams that h2 resets because of errors of the server, or because data came long after a request was
+/// cancelled. After more of them, h2 closes the connection and so ends other responses of the same owner.
+const MAX_FAULTY_STREAMS: usize = 1024;
 
 type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, ConnectionTasks>;
 

@@ -29,7 +29,7 @@ type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Permits for the concurrent look-ups of one client, 16 of them. Further look-ups wait. Clones share the permits.
 #[derive(Clone, Debug)]
-pub struct LookupAllowance(Arc<Semaphore>);
+pub(crate) struct LookupAllowance(Arc<Semaphore>);
 
 impl Default for LookupAllowance {
     fn default() -> Self {

@@ -3,7 +3,8 @@
 //!
 //! The pools of hyper-util are not used for two reasons. They hold any number of idle connections, so a client of the
 //! exec-server could use up the file descriptors of this process. And they open one HTTP/2 connection for each
-//! origin, so a client that does not take its bodies could use up the streams of all other clients.
+//! origin, so a client that does not take its bodies could use up the streams of all other clients, or
+//! end their responses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -21,9 +22,10 @@ use crate::connect::ByteStream;
 use crate::error::RequestFailure;
 use crate::http1::Http1Connection;
 use crate::http2::{Http2Connection, StreamSlot};
+use crate::owner::RequestOwner;
 use crate::proxy::Route;
 
-/// Limit for the idle connections of all routes together. Each holds a file descriptor.
+/// Limit for the idle connections of all owners and routes together. Each holds a file descriptor.
 pub const MAX_IDLE_CONNECTIONS: usize = 16;
 
 /// A connection that is idle for this long is closed. Most servers close it after about the same time.
@@ -49,8 +51,17 @@ struct PoolState {
     has_sweep_task: bool,
 }
 
+/// The requests that can share a connection: those of one owner that take the same way to a server. Owners share no
+/// connection, because a request can end its HTTP/2 connection for all others, for example when the server breaks
+/// the protocol in its response.
+#[derive(Clone, PartialEq)]
+pub(crate) struct PoolKey {
+    pub(crate) owner: RequestOwner,
+    pub(crate) route: Route,
+}
+
 struct PooledConnection {
-    route: Route,
+    key: PoolKey,
     kind: PooledKind,
 }
 
@@ -79,58 +90,57 @@ impl PooledConnection {
 impl ConnectionPool {
     /// Leases a connection of the pool for one request: a stream of an HTTP/2 connection, else the HTTP/1.1
     /// connection that was used last, because it is the most likely to be still open. `None` if the pool has no
-    /// connection for this route.
-    pub(crate) fn lease(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
-        self.lease_http2(route).or_else(|| {
+    /// connection for this key.
+    pub(crate) fn lease(self: &Arc<Self>, key: &PoolKey) -> Option<ConnectionLease> {
+        self.lease_http2(key).or_else(|| {
             let mut state = self.state.lock();
             loop {
-                let is_wanted = |pooled: &PooledConnection| {
-                    matches!(pooled.kind, PooledKind::Http1 { .. }) && pooled.route == *route
-                };
+                let is_wanted =
+                    |pooled: &PooledConnection| matches!(pooled.kind, PooledKind::Http1 { .. }) && pooled.key == *key;
                 let position = state.connections.iter().rposition(is_wanted)?;
                 let PooledKind::Http1 { mut connection, .. } = state.connections.remove(position)?.kind else {
                     continue;
                 };
                 if connection.is_usable() {
-                    return Some(self.make_lease(route, LeasedConnection::Http1(connection), ConnectionAge::Reused));
+                    return Some(self.make_lease(key, LeasedConnection::Http1(connection), ConnectionAge::Reused));
                 }
             }
         })
     }
 
     /// Leases a stream of an HTTP/2 connection of the pool.
-    pub(crate) fn lease_http2(self: &Arc<Self>, route: &Route) -> Option<ConnectionLease> {
+    pub(crate) fn lease_http2(self: &Arc<Self>, key: &PoolKey) -> Option<ConnectionLease> {
         let mut state = self.state.lock();
         state.connections.retain_mut(|pooled| matches!(pooled.kind, PooledKind::Http1 { .. }) || pooled.is_usable());
         let slot = state.connections.iter().rev().find_map(|pooled| match &pooled.kind {
-            PooledKind::Http2(connection) if pooled.route == *route => connection.reserve(),
+            PooledKind::Http2(connection) if pooled.key == *key => connection.reserve(),
             _ => None,
         })?;
-        Some(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::Reused))
+        Some(self.make_lease(key, LeasedConnection::Http2(slot), ConnectionAge::Reused))
     }
 
     /// Starts HTTP/1.1 on a new byte stream and leases the connection. It is added to the pool when the lease is
     /// finished.
     pub(crate) async fn start_http1(
         self: &Arc<Self>,
-        route: &Route,
+        key: &PoolKey,
         stream: Box<dyn ByteStream>,
     ) -> Result<ConnectionLease, RequestFailure> {
         let connection = Box::new(Http1Connection::new(stream).await?);
-        Ok(self.make_lease(route, LeasedConnection::Http1(connection), ConnectionAge::New))
+        Ok(self.make_lease(key, LeasedConnection::Http1(connection), ConnectionAge::New))
     }
 
     /// Starts HTTP/2 on a new byte stream, adds the connection to the pool and leases one of its streams.
     pub(crate) async fn start_http2(
         self: &Arc<Self>,
-        route: &Route,
+        key: &PoolKey,
         stream: Box<dyn ByteStream>,
     ) -> Result<ConnectionLease, RequestFailure> {
         let connection = Http2Connection::start(stream, &self.tasks, &self.ended).await?;
         // `None` only if the connection has ended already, or if the settings of the server allow no stream at all.
         let slot = connection.reserve().ok_or_else(RequestFailure::incomplete)?;
-        self.add(PooledConnection { route: route.clone(), kind: PooledKind::Http2(connection) });
-        Ok(self.make_lease(route, LeasedConnection::Http2(slot), ConnectionAge::New))
+        self.add(PooledConnection { key: key.clone(), kind: PooledKind::Http2(connection) });
+        Ok(self.make_lease(key, LeasedConnection::Http2(slot), ConnectionAge::New))
     }
 
     /// Closes the idle HTTP/1.1 connections and all HTTP/2 connections, also those in use, and waits until their
@@ -144,11 +154,11 @@ impl ConnectionPool {
 
     fn make_lease(
         self: &Arc<Self>,
-        route: &Route,
+        key: &PoolKey,
         connection: LeasedConnection,
         age: ConnectionAge,
     ) -> ConnectionLease {
-        ConnectionLease { route: route.clone(), connection, age, pool: Arc::clone(self) }
+        ConnectionLease { key: key.clone(), connection, age, pool: Arc::clone(self) }
     }
 
     /// Adds a connection, or closes it if it can take no further request.
@@ -212,7 +222,7 @@ async fn sweep_until_empty(pool: Weak<ConnectionPool>) {
 /// [`Self::finish`] closes the HTTP/1.1 connection. An HTTP/2 stream is reset when its body is dropped, and dropping
 /// the lease lets another request use a stream.
 pub(crate) struct ConnectionLease {
-    route: Route,
+    key: PoolKey,
     pub(crate) connection: LeasedConnection,
     pub(crate) age: ConnectionAge,
     pool: Arc<ConnectionPool>,
@@ -249,7 +259,7 @@ impl ConnectionLease {
         match self.connection {
             LeasedConnection::Http1(connection) => {
                 let kind = PooledKind::Http1 { connection, idle_since: Instant::now() };
-                self.pool.add(PooledConnection { route: self.route, kind });
+                self.pool.add(PooledConnection { key: self.key, kind });
             }
             LeasedConnection::Http2(slot) => {
                 drop(slot);

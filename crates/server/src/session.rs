@@ -44,9 +44,9 @@ pub(crate) struct Session {
     pub(crate) table: ProcessTable,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
-    /// Limits the host names that are looked up at once for HTTP requests. It belongs to the session because a look-up goes on after the
-    /// end of its connection, and a client that reconnects must not get a new allowance.
-    pub(crate) lookups: fetch::LookupAllowance,
+    /// The owner of all HTTP requests of this session. It belongs to the session because a look-up of a host name goes on after the end of
+    /// its connection, and a client that reconnects must not be allowed further look-ups.
+    pub(crate) http_owner: fetch::RequestOwner,
     /// Limits the memory of HTTP answers that are held as a whole until they have been sent.
     pub(crate) http_budget: Arc<Budget>,
     attachment: Mutex<SessionAttachment>,
@@ -87,7 +87,7 @@ impl Session {
             table: ProcessTable::default(),
             files,
             snapshots: Snapshots::default(),
-            lookups: fetch::LookupAllowance::default(),
+            http_owner: fetch::RequestOwner::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
             attachment: Mutex::new(SessionAttachment {
                 rules: Attachment::new(outbound.number, config.session_ttl, config.detached_hold),

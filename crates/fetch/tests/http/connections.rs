@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{assert_closed_after_a_minute, failure, fetcher, get, load, ok, reply, request};
-use fetch::{FailureKind, FetchRequest, Redirects};
+use fetch::{FailureKind, FetchRequest, Redirects, RequestOwner};
 use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -121,4 +121,15 @@ async fn a_response_with_status_101_has_no_body_and_its_connection_is_closed() {
         HttpPeer::answering(|_| reply("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
     assert_eq!(load(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (101, String::new()));
     server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn owners_share_no_connection() {
+    let server = HttpPeer::answering(|_| ok("x")).await;
+    let fetcher = fetcher(&[]);
+    let (one, other) = (RequestOwner::default(), RequestOwner::default());
+    for owner in [&one, &one.clone(), &other, &other] {
+        load(&fetcher.for_owner(owner.clone()), get(server.url("/"))).await.unwrap();
+    }
+    assert_eq!(server.connections_accepted(), 2);
 }

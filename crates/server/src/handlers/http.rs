@@ -260,8 +260,7 @@ async fn send(
     session: &Session,
     params: HttpRequestParams,
 ) -> Result<fetch::FetchResponse, WireError> {
-    // `lookups` limits the host names that the session looks up at once.
-    let fetcher = fetcher(shared).await?.for_client(session.lookups.clone());
+    let fetcher = fetcher(shared).await?.for_owner(session.http_owner.clone());
     let request = FetchRequest {
         method: params.method,
         url: params.url,
