@@ -48,7 +48,8 @@ struct ProcessSettings {
 
 impl ProcessSettings {
     fn read(descriptor: &File) -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
+        // The status of this thread: the main thread blocks all signals for a moment while it creates a thread.
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let compared = ["Umask:", "SigBlk:", "SigIgn:", "SigCgt:"];
         Self {
             limits: fs::read_to_string("/proc/self/limits").unwrap(),
