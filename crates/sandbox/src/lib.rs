@@ -1,1 +1,22 @@
-//! Sandboxes: what a policy allows, and how the kernel is made to enforce it. This crate knows nothing of JSON-RPC and sessions.
+//! Sandboxes: what a policy allows, and how the kernel is made to enforce it. A *launcher*, a small process of the
+//! server's own program, makes the namespaces and mounts of a sandbox and starts commands in it. This crate knows
+//! nothing of JSON-RPC and sessions. It runs on Linux with glibc.
+
+#![expect(
+    unsafe_code,
+    reason = "clone, mount_setattr, capset and seccomp have no safe wrapper, and a new process makes raw system calls"
+)]
+
+mod channel;
+mod codec;
+mod launcher;
+mod message;
+mod plan;
+mod resident;
+mod seccomp;
+
+pub use codec::MalformedMessage;
+pub use launcher::{SOCKET_FD, launcher_main};
+pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
+pub use resident::{BuildError, ResidentSandbox};
+pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};

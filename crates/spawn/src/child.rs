@@ -60,14 +60,16 @@ pub struct Child {
     pidfd: AsyncFd<OwnedFd>,
     /// Set when the process is reaped. From then on another process may have the process id.
     status: Mutex<Option<ChildExitStatus>>,
+    /// Closed when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
+    lifeline: Mutex<Option<OwnedFd>>,
 }
 
 impl Child {
     /// The child must not have been reaped.
-    pub(crate) fn new(child: StartedChild, tag: Tag) -> io::Result<Self> {
+    pub(crate) fn new(child: StartedChild, tag: Tag, lifeline: Option<OwnedFd>) -> io::Result<Self> {
         let pid = child.pid;
         let pidfd = watch(child.into_pidfd()?, Interest::READABLE)?;
-        Ok(Self { pid, tag, pidfd, status: Mutex::new(None) })
+        Ok(Self { pid, tag, pidfd, status: Mutex::new(None), lifeline: Mutex::new(lifeline) })
     }
 
     /// The process id, which is also the number of the process group and of the session that the process leads.
@@ -114,6 +116,9 @@ impl Child {
                 Err(Errno::INTR) => None,
                 Err(_) => Some(ChildExitStatus::Exited(UNKNOWN_EXIT_CODE)),
             };
+            if known.is_some() {
+                lock(&self.lifeline).take();
+            }
         }
         *known
     }

@@ -37,6 +37,21 @@ pub enum Stdio {
         /// The descriptor number of the pipe in the child. At least 3.
         descriptor: i32,
     },
+    /// All three are `/dev/null`, and the child has one end of a pair of Unix stream sockets at another descriptor.
+    Socket {
+        /// The descriptor number of the socket in the child. At least 3.
+        descriptor: i32,
+    },
+}
+
+impl Stdio {
+    /// The number of the descriptor that the child has beside its standard streams.
+    pub(crate) fn extra_descriptor(self) -> Option<i32> {
+        match self {
+            Self::Report { descriptor } | Self::Socket { descriptor } => Some(descriptor),
+            Self::Pipes { .. } | Self::Pty(_) => None,
+        }
+    }
 }
 
 /// What a child on pipes reads as its stdin.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -66,6 +67,13 @@ pub(crate) unsafe fn leave_shared_table(kept: RawFd) -> io::Result<()> {
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     Ok((above_stdio(reader)?, above_stdio(writer)?))
+}
+
+/// Creates a pair of connected Unix stream sockets.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok((above_stdio(one)?, above_stdio(other)?))
 }
 
 /// Moves a descriptor to a number of at least 3. Lower numbers occur only if the server was started with a closed standard stream.

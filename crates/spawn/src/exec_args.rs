@@ -14,7 +14,7 @@ const SHELL: &CStr = c"/bin/sh";
 
 /// A null-terminated array of pointers to C strings, together with the strings.
 pub(crate) struct CStringArray {
-    strings: Vec<CString>,
+    pub(crate) strings: Vec<CString>,
     pointers: Vec<*mut c_char>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn program(command: &SpawnCommand) -> Result<&OsStr, SpawnError> {
     match command.argv.first() {
         Some(program) if !program.is_empty() => Ok(program),
         _ => Err(match command.stdio {
-            Stdio::Pipes { .. } | Stdio::Report { .. } => SpawnError::MissingPipeProgram,
+            Stdio::Pipes { .. } | Stdio::Report { .. } | Stdio::Socket { .. } => SpawnError::MissingPipeProgram,
             Stdio::Pty(_) => SpawnError::MissingPtyProgram,
         }),
     }

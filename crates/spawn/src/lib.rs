@@ -30,6 +30,7 @@ mod kill_thread;
 mod launcher;
 mod lock;
 mod lookup;
+mod maker;
 // Computes which processes belong to a tree.
 mod membership;
 // The kernel sessions (`setsid`) in which the guard kills all processes.
@@ -57,6 +58,7 @@ pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use host::HostProcess;
 pub use kill_thread::KillFuture;
+pub use maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
 pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use signals::{is_ignored, unblock_signals};

@@ -17,8 +17,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The paths to try, in this order. A path that comes from a search is checked before it is executed. A path that was given is not, because
 /// the error of the kernel is the most exact one.
 pub(crate) struct ProgramCandidates {
-    paths: Vec<CString>,
-    searched: bool,
+    pub(crate) paths: Vec<CString>,
+    pub(crate) searched: bool,
 }
 
 impl ProgramCandidates {

@@ -42,6 +42,12 @@ impl ChildLimits {
         });
         Self { tag, open_files }
     }
+
+    /// The limits in the order in which a child sets them, each as the number of the resource, the soft and the hard limit.
+    pub(crate) fn numbers(&self) -> Vec<(u32, u64, u64)> {
+        let limits = [self.tag, self.open_files].into_iter().flatten();
+        limits.map(|limit| (limit.resource, limit.values.rlim_cur, limit.values.rlim_max)).collect()
+    }
 }
 
 /// The limits of open files that this process was started with. None if they could not be raised. There is one value for all `Spawner`s,

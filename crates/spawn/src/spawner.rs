@@ -18,8 +18,8 @@ use tokio::io::Interest;
 use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
 use crate::children::{StartingLeader, children, reap_unclaimed_children};
-use crate::command::SpawnCommand;
-use crate::descriptors::{above_stdio, watch};
+use crate::command::{SpawnCommand, Stdio};
+use crate::descriptors::{self, above_stdio, watch};
 use crate::error::SpawnError;
 use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
@@ -30,10 +30,11 @@ use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
 use crate::lock::lock;
 use crate::lookup::ProgramCandidates;
+use crate::maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
 use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
-use crate::vfork::FileActions;
+use crate::vfork::{FileActions, StartedChild};
 use crate::wiring::{ChildIo, Wiring};
 
 /// Starts processes and kills their trees. All threads of a server share one spawner.
@@ -145,7 +146,65 @@ impl Spawner {
         // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
         // for the pidfd.
         drop(cwd);
-        let child = Child::new(started, tag).map_err(|error| {
+        let child = Child::new(started, tag, None).map_err(|error| {
+            kill_unwatched(pid, tag);
+            SpawnError::resource("watch the process")(error)
+        })?;
+        Ok(Spawned { child, io: wiring.finish(other_children < HOLD_PIPES_BELOW_CHILDREN) })
+    }
+
+    /// As [`Self::spawn`], but `maker` makes the child, in a sandbox. The working directory and the program are those of the sandbox.
+    pub fn spawn_in_sandbox(
+        &self,
+        maker: &dyn ChildMaker,
+        command: &SpawnCommand,
+        tag: Tag,
+        cancelled: &Arc<CancelFlag>,
+    ) -> Result<Spawned, SpawnError> {
+        if cancelled.is_cancelled() {
+            return Err(SpawnError::Cancelled);
+        }
+        let args = ExecArgs::new(command)?;
+        let program = program(command)?;
+        let candidates = ProgramCandidates::new(program, &command.env)?;
+        let streams = SpawnError::resource("open the standard streams of the process");
+        let wiring = Wiring::new(command.stdio, &mut FileActions::default()).map_err(streams)?;
+        let streams = SpawnError::resource("open the standard streams of the process");
+        let descriptors = wiring.descriptors_for_maker().map_err(streams)?;
+        let (server_end, maker_end) =
+            descriptors::socket_pair().map_err(SpawnError::resource("open a socket to the sandbox"))?;
+        let copy = server_end.try_clone().map_err(SpawnError::resource("open a socket to the sandbox"))?;
+        cancelled.hang_up_when_cancelled(copy);
+        let limits = ChildLimits::new(self.tags_work.then_some(tag)).numbers();
+        let starting = StartingLeader::new(tag);
+        let other_children = children().leader_count();
+        let request = ChildRequest {
+            candidates: &candidates.paths,
+            searched: candidates.searched,
+            argv: &args.argv.strings,
+            env: &args.env.strings,
+            cwd: &command.cwd,
+            umask: command.umask,
+            limits: &limits,
+            terminal: matches!(command.stdio, Stdio::Pty(_)),
+            standard: descriptors.standard.each_ref().map(AsFd::as_fd),
+            extra: descriptors.extra.as_ref().map(AsFd::as_fd).zip(command.stdio.extra_descriptor()),
+        };
+        let connection = StartConnection { server_end: server_end.as_fd(), maker_end: maker_end.as_fd() };
+        let made = maker.make(&request, connection);
+        cancelled.keep_connection();
+        let pid = made.map_err(|error| match error {
+            _ if cancelled.is_cancelled() => SpawnError::Cancelled,
+            MakeError::Cancelled => SpawnError::Cancelled,
+            MakeError::Cwd(source) => SpawnError::Cwd { path: command.cwd.clone(), source },
+            MakeError::Program(source) => SpawnError::Program { path: program.into(), source },
+            MakeError::Resource(action, source) => SpawnError::Resource { action, source },
+        })?;
+        let lost = || SpawnError::resource("watch the process")(Errno::SRCH);
+        let pid = Pid::from_raw(pid).ok_or_else(lost)?;
+        starting.started(pid);
+        drop((descriptors, maker_end));
+        let child = Child::new(StartedChild { pid, pidfd: None }, tag, Some(server_end)).map_err(|error| {
             kill_unwatched(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;

@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::command::{StdinMode, Stdio};
 use crate::descriptors;
 use crate::pty::Pty;
@@ -35,6 +37,8 @@ pub enum ChildIo {
     },
     /// Reads the report of a child that was started with [`Stdio::Report`].
     Report(ChildOutput),
+    /// The server's end of the sockets of a child that was started with [`Stdio::Socket`]. It blocks.
+    Socket(OwnedFd),
 }
 
 /// The child's ends of its output streams, which the server holds open too. While this value exists and is not empty,
@@ -46,13 +50,21 @@ pub enum ChildIo {
 /// many children this value is empty for pipes.
 #[derive(Debug, Default)]
 pub struct HeldEnds {
-    _ends: Vec<OwnedFd>,
+    ends: Vec<OwnedFd>,
 }
 
 impl HeldEnds {
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
-        Self { _ends: ends }
+        Self { ends }
     }
+}
+
+/// The descriptors of a child that another process makes.
+pub(crate) struct MakerDescriptors {
+    /// Stdin, stdout and stderr.
+    pub(crate) standard: [OwnedFd; 3],
+    /// The pipe of a report, or the socket.
+    pub(crate) extra: Option<OwnedFd>,
 }
 
 /// The streams of a child that is about to be started.
@@ -83,6 +95,14 @@ impl Wiring {
                 actions.duplicate(child_end.as_raw_fd(), descriptor);
                 Ok(Self { io: ChildIo::Report(ChildOutput::from_pipe(report)?), child_ends: vec![child_end] })
             }
+            Stdio::Socket { descriptor } => {
+                let (ours, child_end) = descriptors::socket_pair()?;
+                actions.open(0, c"/dev/null", libc::O_RDWR);
+                actions.duplicate(0, 1);
+                actions.duplicate(0, 2);
+                actions.duplicate(child_end.as_raw_fd(), descriptor);
+                Ok(Self { io: ChildIo::Socket(ours), child_ends: vec![child_end] })
+            }
         }
     }
 
@@ -110,6 +130,26 @@ impl Wiring {
         let (stdout, stderr, held) =
             (ChildOutput::from_pipe(stdout)?, ChildOutput::from_pipe(stderr)?, HeldEnds::default());
         Ok(Self { io: ChildIo::Pipes { stdin, stdout, stderr, held }, child_ends })
+    }
+
+    /// The descriptors that a child gets which another process makes: its standard streams, and the report if it writes one.
+    pub(crate) fn descriptors_for_maker(&self) -> io::Result<MakerDescriptors> {
+        let null = || {
+            let flags = OFlags::RDWR | OFlags::CLOEXEC;
+            descriptors::above_stdio(rustix::fs::open(c"/dev/null", flags, Mode::empty())?)
+        };
+        let copy = |end: &OwnedFd| end.try_clone();
+        let (standard, extra) = match (&self.io, self.child_ends.as_slice()) {
+            (ChildIo::Pipes { .. }, [stdin, stdout, stderr]) => ([copy(stdin)?, copy(stdout)?, copy(stderr)?], None),
+            (ChildIo::Pipes { .. }, [stdout, stderr]) => ([null()?, copy(stdout)?, copy(stderr)?], None),
+            (ChildIo::Pty { held, .. }, _) => match held.ends.as_slice() {
+                [slave, ..] => ([copy(slave)?, copy(slave)?, copy(slave)?], None),
+                [] => return Err(io::ErrorKind::NotConnected.into()),
+            },
+            (_, [end, ..]) => ([null()?, null()?, null()?], Some(copy(end)?)),
+            _ => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        Ok(MakerDescriptors { standard, extra })
     }
 
     /// Call this once the child has its own copies of its ends. With `hold_pipes` the child's ends of the output pipes stay open in

@@ -1,0 +1,93 @@
+//! Sends and receives messages together with descriptors, over a Unix stream socket. A message is its length in four
+//! bytes and then its contents; the descriptors travel with the first byte. Does not know what the messages mean.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+
+use crate::message::MAX_MESSAGE_BYTES;
+
+/// The most descriptors that travel with one message.
+pub(crate) const MAX_DESCRIPTORS: usize = 8;
+
+const LENGTH_BYTES: usize = 4;
+
+/// Sends a message and `descriptors`. Blocks until the socket has taken everything.
+pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let length = u32::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_ne_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let total = LENGTH_BYTES + message.len();
+    let mut sent = loop {
+        let parts = [IoSlice::new(&length), IoSlice::new(message)];
+        match rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    // A kernel that takes fewer than four bytes of a message has no memory at all.
+    if sent < LENGTH_BYTES {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    while sent < total {
+        match rustix::net::send(socket, &message[sent - LENGTH_BYTES..], SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => sent += other?,
+        }
+    }
+    Ok(())
+}
+
+/// Receives a message and its descriptors, which are close-on-exec. None if the other end was closed between two
+/// messages.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut length = [0; LENGTH_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut length)];
+        match rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other?.bytes,
+        }
+    };
+    let descriptors = ancillary
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if received == 0 {
+        return Ok(None);
+    }
+    read_exactly(socket, &mut length[received..])?;
+    let length = u32::from_ne_bytes(length) as usize;
+    if length > MAX_MESSAGE_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut message = vec![0; length];
+    read_exactly(socket, &mut message)?;
+    Ok(Some((message, descriptors)))
+}
+
+fn read_exactly(socket: BorrowedFd<'_>, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match rustix::io::read(socket.as_fd(), &mut *buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => buffer = &mut buffer[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

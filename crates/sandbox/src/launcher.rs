@@ -1,0 +1,113 @@
+//! The launcher: a small process that makes a sandbox and then starts commands in it. It is the server's own program,
+//! started with an empty environment, with a socket to the server as descriptor [`SOCKET_FD`]. It ends when the
+//! server closes the socket, and then all of its commands end too.
+//!
+//! The launcher keeps one capability, and only in its own user namespace, where it gives it the right to make mounts
+//! and namespaces. A command gets no capability, cannot see the launcher (it has a PID namespace of its own) and has no
+//! descriptor of it. Start with [`launcher_main`].
+
+mod command;
+mod confinement;
+mod device_files;
+mod file_tree;
+mod leader;
+mod loopback;
+mod mount_calls;
+mod namespace_init;
+mod namespaces;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use self::command::CommandStarter;
+use crate::channel;
+use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest, decode_plan};
+use crate::plan::{SandboxNetwork, SandboxPlan};
+use crate::seccomp;
+
+/// The descriptor of the socket to the server.
+pub const SOCKET_FD: RawFd = 3;
+
+/// Descriptors that come with every request: the socket for the answer and the three standard streams.
+const REQUEST_DESCRIPTORS: usize = 4;
+
+/// Runs the launcher until the server closes the socket. The exit code is 1 if there is no socket or if the sandbox
+/// could not be made; the server was told why.
+pub fn launcher_main() -> ExitCode {
+    // SAFETY: the server has put the socket at this number, and nothing else in this process uses it.
+    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
+    // The name in process listings.
+    let _not_essential = rustix::thread::set_name(c"exec-sandbox");
+    let Ok(Some((message, _))) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
+    let Ok(plan) = decode_plan(&message) else { return ExitCode::FAILURE };
+    let (sandbox, listener) = match build(&plan) {
+        Ok(built) => built,
+        Err(failure) => {
+            let _server_may_be_gone =
+                channel::send(socket.as_fd(), &BuildReply::Failed(failure).encode(), &[]);
+            return ExitCode::FAILURE;
+        }
+    };
+    if serve(&socket, sandbox, listener).is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// A finished sandbox, from the inside.
+struct BuiltSandbox {
+    /// Whether commands can mount a `/proc` of their own.
+    has_proc: bool,
+    /// The user namespace of the commands, below that of the launcher. It owns none of the other namespaces.
+    command_users: OwnedFd,
+    network: SandboxNetwork,
+    /// The user of the server on the host.
+    host_user: u32,
+}
+
+fn build(plan: &SandboxPlan) -> Result<(BuiltSandbox, Option<OwnedFd>), BuildFailure> {
+    let ids = namespaces::enter(plan.network)?;
+    let command_users = namespaces::user_namespace_for_commands(ids)?;
+    let listener = match plan.network {
+        SandboxNetwork::LoopbackOnly => Some(loopback::listen()?),
+        SandboxNetwork::Host | SandboxNetwork::None => None,
+    };
+    let has_proc = file_tree::build(plan)?;
+    confinement::keep_only_the_launchers_capability()
+        .map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
+    Ok((BuiltSandbox { has_proc, command_users, network: plan.network, host_user: ids.user }, listener))
+}
+
+/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket.
+fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> Option<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, "/", flags, Mode::empty()).ok()?;
+    let descriptors: Vec<BorrowedFd<'_>> = [Some(&root), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
+    channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
+    drop((root, listener));
+    let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
+    while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
+        let Ok(request) = StartRequest::decode(&message) else { return None };
+        let expected = REQUEST_DESCRIPTORS + usize::from(request.extra_descriptor.is_some());
+        if descriptors.len() != expected || request.argv.is_empty() || request.candidates.is_empty() {
+            return None;
+        }
+        let starter = Arc::clone(&starter);
+        // A thread for each start: a start can hang, for example while the kernel opens a program on a dead network mount. And the
+        // thread's own PID namespace for new children makes that of the command, which the kernel does not let a thread change twice.
+        let work = move || starter.start(&request, &descriptors);
+        // Without a thread the answer's socket is closed, which tells the server that nothing was started.
+        let _nothing_started_without_a_thread =
+            std::thread::Builder::new().stack_size(command::STACK_BYTES).spawn(work);
+    }
+    Some(())
+}
+
+fn failure(step: BuildStep, error: std::io::Error, detail: impl Into<String>) -> BuildFailure {
+    BuildFailure { step, errno: error.raw_os_error().unwrap_or_default(), detail: detail.into() }
+}
+
+/// The number of a descriptor, as the raw system calls of a new process take it.
+fn number(descriptor: &impl AsFd) -> RawFd {
+    descriptor.as_fd().as_raw_fd()
+}

@@ -1,0 +1,144 @@
+//! `/dev` and `/proc` of a sandbox. `/dev` has the few devices that programs expect and a set of terminals of its own,
+//! so that a command reaches neither disks nor the terminals of others. `/proc` is that of a PID namespace without
+//! processes: files such as `/proc/cpuinfo` can be read by file operations, and every command covers it with its own.
+
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, mkdirat, openat, symlinkat, unlinkat};
+use rustix::io::Errno;
+use rustix::mount::MountAttrFlags;
+use rustix::process::{Pid, WaitOptions};
+
+use super::mount_calls::{MountDepth, MountFlags, add_flags, attach as attach_mount, clone_mount, new_file_system, open_path};
+use crate::plan::BaseTree;
+
+/// Devices of the host that commands may use.
+const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+
+/// Links that programs expect in `/dev`, each with its target.
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("ptmx", "pts/ptmx"),
+    ("stderr", "/proc/self/fd/2"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+];
+
+/// How much shared memory (`/dev/shm`) the commands of a sandbox may use together.
+const SHARED_MEMORY_BYTES: &str = "64m";
+
+const DENIED_FILE: &str = ".denied-file";
+const DENIED_DIRECTORY: &str = ".denied-directory";
+
+const NO_PERMISSIONS: Mode = Mode::empty();
+
+/// Sources for later mounts.
+pub(super) struct Devices {
+    pub(super) denied_file: OwnedFd,
+    pub(super) denied_directory: OwnedFd,
+    /// Whether this mount namespace may have further mounts of `/proc`.
+    pub(super) has_proc: bool,
+}
+
+/// Mounts `/dev` and `/proc` in the tree.
+pub(super) fn attach(host: &OwnedFd, root: &OwnedFd, base: BaseTree) -> Result<Devices, Errno> {
+    if base == BaseTree::Empty {
+        let mode = Mode::from_raw_mode(0o755);
+        mkdirat(root, "dev", mode)?;
+        mkdirat(root, "proc", mode)?;
+    }
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let dev = new_file_system(c"tmpfs", &[(c"mode", "755"), (c"size", "1m")], quiet)?;
+    attach_mount(&dev, open_path(root, Path::new("/dev"))?)?;
+    for name in DEVICES {
+        let Ok(device) = open_path(host, &Path::new("/dev").join(name)) else { continue };
+        let is_device = FileType::from_raw_mode(rustix::fs::fstat(&device)?.st_mode) == FileType::CharacterDevice;
+        if is_device {
+            make_file(&dev, name, Mode::from_raw_mode(0o644))?;
+            let bind = clone_mount(device, MountDepth::Single)?;
+            add_flags(&bind, MountFlags::NO_SETUID, MountDepth::Single)?;
+            attach_mount(bind, open_path(root, &Path::new("/dev").join(name))?)?;
+        }
+    }
+    for (name, target) in LINKS {
+        symlinkat(target, &dev, name)?;
+    }
+    directory(&dev, root, "pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666")])?;
+    directory(&dev, root, "shm", c"tmpfs", &[(c"mode", "1777"), (c"size", SHARED_MEMORY_BYTES)])?;
+    make_file(&dev, DENIED_FILE, NO_PERMISSIONS)?;
+    mkdirat(&dev, DENIED_DIRECTORY, NO_PERMISSIONS)?;
+    let denied = |name: &str| open_path(root, &Path::new("/dev").join(name));
+    Ok(Devices {
+        denied_file: denied(DENIED_FILE)?,
+        denied_directory: denied(DENIED_DIRECTORY)?,
+        has_proc: attach_proc(root)?,
+    })
+}
+
+/// Removes the names of the sources, and makes `/dev` read-only.
+pub(super) fn finish(root: &OwnedFd) -> Result<(), Errno> {
+    let dev = open_path(root, Path::new("/dev"))?;
+    unlinkat(&dev, DENIED_FILE, rustix::fs::AtFlags::empty())?;
+    unlinkat(&dev, DENIED_DIRECTORY, rustix::fs::AtFlags::REMOVEDIR)?;
+    add_flags(dev, MountFlags::READ_ONLY, MountDepth::Single)
+}
+
+fn make_file(directory: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(directory, name, flags, mode).map(drop)
+}
+
+fn directory(
+    dev: &OwnedFd,
+    root: &OwnedFd,
+    name: &str,
+    kind: &CStr,
+    options: &[(&CStr, &str)],
+) -> Result<(), Errno> {
+    mkdirat(dev, name, Mode::from_raw_mode(0o755))?;
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    attach_mount(new_file_system(kind, options, quiet)?, open_path(root, &Path::new("/dev").join(name))?)
+}
+
+/// Mounts the `/proc` of a PID namespace whose only process ends at once. In a container that hides parts of `/proc`
+/// the kernel refuses this, and then `/proc` is an empty directory.
+fn attach_proc(root: &OwnedFd) -> Result<bool, Errno> {
+    // SAFETY: like `fork`; this process has only one thread, so the child may do everything that this process may.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWPID | libc::SIGCHLD, 0, 0, 0, 0) };
+    if child == 0 {
+        let code = match mount_proc(root, MountAttrFlags::MOUNT_ATTR_RDONLY) {
+            Ok(()) => 0,
+            Err(error) => error.raw_os_error(),
+        };
+        // SAFETY: ends this process only.
+        unsafe { libc::_exit(code) }
+    }
+    let child = i32::try_from(child).ok().and_then(Pid::from_raw).ok_or(Errno::AGAIN)?;
+    let ended = loop {
+        match rustix::process::waitpid(Some(child), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(true),
+        Some(libc::EPERM) => {
+            let empty = new_file_system(
+                c"tmpfs",
+                &[(c"mode", "555"), (c"size", "4k")],
+                MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID,
+            )?;
+            attach_mount(empty, open_path(root, Path::new("/proc"))?)?;
+            Ok(false)
+        }
+        Some(errno) => Err(Errno::from_raw_os_error(errno)),
+        None => Err(Errno::AGAIN),
+    }
+}
+
+fn mount_proc(root: &OwnedFd, flags: MountAttrFlags) -> Result<(), Errno> {
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    attach_mount(new_file_system(c"proc", &[], flags | quiet)?, open_path(root, Path::new("/proc"))?)
+}

@@ -1,0 +1,165 @@
+//! Makes the file tree of a sandbox from its plan, and makes it the root directory of this process. The tree is built
+//! on `/proc` of the new mount namespace, because no plan mounts anything from there.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
+
+use super::device_files;
+use super::failure;
+use super::mount_calls::{MountDepth, MountFlags, add_flags, attach, clone_mount, new_file_system, open_path};
+use crate::message::{BuildFailure, BuildStep};
+use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxPlan};
+
+/// The directory on which the new tree is built.
+const BUILDING_SITE: &str = "/proc";
+
+/// Flags of every mount of the host's files: programs with the set-user-ID bit get no privileges, and device files do
+/// not work.
+const COMMON_FLAGS: MountFlags = MountFlags::NO_SETUID.and(MountFlags::NO_DEVICES);
+
+/// Options of file systems in memory that only hold places for mounts. The size keeps them from being used as memory.
+const PLACES_BYTES: &str = "4m";
+
+/// Mode of directories that may be passed through but not listed.
+const PASSABLE: Mode = Mode::from_raw_mode(0o111);
+
+/// Makes the tree and enters it. Returns whether commands can mount a `/proc` of their own.
+pub(super) fn build(plan: &SandboxPlan) -> Result<bool, BuildFailure> {
+    let base = |error: Errno| failure(BuildStep::BaseTree, error.into(), "");
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(base)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let host = openat(CWD, "/", flags, Mode::empty()).map_err(base)?;
+    let root = attach_base(plan.base, &host).map_err(base)?;
+    let devices = |error: Errno| failure(BuildStep::DeviceFiles, error.into(), "");
+    let devices = device_files::attach(&host, &root, plan.base).map_err(devices)?;
+    let tree = FileTree { host, root, denied_file: devices.denied_file, denied_directory: devices.denied_directory };
+    for mount in &plan.mounts {
+        tree.apply(mount)
+            .map_err(|error| failure(BuildStep::Mount, error.into(), mount.path.display().to_string()))?;
+    }
+    if plan.base == BaseTree::WritableHost {
+        tree.protect_sysfs().map_err(base)?;
+    }
+    device_files::finish(&tree.root).map_err(|error| failure(BuildStep::DeviceFiles, error.into(), ""))?;
+    if plan.base == BaseTree::Empty {
+        add_flags(&tree.root, MountFlags::READ_ONLY, MountDepth::Single).map_err(base)?;
+    }
+    enter(&tree.root).map_err(|error| failure(BuildStep::ChangeRoot, error.into(), ""))?;
+    Ok(devices.has_proc)
+}
+
+/// Attaches the base of the tree at the building site, and returns a descriptor of its root directory.
+fn attach_base(base: BaseTree, host: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let tree = match base {
+        BaseTree::ReadOnlyHost => {
+            let tree = clone_mount(host, MountDepth::Recursive)?;
+            add_flags(&tree, COMMON_FLAGS.and(MountFlags::READ_ONLY), MountDepth::Recursive)?;
+            tree
+        }
+        BaseTree::WritableHost => {
+            let tree = clone_mount(host, MountDepth::Recursive)?;
+            add_flags(&tree, COMMON_FLAGS, MountDepth::Recursive)?;
+            tree
+        }
+        BaseTree::Empty => places(PASSABLE)?,
+    };
+    attach(&tree, open_path(host, Path::new(BUILDING_SITE))?)?;
+    open_path(host, Path::new(BUILDING_SITE))
+}
+
+/// A file system in memory for places at which later steps mount something.
+fn places(mode: Mode) -> Result<OwnedFd, Errno> {
+    let mode = format!("{:o}", mode.as_raw_mode());
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    new_file_system(c"tmpfs", &[(c"mode", &mode), (c"size", PLACES_BYTES)], flags)
+}
+
+/// Makes `root` the root directory of this process, and detaches the file tree of the host.
+fn enter(root: &OwnedFd) -> Result<(), Errno> {
+    rustix::process::fchdir(root)?;
+    // The old root is put on top of the new one, and is detached there.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")
+}
+
+/// The tree while it is being built.
+struct FileTree {
+    host: OwnedFd,
+    root: OwnedFd,
+    /// A file without permissions, which is mounted over files that a command must not read.
+    denied_file: OwnedFd,
+    /// A directory without permissions, for the same purpose.
+    denied_directory: OwnedFd,
+}
+
+impl FileTree {
+    fn apply(&self, mount: &PlannedMount) -> Result<(), Errno> {
+        let path = &mount.path;
+        match &mount.kind {
+            MountKind::Writable => self.bind(path, flags_below(path)),
+            MountKind::ReadOnly => self.bind(path, flags_below(path).and(MountFlags::READ_ONLY)),
+            MountKind::PinnedLink => self.bind(path, MountFlags::NO_SETUID),
+            MountKind::DeniedDirectory => self.cover(path, &self.denied_directory),
+            MountKind::DeniedFile => self.cover(path, &self.denied_file),
+            MountKind::PassableDirectory => attach(places(PASSABLE)?, open_path(&self.root, path)?),
+            MountKind::MadeDirectory => {
+                let (parent, name) = self.place(path)?;
+                ignore_existing(mkdirat(parent, name, PASSABLE))
+            }
+            MountKind::MadeFile => {
+                let (parent, name) = self.place(path)?;
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(parent, name, flags, Mode::empty()).map(drop)
+            }
+            MountKind::MadeLink(target) => {
+                let (parent, name) = self.place(path)?;
+                ignore_existing(symlinkat(target, parent, name))
+            }
+        }
+    }
+
+    /// Mounts the host's file or directory at the same path of the tree.
+    fn bind(&self, path: &Path, flags: MountFlags) -> Result<(), Errno> {
+        let mount = clone_mount(open_path(&self.host, path)?, MountDepth::Recursive)?;
+        add_flags(&mount, flags, MountDepth::Recursive)?;
+        attach(mount, open_path(&self.root, path)?)
+    }
+
+    fn cover(&self, path: &Path, with: &OwnedFd) -> Result<(), Errno> {
+        let mount = clone_mount(with, MountDepth::Single)?;
+        add_flags(&mount, MountFlags::READ_ONLY, MountDepth::Single)?;
+        attach(mount, open_path(&self.root, path)?)
+    }
+
+    fn place(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
+        let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::INVAL)?;
+        Ok((open_path(&self.root, parent)?, name.into()))
+    }
+
+    /// A command of user 0 could change settings of the whole machine through files in `/sys`.
+    fn protect_sysfs(&self) -> Result<(), Errno> {
+        let path = Path::new("/sys");
+        match open_path(&self.host, path) {
+            Ok(_) => self.bind(path, COMMON_FLAGS.and(MountFlags::READ_ONLY)),
+            Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An entry of a policy may name a device file on purpose, and it must work then.
+fn flags_below(path: &Path) -> MountFlags {
+    if path.starts_with("/dev") { MountFlags::NO_SETUID } else { COMMON_FLAGS }
+}
+
+fn ignore_existing(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,269 @@
+//! The messages between the server and the launcher of a sandbox. The server first sends a [`SandboxPlan`], and the
+//! launcher answers with a [`BuildReply`]. Then each [`StartRequest`] starts a command. Its answer, a [`StartReply`],
+//! comes over a socket of its own, which travels with the request, so that commands can start at the same time.
+
+use std::ffi::CString;
+
+use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
+use crate::plan::SandboxPlan;
+
+/// The largest message. Arguments and environment of a command are limited by the kernel to a fraction of that.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// The answer to a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BuildReply {
+    /// The sandbox is ready. A descriptor of its root directory comes with the message, then, for
+    /// [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
+    Ready {
+        /// Whether commands get a `/proc` of their own. If not, `/proc` is empty.
+        has_proc: bool,
+    },
+    /// A step of the set-up failed.
+    Failed(BuildFailure),
+}
+
+/// Why the launcher could not make a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildFailure {
+    /// The step that failed.
+    pub step: BuildStep,
+    /// The error number of the kernel.
+    pub errno: i32,
+    /// What the step was about, usually a path. May be empty.
+    pub detail: String,
+}
+
+/// The steps of the set-up that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildStep {
+    /// Making the namespaces for users, mounts, IPC and network.
+    Namespaces,
+    /// Mapping the user into the namespace.
+    UserMapping,
+    /// Making the file tree that the sandbox begins with.
+    BaseTree,
+    /// A mount of the plan.
+    Mount,
+    /// The directories `/dev` and `/proc`.
+    DeviceFiles,
+    /// Making the new tree the root directory.
+    ChangeRoot,
+    /// Giving up capabilities.
+    Capabilities,
+    /// Setting up the loopback interface and the socket that listens on it.
+    Loopback,
+}
+
+const STEPS: [BuildStep; 8] = [
+    BuildStep::Namespaces,
+    BuildStep::UserMapping,
+    BuildStep::BaseTree,
+    BuildStep::Mount,
+    BuildStep::DeviceFiles,
+    BuildStep::ChangeRoot,
+    BuildStep::Capabilities,
+    BuildStep::Loopback,
+];
+
+/// A command to start. Its descriptors travel with the message: the socket for the answer, then stdin, stdout and
+/// stderr, then the extra descriptor if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartRequest {
+    /// Paths of the program, in the order in which they are tried.
+    pub candidates: Vec<CString>,
+    /// Whether the candidates come from a search along `PATH`: then a candidate that is missing is skipped.
+    pub searched: bool,
+    /// The arguments, with the name of the program first.
+    pub argv: Vec<CString>,
+    /// The whole environment, each entry as `NAME=VALUE`.
+    pub env: Vec<CString>,
+    /// The working directory, a path in the sandbox.
+    pub cwd: CString,
+    /// The file mode creation mask. None: that of the server.
+    pub umask: Option<u32>,
+    /// Resource limits: number of the resource, soft and hard limit. They are set in this order. The first one is the
+    /// tag by which the server finds the process, if processes have tags.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// Whether stdin is a terminal that becomes the controlling terminal of the command.
+    pub terminal: bool,
+    /// The number that the extra descriptor gets in the command. None: there is no extra descriptor.
+    pub extra_descriptor: Option<u32>,
+}
+
+/// The answer to a [`StartRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartReply {
+    /// The kernel executes the program.
+    Started {
+        /// The process id in the server's PID namespace. The process is a child of the server.
+        pid: i32,
+    },
+    /// The command was not started.
+    Failed {
+        /// The step that failed.
+        stage: StartStage,
+        /// The error number of the kernel.
+        errno: i32,
+        /// The process that has failed and ended. It is a child of the server, which has to reap it. None if no
+        /// process was made.
+        pid: Option<i32>,
+    },
+}
+
+/// The steps of a start that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartStage {
+    /// Making the namespaces and processes of the command.
+    Isolate,
+    /// Entering the working directory.
+    WorkingDirectory,
+    /// Setting up descriptors, limits and the terminal.
+    Prepare,
+    /// Giving up privileges, and installing the filter of system calls.
+    Confine,
+    /// Executing the program.
+    Execute,
+    /// The server has cancelled the start.
+    Cancelled,
+}
+
+const STAGES: [StartStage; 6] = [
+    StartStage::Isolate,
+    StartStage::WorkingDirectory,
+    StartStage::Prepare,
+    StartStage::Confine,
+    StartStage::Execute,
+    StartStage::Cancelled,
+];
+
+pub(crate) fn encode_plan(plan: &SandboxPlan) -> Vec<u8> {
+    let mut message = MessageWriter::default();
+    plan.write(&mut message);
+    message.finish()
+}
+
+pub(crate) fn decode_plan(bytes: &[u8]) -> Result<SandboxPlan, MalformedMessage> {
+    let mut message = MessageReader::new(bytes);
+    let plan = SandboxPlan::read(&mut message)?;
+    message.end()?;
+    Ok(plan)
+}
+
+impl BuildReply {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut message = MessageWriter::default();
+        match self {
+            Self::Ready { has_proc } => {
+                message.byte(0);
+                message.flag(*has_proc);
+            }
+            Self::Failed(failure) => {
+                message.byte(1);
+                message.byte(position(&STEPS, failure.step));
+                message.number(u64::from(failure.errno.unsigned_abs()));
+                message.bytes(failure.detail.as_bytes());
+            }
+        }
+        message.finish()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let mut message = MessageReader::new(bytes);
+        let reply = match message.byte()? {
+            0 => Self::Ready { has_proc: message.flag()? },
+            1 => Self::Failed(BuildFailure {
+                step: element(&STEPS, message.byte()?)?,
+                errno: message.small_number()?,
+                detail: String::from_utf8_lossy(message.bytes()?).into_owned(),
+            }),
+            _ => return Err(MalformedMessage),
+        };
+        message.end()?;
+        Ok(reply)
+    }
+}
+
+impl StartRequest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut message = MessageWriter::default();
+        let strings = |message: &mut MessageWriter, values: &[CString]| {
+            message.list(values, |message, value| message.bytes(value.as_bytes()));
+        };
+        strings(&mut message, &self.candidates);
+        message.flag(self.searched);
+        strings(&mut message, &self.argv);
+        strings(&mut message, &self.env);
+        message.bytes(self.cwd.as_bytes());
+        message.option(self.umask, |message, mask| message.number(mask.into()));
+        message.list(&self.limits, |message, (resource, soft, hard)| {
+            message.number((*resource).into());
+            message.number(*soft);
+            message.number(*hard);
+        });
+        message.flag(self.terminal);
+        message.option(self.extra_descriptor, |message, number| message.number(number.into()));
+        message.finish()
+    }
+
+    /// Reads a request from the bytes of a message. Public for the fuzz target.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let mut message = MessageReader::new(bytes);
+        let request = Self {
+            candidates: message.list(MessageReader::c_string)?,
+            searched: message.flag()?,
+            argv: message.list(MessageReader::c_string)?,
+            env: message.list(MessageReader::c_string)?,
+            cwd: message.c_string()?,
+            umask: message.option(MessageReader::small_number)?,
+            limits: message
+                .list(|message| Ok((message.small_number()?, message.number()?, message.number()?)))?,
+            terminal: message.flag()?,
+            extra_descriptor: message.option(MessageReader::small_number)?,
+        };
+        message.end()?;
+        Ok(request)
+    }
+}
+
+impl StartReply {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut message = MessageWriter::default();
+        match self {
+            Self::Started { pid } => {
+                message.byte(0);
+                message.number(u64::from(pid.unsigned_abs()));
+            }
+            Self::Failed { stage, errno, pid } => {
+                message.byte(1);
+                message.byte(position(&STAGES, stage));
+                message.number(u64::from(errno.unsigned_abs()));
+                message.option(pid, |message, pid| message.number(u64::from(pid.unsigned_abs())));
+            }
+        }
+        message.finish()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let mut message = MessageReader::new(bytes);
+        let reply = match message.byte()? {
+            0 => Self::Started { pid: message.small_number()? },
+            1 => Self::Failed {
+                stage: element(&STAGES, message.byte()?)?,
+                errno: message.small_number()?,
+                pid: message.option(MessageReader::small_number)?,
+            },
+            _ => return Err(MalformedMessage),
+        };
+        message.end()?;
+        Ok(reply)
+    }
+}
+
+fn position<T: Copy + PartialEq>(values: &[T], value: T) -> u8 {
+    values.iter().position(|known| *known == value).and_then(|index| u8::try_from(index).ok()).unwrap_or(u8::MAX)
+}
+
+fn element<T: Copy>(values: &[T], index: u8) -> Result<T, MalformedMessage> {
+    values.get(usize::from(index)).copied().ok_or(MalformedMessage)
+}

@@ -1,0 +1,227 @@
+//! The filter of system calls that every command in a sandbox gets. It refuses what could lead out of the sandbox or
+//! into another process: making namespaces and mounts, tracing, kernel keyrings, io_uring, faked terminal input, and
+//! sockets that the policy does not allow. Everything else is allowed.
+//!
+//! The filter is a program for the kernel's packet filter machine. Each [`Rule`] becomes a few of its instructions.
+
+use libc::{c_long, sock_filter};
+
+use crate::plan::SandboxNetwork;
+
+/// When a system call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Always,
+    /// If the argument with this number has one of these bits.
+    AnyBit(u32, u32),
+    /// If the lower half of the argument with this number has this value.
+    Is(u32, u32),
+    /// If the argument with this number, after the mask, has this value.
+    MaskedIs(u32, u32, u32),
+    /// If the argument with this number has none of these values.
+    NoneOf(u32, &'static [u32]),
+}
+
+/// The error with which a refused call fails.
+const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+/// For calls that programs replace by an older call if the kernel does not have them.
+const NOT_IMPLEMENTED: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+
+/// System calls with this bit are those of a second calling convention of x86_64, which the rules do not know.
+#[cfg(target_arch = "x86_64")]
+const X32_BIT: u32 = 0x4000_0000;
+
+/// All kinds of namespaces that `clone` can make.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+/// `unshare` has one more kind, whose bit means something else in `clone`.
+const TIME_NAMESPACE: u32 = 0x80;
+
+/// The type of a socket without its flags.
+const SOCKET_TYPE_MASK: u32 = 0xF;
+
+const OPEN_TREE_ATTR: c_long = 467;
+
+/// Calls that are refused under every policy.
+const ALWAYS_REFUSED: &[c_long] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Calls that the kernel makes for a process, beside this filter.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Mounts and namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
+    // Files by number instead of by path.
+    libc::SYS_open_by_handle_at,
+    // Keyrings belong to the user, not to the sandbox.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Parts of the kernel with a long record of errors that lead to privileges.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    // The whole machine.
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_syslog,
+];
+
+/// Input that is faked into a terminal (TIOCSTI), and a relative of it for consoles (TIOCLINUX).
+const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
+
+const UNIX: u32 = libc::AF_UNIX as u32;
+const INTERNET: [u32; 2] = [libc::AF_INET as u32, libc::AF_INET6 as u32];
+const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+
+/// The filter for a network.
+pub(crate) fn filter(network: SandboxNetwork) -> Vec<sock_filter> {
+    let mut program = Assembler::default();
+    program.begin();
+    for call in ALWAYS_REFUSED {
+        program.refuse(*call, Rule::Always, REFUSED);
+    }
+    program.refuse(libc::SYS_clone3, Rule::Always, NOT_IMPLEMENTED);
+    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), REFUSED);
+    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), REFUSED);
+    for request in REFUSED_TERMINAL_REQUESTS {
+        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), REFUSED);
+    }
+    // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
+    // So there are none. With other Unix sockets this needs `connect`.
+    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), REFUSED);
+    program.refuse(libc::SYS_socketpair, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
+    match network {
+        SandboxNetwork::None => {
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), REFUSED);
+            program.refuse(libc::SYS_socket, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
+            program.refuse(libc::SYS_connect, Rule::Always, REFUSED);
+        }
+        // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
+        SandboxNetwork::Host | SandboxNetwork::LoopbackOnly => {
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), REFUSED);
+        }
+    }
+    program.finish()
+}
+
+/// Offsets in the data that the kernel gives the filter.
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCHITECTURE: u32 = 4;
+const OFFSET_ARGUMENTS: u32 = 16;
+
+/// Codes of instructions.
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const JUMP_IF_ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// Collects the instructions. Before and after each rule, the machine has the number of the call in its register.
+#[derive(Default)]
+struct Assembler {
+    program: Vec<sock_filter>,
+}
+
+impl Assembler {
+    fn add(&mut self, code: u16, operand: u32) {
+        self.jump(code, operand, 0, 0);
+    }
+
+    fn jump(&mut self, code: u16, operand: u32, if_true: u8, if_false: u8) {
+        self.program.push(sock_filter { code, jt: if_true, jf: if_false, k: operand });
+    }
+
+    /// Ends a process that uses another calling convention, because the numbers of its calls mean something else.
+    fn begin(&mut self) {
+        self.add(LOAD, OFFSET_ARCHITECTURE);
+        self.jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0);
+        self.add(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
+        self.add(LOAD, OFFSET_NUMBER);
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.jump(JUMP_IF_ANY_BIT, X32_BIT, 0, 1);
+            self.add(RETURN, NOT_IMPLEMENTED);
+        }
+    }
+
+    fn finish(mut self) -> Vec<sock_filter> {
+        self.add(RETURN, libc::SECCOMP_RET_ALLOW);
+        self.program
+    }
+
+    fn refuse(&mut self, call: c_long, rule: Rule, action: u32) {
+        let mut body = Self::default();
+        let argument = |number: u32| OFFSET_ARGUMENTS + 8 * number;
+        match rule {
+            Rule::Always => body.add(RETURN, action),
+            Rule::AnyBit(number, bits) => {
+                body.add(LOAD, argument(number));
+                body.jump(JUMP_IF_ANY_BIT, bits, 0, 1);
+                body.add(RETURN, action);
+            }
+            Rule::Is(number, value) => {
+                body.add(LOAD, argument(number));
+                body.jump(JUMP_IF_EQUAL, value, 0, 1);
+                body.add(RETURN, action);
+            }
+            Rule::MaskedIs(number, mask, value) => {
+                body.add(LOAD, argument(number));
+                body.add(AND, mask);
+                body.jump(JUMP_IF_EQUAL, value, 0, 1);
+                body.add(RETURN, action);
+            }
+            Rule::NoneOf(number, values) => {
+                body.add(LOAD, argument(number));
+                for (index, value) in values.iter().enumerate() {
+                    // Over the remaining comparisons and the return.
+                    body.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
+                }
+                body.add(RETURN, action);
+            }
+        }
+        if rule != Rule::Always {
+            body.add(LOAD, OFFSET_NUMBER);
+        }
+        self.jump(JUMP_IF_EQUAL, call as u32, 0, body.program.len() as u8);
+        self.program.append(&mut body.program);
+    }
+}

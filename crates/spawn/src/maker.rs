@@ -1,0 +1,64 @@
+//! Children that another process makes for the server, in a sandbox. The child is a child of the server all the same, so
+//! everything but the start is as with any other child. This crate does not know how the sandbox works: the caller
+//! implements [`ChildMaker`].
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+/// Makes children in a sandbox.
+pub trait ChildMaker: Send + Sync {
+    /// Makes a child and waits until it executes its program. `connection` is one end of a socket pair; the other end is
+    /// kept by the server, which closes it when it has reaped the child, and shuts it down to cancel the start. The maker
+    /// must check that directly before the program is executed.
+    fn make(&self, child: &ChildRequest<'_>, connection: StartConnection<'_>) -> Result<i32, MakeError>;
+}
+
+/// Both ends of the socket pair of a start.
+#[derive(Clone, Copy, Debug)]
+pub struct StartConnection<'a> {
+    /// The end that the server keeps.
+    pub server_end: BorrowedFd<'a>,
+    /// The end for the process that makes the child.
+    pub maker_end: BorrowedFd<'a>,
+}
+
+/// The child to make.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildRequest<'a> {
+    /// Paths of the program, in the order in which they are tried.
+    pub candidates: &'a [CString],
+    /// Whether the candidates come from a search along `PATH`, so that missing ones are skipped.
+    pub searched: bool,
+    /// The arguments, `argv[0]` first.
+    pub argv: &'a [CString],
+    /// The whole environment, as `NAME=VALUE`.
+    pub env: &'a [CString],
+    /// The working directory.
+    pub cwd: &'a Path,
+    /// The file mode creation mask. None: that of the server.
+    pub umask: Option<u32>,
+    /// Resource limits: number of the resource, soft limit, hard limit. The first one is the tag, if there are tags. It
+    /// must be the first thing that the child sets.
+    pub limits: &'a [(u32, u64, u64)],
+    /// Whether the standard streams are a terminal, which becomes the controlling terminal of the child.
+    pub terminal: bool,
+    /// Stdin, stdout and stderr.
+    pub standard: [BorrowedFd<'a>; 3],
+    /// A further descriptor, and the number that it gets in the child.
+    pub extra: Option<(BorrowedFd<'a>, i32)>,
+}
+
+/// Why no child was made.
+#[derive(Debug)]
+pub enum MakeError {
+    /// The working directory could not be entered.
+    Cwd(io::Error),
+    /// The program could not be executed.
+    Program(io::Error),
+    /// The start was cancelled.
+    Cancelled,
+    /// The sandbox could not make the child. The text continues a sentence that begins with "cannot".
+    Resource(&'static str, io::Error),
+}
