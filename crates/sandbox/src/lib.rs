@@ -12,11 +12,17 @@ mod codec;
 mod launcher;
 mod message;
 mod plan;
+mod policy;
 mod resident;
 mod seccomp;
 
 pub use codec::MalformedMessage;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
-pub use resident::{BuildError, ResidentSandbox};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use policy::{
+    Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
+    NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
+    RequestedTarget, policy_limits, resolve_policy,
+};
+pub use resident::{BuildError, ResidentSandbox};

@@ -1,0 +1,166 @@
+//! A policy whose entries are concrete: [`FilePolicy::access`] is the one function that decides about a path.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use super::{Access, GlobPattern, lexical};
+
+/// What is allowed for which paths. Two policies with the same [`key`](Self::key) decide the same for every path.
+#[derive(Clone, Debug)]
+pub struct FilePolicy {
+    /// Sorted by target, one entry for each target, paths before globs.
+    entries: Vec<PolicyEntry>,
+    /// How many of the entries are for paths.
+    path_count: usize,
+    glob_scan_max_depth: Option<NonZeroUsize>,
+}
+
+/// One rule: what is allowed for a path and everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyEntry {
+    /// The paths that the rule applies to.
+    pub target: EntryTarget,
+    /// What the rule allows. Always [`Access::Deny`] for a glob.
+    pub access: Access,
+    /// Where the rule comes from.
+    pub source: EntrySource,
+}
+
+/// The paths that a rule applies to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EntryTarget {
+    /// An absolute path without `.`, `..` and trailing slash, and everything below it.
+    Path(PathBuf),
+    /// Every path that matches, and everything below these paths.
+    Glob(GlobPattern),
+}
+
+/// Where a rule comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntrySource {
+    /// The client asked for unrestricted files.
+    Unrestricted,
+    /// The client sent the entry that has this index in its request.
+    Request(usize),
+    /// The entry protects one of [`PROTECTED_NAMES`](super::PROTECTED_NAMES) in this writable directory.
+    ProtectedName {
+        /// The path of the writable entry.
+        writable: PathBuf,
+    },
+    /// The entry protects a git directory outside its working tree.
+    GitDirectory {
+        /// The `.git` file that names the directory.
+        git_file: PathBuf,
+    },
+}
+
+/// What a policy says about a path, and why.
+#[derive(Clone, Debug)]
+pub struct AccessDecision<'a> {
+    /// What is allowed.
+    pub access: Access,
+    /// The entry that decides. None: no entry is for this path, so it is denied.
+    pub entry: Option<&'a PolicyEntry>,
+    /// The path itself or the directory above it that the deciding entry names or matches. Empty without an entry.
+    pub matched: PathBuf,
+}
+
+/// Identifies a policy by what it allows, not by how it was spelled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyKey {
+    entries: Vec<(EntryTarget, Access)>,
+    /// None if there is no glob.
+    glob_scan_max_depth: Option<NonZeroUsize>,
+}
+
+impl FilePolicy {
+    /// Sorts the entries and keeps for each target the one that decides.
+    pub(super) fn new(mut entries: Vec<PolicyEntry>, glob_scan_max_depth: Option<NonZeroUsize>) -> Self {
+        // The sort is stable: of several equal entries the first in the request is kept.
+        entries.sort_by(|one, other| {
+            (&one.target, one.access.precedence()).cmp(&(&other.target, other.access.precedence()))
+        });
+        entries.dedup_by(|later, kept| later.target == kept.target);
+        let path_count = entries.partition_point(|entry| matches!(entry.target, EntryTarget::Path(_)));
+        Self { entries, path_count, glob_scan_max_depth }
+    }
+
+    /// What is allowed for a path, and which entry decides. A path that is not absolute is denied. `..` is removed
+    /// lexically, and links are not followed: the caller asks about the path that the kernel would reach.
+    pub fn access(&self, path: &Path) -> AccessDecision<'_> {
+        let nothing = AccessDecision { access: Access::Deny, entry: None, matched: PathBuf::new() };
+        let Some(path) = lexical::normalised(path) else { return nothing };
+        let by_path = path
+            .ancestors()
+            .find_map(|ancestor| self.path_entry(ancestor).map(|entry| (lexical::depth(ancestor), entry)));
+        // Of several globs that match equally much, the first in sorted order decides.
+        let mut deciding = None;
+        for entry in self.globs() {
+            let EntryTarget::Glob(glob) = &entry.target else { continue };
+            if let Some(depth) = glob.longest_match(&path)
+                && deciding.is_none_or(|(deepest, _)| depth > deepest)
+            {
+                deciding = Some((depth, entry));
+            }
+        }
+        if let Some((depth, entry)) = by_path
+            && deciding.is_none_or(|(glob_depth, _)| depth > glob_depth)
+        {
+            deciding = Some((depth, entry));
+        }
+        match deciding {
+            Some((depth, entry)) => AccessDecision {
+                access: entry.access,
+                entry: Some(entry),
+                matched: lexical::beginning(&path, depth).to_path_buf(),
+            },
+            None => nothing,
+        }
+    }
+
+    /// Whether every path may be read: the root may be read or written, and no entry denies anything.
+    pub fn reads_everything(&self) -> bool {
+        self.path_entry(Path::new("/")).is_some() && self.entries.iter().all(|entry| entry.access != Access::Deny)
+    }
+
+    /// Whether every path may be written: the root may be written, and no entry allows less.
+    pub fn writes_everything(&self) -> bool {
+        self.path_entry(Path::new("/")).is_some() && self.entries.iter().all(|entry| entry.access == Access::Write)
+    }
+
+    /// All entries, protections included. Sorted by path, a directory before what is below it, and globs last. No two
+    /// entries have the same target.
+    pub fn entries(&self) -> &[PolicyEntry] {
+        &self.entries
+    }
+
+    /// The entries whose targets are globs.
+    pub fn globs(&self) -> &[PolicyEntry] {
+        &self.entries[self.path_count..]
+    }
+
+    /// How many levels of directories, counted from [`GlobPattern::directory`], are searched for matches of globs when a
+    /// sandbox is made. None: all. [`access`](Self::access) does not heed it, and so may deny more.
+    pub fn glob_scan_max_depth(&self) -> Option<NonZeroUsize> {
+        self.glob_scan_max_depth
+    }
+
+    /// What the policy allows, for finding a sandbox that was made for an equal policy.
+    pub fn key(&self) -> PolicyKey {
+        PolicyKey {
+            entries: self.entries.iter().map(|entry| (entry.target.clone(), entry.access)).collect(),
+            glob_scan_max_depth: if self.globs().is_empty() { None } else { self.glob_scan_max_depth },
+        }
+    }
+
+    fn path_entry(&self, path: &Path) -> Option<&PolicyEntry> {
+        let paths = &self.entries[..self.path_count];
+        let index = paths
+            .binary_search_by(|entry| match &entry.target {
+                EntryTarget::Path(target) => target.as_path().cmp(path),
+                EntryTarget::Glob(_) => std::cmp::Ordering::Greater,
+            })
+            .ok()?;
+        paths.get(index)
+    }
+}

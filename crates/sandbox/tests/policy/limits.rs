@@ -1,0 +1,65 @@
+//! Limits: a policy that is too large is refused, quickly, and with the number that is the limit.
+
+use sandbox::Access::{Deny, Read, Write};
+use sandbox::{PolicyError, policy_limits as limits};
+
+use super::{Machine, deny_glob, path, project_roots, request};
+
+fn refused(request: &sandbox::PolicyRequest) -> PolicyError {
+    Machine::default().resolve(request).unwrap_err()
+}
+
+#[test]
+fn the_number_of_entries_and_roots_is_limited() {
+    let entries = |count: usize| (0..count).map(|index| path(format!("/{index}"), Read)).collect();
+    assert!(Machine::default().resolve(&request(entries(limits::MAX_REQUESTED_ENTRIES))).is_ok());
+    let error = refused(&request(entries(limits::MAX_REQUESTED_ENTRIES + 1)));
+    assert_eq!(error.to_string(), "the sandbox has 513 entries; the limit is 512");
+
+    let mut many_roots = request(vec![project_roots(None, Write)]);
+    many_roots.workspace_roots = (0..64).map(|index| format!("/{index}").into()).collect();
+    assert!(Machine::default().resolve(&many_roots).is_ok());
+    many_roots.workspace_roots.push("/x".into());
+    assert_eq!(refused(&many_roots), PolicyError::TooManyWorkspaceRoots(65));
+}
+
+#[test]
+fn entries_that_stand_for_many_paths_are_limited() {
+    let mut product = request((0..33).map(|index| project_roots(Some(&index.to_string()), Read)).collect());
+    product.workspace_roots = (0..64).map(|index| format!("/{index}").into()).collect();
+    assert_eq!(refused(&product), PolicyError::TooManyPaths);
+}
+
+#[test]
+fn the_length_of_paths_is_limited_alone_and_together() {
+    assert_eq!(refused(&request(vec![path("/x".repeat(2048), Read)])), PolicyError::PathTooLong(4096));
+    let long = |index: usize| path(format!("/{index:04}{}", "/x".repeat(2000)), Read);
+    assert_eq!(refused(&request((0..40).map(long).collect())), PolicyError::PathsTooLong);
+    let mut long_root = request(vec![project_roots(None, Read)]);
+    long_root.workspace_roots = vec!["/x".repeat(2048).into()];
+    assert_eq!(refused(&long_root), PolicyError::PathTooLong(4096));
+}
+
+#[test]
+fn patterns_are_limited_alone_together_and_in_what_they_stand_for() {
+    assert_eq!(refused(&request(vec![deny_glob(&"*".repeat(1025))])), PolicyError::PatternTooLong(1025));
+    let braces = "/{a,b}".repeat(7);
+    assert_eq!(refused(&request(vec![deny_glob(&braces)])), PolicyError::TooManyAlternatives(braces));
+    let long = |index: usize| deny_glob(&format!("/*{index}{}", "x".repeat(1000)));
+    assert_eq!(refused(&request((0..17).map(long).collect())), PolicyError::PatternsTooLong);
+}
+
+/// The most expensive policy that is not refused: long writable paths, each of which is compared with long globs. The
+/// test would not end if the cost were exponential.
+#[test]
+fn the_most_expensive_policy_ends() {
+    let deep = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/".repeat(80);
+    let glob = |index: usize| deny_glob(&format!("/{}{index}", "**/*a*aaaaaaaaaaaaaaaaaaaaaaaab/".repeat(30)));
+    let entries = (0..25)
+        .map(|index| path(format!("/{deep}{index}"), Write))
+        .chain((0..15).map(glob))
+        .chain([path("/x", Deny)])
+        .collect();
+    let policy = Machine::default().resolve(&request(entries)).unwrap();
+    assert_eq!(policy.access(std::path::Path::new(&format!("/{deep}0/.git"))).access, Read);
+}
