@@ -2,8 +2,8 @@
 //! byte strings and lists after their length. Both ends are the same program on the same machine. The reader trusts
 //! nothing all the same: it never reads beyond the message, and allocates no more than the message has bytes.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A message ended early, has bytes after its end, or has a value that its type does not allow.
@@ -111,10 +111,6 @@ impl<'a> MessageReader<'a> {
             return Err(MalformedMessage);
         }
         Ok(PathBuf::from(OsStr::from_bytes(bytes)))
-    }
-
-    pub(crate) fn os_string(&mut self) -> Result<OsString, MalformedMessage> {
-        Ok(OsString::from_vec(self.bytes()?.to_vec()))
     }
 
     pub(crate) fn list<T>(

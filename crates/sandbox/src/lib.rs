@@ -12,6 +12,7 @@ mod codec;
 mod launcher;
 mod message;
 mod plan;
+mod planner;
 mod policy;
 mod resident;
 mod seccomp;
@@ -19,7 +20,8 @@ mod seccomp;
 pub use codec::MalformedMessage;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
-pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use planner::{PlanError, Placeholder, PlannedSandbox, plan_sandbox, remove_unused_placeholder};
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,

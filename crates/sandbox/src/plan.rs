@@ -46,6 +46,18 @@ pub struct PlannedMount {
     pub path: PathBuf,
     /// What is put at the path.
     pub kind: MountKind,
+    /// The host's file or directory that was at the path when the plan was made, for the kinds that mount it. A plan is out of date when
+    /// another file has taken its place.
+    pub source: Option<FileId>,
+}
+
+/// Device and inode of a file on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The number of the device that the file system is on.
+    pub device: u64,
+    /// The number of the file in its file system.
+    pub inode: u64,
 }
 
 /// What a step puts at its path.
@@ -63,11 +75,11 @@ pub enum MountKind {
     DeniedFile,
     /// A directory that may not be listed, but through which the paths of later steps are reached.
     PassableDirectory,
-    /// Only in an [`BaseTree::Empty`] tree: a directory that may not be listed, as a place for later steps.
+    /// A directory in memory that may not be listed, as a place for later steps. Only below an [`BaseTree::Empty`] root, a [`Self::PassableDirectory`] or `/dev`.
     MadeDirectory,
-    /// Only in an [`BaseTree::Empty`] tree: an empty file, as a place for a later step.
+    /// An empty file in memory, as a place for a later step. Where it can be made: see above.
     MadeFile,
-    /// Only in an [`BaseTree::Empty`] tree: a symbolic link with this target.
+    /// A symbolic link in memory, with this target. Where it can be made: see above.
     MadeLink(PathBuf),
 }
 
@@ -89,6 +101,10 @@ impl SandboxPlan {
             if let MountKind::MadeLink(target) = &mount.kind {
                 message.path(target);
             }
+            message.option(mount.source, |message, source| {
+                message.number(source.device);
+                message.number(source.inode);
+            });
         });
     }
 
@@ -110,7 +126,10 @@ impl SandboxPlan {
             if !path.is_absolute() {
                 return Err(MalformedMessage);
             }
-            Ok(PlannedMount { path, kind: MountKind::read(message)? })
+            let kind = MountKind::read(message)?;
+            let source = message
+                .option(|message| Ok(FileId { device: message.number()?, inode: message.number()? }))?;
+            Ok(PlannedMount { path, kind, source })
         })?;
         Ok(Self { base, mounts, network })
     }

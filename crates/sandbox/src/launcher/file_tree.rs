@@ -12,7 +12,7 @@ use super::device_files;
 use super::failure;
 use super::mount_calls::{MountDepth, MountFlags, add_flags, attach, clone_mount, new_file_system, open_path};
 use crate::message::{BuildFailure, BuildStep};
-use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxPlan};
+use crate::plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxPlan};
 
 /// The directory on which the new tree is built.
 const BUILDING_SITE: &str = "/proc";
@@ -101,9 +101,9 @@ impl FileTree {
     fn apply(&self, mount: &PlannedMount) -> Result<(), Errno> {
         let path = &mount.path;
         match &mount.kind {
-            MountKind::Writable => self.bind(path, flags_below(path)),
-            MountKind::ReadOnly => self.bind(path, flags_below(path).and(MountFlags::READ_ONLY)),
-            MountKind::PinnedLink => self.bind(path, MountFlags::NO_SETUID),
+            MountKind::Writable => self.bind(path, flags_below(path), mount.source),
+            MountKind::ReadOnly => self.bind(path, flags_below(path).and(MountFlags::READ_ONLY), mount.source),
+            MountKind::PinnedLink => self.bind(path, MountFlags::NO_SETUID, mount.source),
             MountKind::DeniedDirectory => self.cover(path, &self.denied_directory),
             MountKind::DeniedFile => self.cover(path, &self.denied_file),
             MountKind::PassableDirectory => attach(places(PASSABLE)?, open_path(&self.root, path)?),
@@ -123,9 +123,14 @@ impl FileTree {
         }
     }
 
-    /// Mounts the host's file or directory at the same path of the tree.
-    fn bind(&self, path: &Path, flags: MountFlags) -> Result<(), Errno> {
-        let mount = clone_mount(open_path(&self.host, path)?, MountDepth::Recursive)?;
+    /// Mounts the host's file or directory at the same path of the tree. Fails with `ESTALE` if it is not the one that the plan means.
+    fn bind(&self, path: &Path, flags: MountFlags, expected: Option<FileId>) -> Result<(), Errno> {
+        let source = open_path(&self.host, path)?;
+        let stat = rustix::fs::fstat(&source)?;
+        if expected.is_some_and(|expected| expected != FileId { device: stat.st_dev, inode: stat.st_ino }) {
+            return Err(Errno::STALE);
+        }
+        let mount = clone_mount(source, MountDepth::Recursive)?;
         add_flags(&mount, flags, MountDepth::Recursive)?;
         attach(mount, open_path(&self.root, path)?)
     }
@@ -145,7 +150,7 @@ impl FileTree {
     fn protect_sysfs(&self) -> Result<(), Errno> {
         let path = Path::new("/sys");
         match open_path(&self.host, path) {
-            Ok(_) => self.bind(path, COMMON_FLAGS.and(MountFlags::READ_ONLY)),
+            Ok(_) => self.bind(path, COMMON_FLAGS.and(MountFlags::READ_ONLY), None),
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         }

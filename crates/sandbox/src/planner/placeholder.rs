@@ -1,0 +1,98 @@
+//! Empty directories on the host on which something is mounted, because a protected path does not exist. Several
+//! sandboxes, also of several servers, can use the same one. Each user holds a shared lock on the directory, and the
+//! last one removes it. A directory that is not empty is never removed.
+//!
+//! A placeholder is recognised by its unusual permissions. So one that was left behind, because all processes of a server
+//! were killed at once, is removed by the next sandbox that needs it.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+
+use crate::plan::FileId;
+
+/// Readable for all, writable for nobody, with the sticky bit, which means nothing for a directory that nobody may write.
+const PLACEHOLDER_MODE: Mode = Mode::from_raw_mode(0o1555);
+
+/// How often a placeholder is made again because another process has removed it meanwhile.
+const MAX_ATTEMPTS: usize = 100;
+
+/// A use of a placeholder. Dropping it removes the directory, unless another sandbox uses it.
+#[derive(Debug)]
+pub struct Placeholder {
+    path: PathBuf,
+    id: FileId,
+    /// Holds the shared lock. None only while the value is dropped.
+    lock: Option<OwnedFd>,
+}
+
+impl Placeholder {
+    /// Makes the directory, or uses the one that another sandbox has made. The parent directory must exist.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        for _ in 0..MAX_ATTEMPTS {
+            match mkdirat(CWD, path, PLACEHOLDER_MODE) {
+                // The umask does not apply to the sticky bit alone, so the mode is set again below.
+                Ok(()) => rustix::fs::chmodat(CWD, path, PLACEHOLDER_MODE, AtFlags::empty())?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let directory = match open_directory(path) {
+                Err(Errno::NOENT) => continue,
+                other => other?,
+            };
+            flock(&directory, FlockOperation::LockShared)?;
+            let stat = fstat(&directory)?;
+            // Another process may have removed the directory before the lock was there.
+            if stat.st_nlink > 0 {
+                let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+                return Ok(Self { path: path.to_owned(), id, lock: Some(directory) });
+            }
+        }
+        Err(io::Error::other("another process removes it again and again"))
+    }
+
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Placeholder {
+    fn drop(&mut self) {
+        drop(self.lock.take());
+        remove_unused_placeholder(&self.path);
+    }
+}
+
+/// Removes the placeholder at a path, if it is one, is empty and no sandbox uses it. Errors are ignored: the directory is then removed by a
+/// later user.
+pub fn remove_unused_placeholder(path: &Path) {
+    let Ok(directory) = open_directory(path) else { return };
+    let is_placeholder = fstat(&directory)
+        .is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode) == PLACEHOLDER_MODE && is_own(stat.st_uid));
+    if is_placeholder && flock(directory.as_fd(), FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let _not_empty_or_replaced = unlinkat(CWD, path, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Whether a directory has the permissions of a placeholder and belongs to this user.
+pub(super) fn is_placeholder(metadata: &Metadata) -> bool {
+    metadata.is_dir() && Mode::from_raw_mode(metadata.mode()) == PLACEHOLDER_MODE && is_own(metadata.uid())
+}
+
+fn is_own(user: u32) -> bool {
+    rustix::process::geteuid().as_raw() == user
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
