@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 
 use crate::cancel_flag::CancelFlag;
-use crate::child::Child;
+use crate::cgroup::{CgroupLimits, Controllers, ServerCgroup, TreeCgroup, remove_empty_cgroups};
+use crate::child::{Accounting, Child};
 use crate::children::{StartingLeader, children, reap_unclaimed_children};
 use crate::command::SpawnCommand;
 use crate::descriptors::{above_stdio, watch};
@@ -28,6 +29,7 @@ use crate::host::HostProcess;
 use crate::hunt::HuntPurpose;
 use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
+use crate::limits::{LimitPlan, MemoryLimitScope, SpawnLimits, UnenforceableLimit, WatchedLimits};
 use crate::lock::lock;
 use crate::lookup::ProgramCandidates;
 use crate::procfs;
@@ -47,6 +49,8 @@ pub struct Spawner {
     /// None if the kernel or a sandbox does not let a thread have its own descriptor table.
     launcher: Option<Launcher>,
     kill_thread: KillThread,
+    /// In which trees with limits get a cgroup each. The error says why this server cannot use cgroups.
+    cgroup: Result<ServerCgroup, String>,
 }
 
 /// From this many children on, a start goes through the [`Launcher`]: copying the descriptor table of the server then costs more than
@@ -75,9 +79,12 @@ impl Spawner {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
         let tags_work = rlimit::tag_can_be_set(sessions.new_session().next());
+        // Before the guard is started, because this process may have to change its own cgroup, and the guard looks there
+        // for cgroups of the server.
+        let cgroup = ServerCgroup::new(instance);
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
         let (launcher, kill_thread) = (Launcher::start(), KillThread::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread })
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread, cgroup })
     }
 
     /// Reserves tags for the processes of a new session of a client.
@@ -91,6 +98,33 @@ impl Spawner {
     /// ([`HostProcess::dedicate`]), and no guard finds it.
     pub fn tags_work(&self) -> bool {
         self.tags_work
+    }
+
+    /// Whether a process with these limits can be started here. If not, the error says which limit cannot be enforced, why, and
+    /// what to do.
+    pub fn check_limits(&self, limits: &SpawnLimits) -> Result<(), UnenforceableLimit> {
+        self.limit_plan(limits).map(drop)
+    }
+
+    /// What a limit of memory applies to.
+    pub fn memory_limit_scope(&self) -> MemoryLimitScope {
+        let controllers = self.cgroup.as_ref().map_or_else(|_| Controllers::default(), ServerCgroup::controllers);
+        if controllers.memory { MemoryLimitScope::Tree } else { MemoryLimitScope::EachProcess }
+    }
+
+    fn limit_plan(&self, limits: &SpawnLimits) -> Result<LimitPlan, UnenforceableLimit> {
+        match &self.cgroup {
+            Ok(cgroup) => {
+                let missing = cgroup.missing_controllers();
+                LimitPlan::new(limits, cgroup.controllers(), missing.as_deref().unwrap_or_default())
+            }
+            Err(problem) => LimitPlan::new(limits, Controllers::default(), problem),
+        }
+    }
+
+    fn make_cgroup(&self, limits: CgroupLimits, tag: Tag) -> io::Result<TreeCgroup> {
+        let cgroup = self.cgroup.as_ref().map_err(|problem| io::Error::other(problem.clone()))?;
+        cgroup.make_tree_cgroup(limits, tag)
     }
 
     /// Starts a process. Returns [`SpawnError::Cancelled`] if the flag is set before the child executes the program. If the flag is set
@@ -110,11 +144,20 @@ impl Spawner {
         if cancelled.is_cancelled() {
             return Err(SpawnError::Cancelled);
         }
+        let plan = command.limits.map(|limits| self.limit_plan(&limits)).transpose()?;
         let args = Arc::new(ExecArgs::new(command)?);
         let program = program(command)?;
         let candidates = ProgramCandidates::new(program, &command.env)?;
         let cwd = open_directory(&command.cwd)?;
+        let cgroup_failed = SpawnError::resource("make a cgroup for the limits of the process");
+        let cgroup = plan.as_ref().and_then(|plan| plan.cgroup).map(|limits| self.make_cgroup(limits, tag));
+        let cgroup = cgroup.transpose().map_err(cgroup_failed)?;
+        let cgroup_procs = cgroup.as_ref().map(TreeCgroup::open_procs).transpose();
+        let cgroup_procs = cgroup_procs.map_err(SpawnError::resource("open the cgroup of the process"))?;
         let mut actions = FileActions::default();
+        if let Some(procs) = &cgroup_procs {
+            actions.enter_cgroup(procs.as_fd());
+        }
         actions.change_directory(cwd.as_fd());
         let wiring = Wiring::new(command.stdio, &mut actions)
             .map_err(SpawnError::resource("open the standard streams of the process"))?;
@@ -127,17 +170,23 @@ impl Spawner {
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
         let launcher = self.launcher.as_ref().filter(|_| other_children >= LAUNCHER_MIN_CHILDREN);
-        let fds_for_child: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
-        let limits = ChildLimits::new(self.tags_work.then_some(tag));
+        let other_fds = [Some(cwd.as_fd()), cgroup_procs.as_ref().map(AsFd::as_fd)];
+        let fds_for_child: Vec<_> =
+            wiring.child_ends.iter().map(AsFd::as_fd).chain(other_fds.into_iter().flatten()).collect();
+        let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
+        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
             // `launch` returns None if the launcher is busy or has failed. Then this thread starts the child itself.
             launcher
-                .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &fds_for_child))
+                .and_then(|launcher| launcher.launch(path, &args, &actions, &limits, &fds_for_child))
                 .unwrap_or_else(|| execute(path, &args, &actions, &limits))
         });
         let started = spawned.map_err(|error| match error {
             Errno::CANCELED if cancelled.is_cancelled() => SpawnError::Cancelled,
             Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
+            Errno::NOMEM if command.limits.is_some_and(|limits| limits.memory_bytes.is_some()) => {
+                SpawnError::MemoryLimit { path: program.into(), source: error.into() }
+            }
             _ => SpawnError::Program { path: program.into(), source: error.into() },
         })?;
         let pid = started.pid;
@@ -145,7 +194,9 @@ impl Spawner {
         // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
         // for the pidfd.
         drop(cwd);
-        let child = Child::new(started, tag).map_err(|error| {
+        drop(cgroup_procs);
+        let accounting = plan.map(|plan| Accounting { watched: WatchedLimits::new(&plan), cgroup });
+        let child = Child::new(started, tag, accounting).map_err(|error| {
             kill_unwatched(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;
@@ -191,11 +242,12 @@ impl Spawner {
     }
 
     /// Reaps the ended processes of this server that no [`Child`] waits for: those whose `Child` was dropped, and in a process that is
-    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no
+    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Removes the cgroups of trees that have ended. Call it periodically. It costs little when no
     /// child has ended.
     pub fn reap_orphans(&self) {
         // After an error, the next call tries again.
         let _ignored = reap_unclaimed_children();
+        remove_empty_cgroups();
     }
 
     /// Whether the guard has ended, so that [`Self::ensure_guard`] must be called. False while another thread uses
