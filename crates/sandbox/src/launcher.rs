@@ -88,7 +88,8 @@ fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> 
     let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
     while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
         let Ok(request) = StartRequest::decode(&message) else { return None };
-        let expected = REQUEST_DESCRIPTORS + usize::from(request.extra_descriptor.is_some());
+        let expected =
+            REQUEST_DESCRIPTORS + usize::from(request.extra_descriptor.is_some()) + usize::from(request.enters_cgroup);
         if descriptors.len() != expected || request.argv.is_empty() || request.candidates.is_empty() {
             return None;
         }

@@ -67,7 +67,7 @@ const STEPS: [BuildStep; 8] = [
 ];
 
 /// A command to start. Its descriptors travel with the message: the socket for the answer, then stdin, stdout and
-/// stderr, then the extra descriptor if there is one.
+/// stderr, then the extra descriptor and the file of the cgroup if there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartRequest {
     /// Paths of the program, in the order in which they are tried.
@@ -89,6 +89,8 @@ pub struct StartRequest {
     pub terminal: bool,
     /// The number that the extra descriptor gets in the command. None: there is no extra descriptor.
     pub extra_descriptor: Option<u32>,
+    /// Whether the file `cgroup.procs` of a cgroup comes with the message. The command enters this cgroup.
+    pub enters_cgroup: bool,
 }
 
 /// The answer to a [`StartRequest`].
@@ -203,6 +205,7 @@ impl StartRequest {
         });
         message.flag(self.terminal);
         message.option(self.extra_descriptor, |message, number| message.number(number.into()));
+        message.flag(self.enters_cgroup);
         message.finish()
     }
 
@@ -220,6 +223,7 @@ impl StartRequest {
                 .list(|message| Ok((message.small_number()?, message.number()?, message.number()?)))?,
             terminal: message.flag()?,
             extra_descriptor: message.option(MessageReader::small_number)?,
+            enters_cgroup: message.flag()?,
         };
         message.end()?;
         Ok(request)

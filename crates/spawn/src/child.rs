@@ -5,17 +5,21 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitIdStatus};
+use rustix::process::{Pid, Signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::cgroup::{CgroupCounts, TreeCgroup};
 use crate::children::children;
 use crate::descriptors::watch;
+use crate::limits::{ExitAccount, WatchedLimits, own_cpu_time};
 use crate::lock::lock;
 use crate::streams::wait_for_runtime_shutdown;
 use crate::tag::Tag;
+use crate::usage::{AfterWait, Reaped, ResourceUsage, wait_without_blocking};
 use crate::vfork::StartedChild;
 
 /// A shell reports a command that signal N has killed with the exit code 128 + N.
@@ -40,14 +44,6 @@ impl ChildExitStatus {
             Self::Signaled(signal) => SIGNAL_EXIT_BASE + signal,
         }
     }
-
-    fn from_wait(status: &WaitIdStatus) -> Self {
-        match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Self::Exited(code),
-            (None, Some(signal)) => Self::Signaled(signal),
-            (None, None) => Self::Exited(UNKNOWN_EXIT_CODE),
-        }
-    }
 }
 
 /// A started process. It leads its own session and process group. Dropping this value does not end the process; the process is then reaped
@@ -58,18 +54,39 @@ pub struct Child {
     /// The number that the process and its descendants are found by; see `tag`.
     tag: Tag,
     pidfd: AsyncFd<OwnedFd>,
+    /// None if the process was started without limits.
+    accounting: Option<Accounting>,
     /// Set when the process is reaped. From then on another process may have the process id.
-    status: Mutex<Option<ChildExitStatus>>,
+    exit: Mutex<Option<ChildExit>>,
     /// Closed when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
     lifeline: Mutex<Option<OwnedFd>>,
 }
 
+/// What is needed to say what a process has used and which limit it has reached.
+#[derive(Debug)]
+pub(crate) struct Accounting {
+    pub(crate) watched: WatchedLimits,
+    /// The cgroup of the process and its descendants, if one of its limits needs a cgroup.
+    pub(crate) cgroup: Option<TreeCgroup>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ChildExit {
+    status: ChildExitStatus,
+    account: Option<ExitAccount>,
+}
+
 impl Child {
     /// The child must not have been reaped.
-    pub(crate) fn new(child: StartedChild, tag: Tag, lifeline: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(
+        child: StartedChild,
+        tag: Tag,
+        accounting: Option<Accounting>,
+        lifeline: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let pid = child.pid;
         let pidfd = watch(child.into_pidfd()?, Interest::READABLE)?;
-        Ok(Self { pid, tag, pidfd, status: Mutex::new(None), lifeline: Mutex::new(lifeline) })
+        Ok(Self { pid, tag, pidfd, accounting, exit: Mutex::new(None), lifeline: Mutex::new(lifeline) })
     }
 
     /// The process id, which is also the number of the process group and of the session that the process leads.
@@ -94,10 +111,16 @@ impl Child {
         }
     }
 
+    /// What the process and its descendants have used until the process was reaped by [`Self::wait`]. None before that, if the
+    /// process was started without limits, or if other code has reaped it.
+    pub fn account(&self) -> Option<ExitAccount> {
+        lock(&self.exit).and_then(|exit| exit.account)
+    }
+
     /// Signals the process group that the process leads. Does nothing if the process has been reaped.
     pub fn signal_group(&self, signal: Signal) -> io::Result<()> {
-        let status = lock(&self.status);
-        if status.is_some() {
+        let exit = lock(&self.exit);
+        if exit.is_some() {
             return Ok(());
         }
         ignore_no_such_process(rustix::process::kill_process_group(self.pid, signal))
@@ -109,18 +132,40 @@ impl Child {
     }
 
     fn reap(&self) -> Option<ChildExitStatus> {
-        let mut known = lock(&self.status);
+        let mut known = lock(&self.exit);
         if known.is_none() {
+            // After the process was reaped, `/proc` does not know it any more.
+            let own_cpu = self.accounting.as_ref().and_then(|accounting| self.cpu_time_if_needed(accounting));
             *known = match children().reap_leader(self.pid, self.pidfd.as_fd()) {
-                Ok(status) => status.as_ref().map(ChildExitStatus::from_wait),
+                Ok(reaped) => reaped.map(|Reaped { status, usage }| ChildExit {
+                    status,
+                    account: self.accounting.as_ref().map(|accounting| accounting.account(status, usage, own_cpu)),
+                }),
                 Err(Errno::INTR) => None,
-                Err(_) => Some(ChildExitStatus::Exited(UNKNOWN_EXIT_CODE)),
+                Err(_) => Some(ChildExit { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
             };
             if known.is_some() {
                 lock(&self.lifeline).take();
             }
         }
-        *known
+        known.map(|exit| exit.status)
+    }
+
+    fn cpu_time_if_needed(&self, accounting: &Accounting) -> Option<Duration> {
+        let ended = wait_without_blocking(self.pidfd.as_fd(), AfterWait::KeepZombie).ok().flatten()?;
+        accounting.watched.needs_cpu_time(ended.status).then(|| own_cpu_time(self.pid)).flatten()
+    }
+}
+
+impl Accounting {
+    fn account(&self, status: ChildExitStatus, usage: ResourceUsage, own_cpu: Option<Duration>) -> ExitAccount {
+        let counts = self.cgroup.as_ref().map_or_else(CgroupCounts::default, TreeCgroup::counts);
+        let usage = ResourceUsage {
+            peak_tree_bytes: counts.peak_memory_bytes,
+            peak_tree_pids: counts.peak_pids,
+            ..usage.without_memory_of_server()
+        };
+        ExitAccount { usage, reached: self.watched.reached(status, own_cpu, counts) }
     }
 }
 

@@ -14,13 +14,14 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::lock::lock;
 use crate::procfs;
 use crate::rlimit;
 use crate::roster::{Roster, RosterRecord};
 use crate::tag::{Scope, Tag};
+use crate::usage::{AfterWait, Reaped, wait_without_blocking};
 
 /// One table for the whole process, even if there is more than one `Spawner`, because children belong to the whole process.
 static CHILDREN: LazyLock<Mutex<Children>> = LazyLock::new(Mutex::default);
@@ -166,12 +167,12 @@ impl Children {
     }
 
     /// Reaps a leader if it has ended. None if it has not. An error means that other code has reaped it.
-    pub(crate) fn reap_leader(&mut self, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Option<WaitIdStatus>, Errno> {
-        let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-        if !matches!(status, Ok(None)) {
+    pub(crate) fn reap_leader(&mut self, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Option<Reaped>, Errno> {
+        let reaped = wait_without_blocking(pidfd, AfterWait::Reap);
+        if !matches!(reaped, Ok(None)) {
             self.note_reaped(pid);
         }
-        status
+        reaped
     }
 
     /// Removes a leader that the caller has reaped itself.

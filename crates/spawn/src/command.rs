@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::limits::SpawnLimits;
+
 /// A process to start with [`Spawner::spawn`](crate::Spawner::spawn).
 #[derive(Clone, Debug)]
 pub struct SpawnCommand {
@@ -19,6 +21,9 @@ pub struct SpawnCommand {
     pub stdio: Stdio,
     /// The file mode creation mask of the child. None: that of the server.
     pub umask: Option<u32>,
+    /// What the child and its descendants may use. Some, even without any limit in it:
+    /// [`Child::account`](crate::Child::account) says what they have used.
+    pub limits: Option<SpawnLimits>,
 }
 
 /// What stdin, stdout and stderr of a child are connected to.

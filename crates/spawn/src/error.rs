@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
+use crate::limits::UnenforceableLimit;
+
 /// Why a process was not started. A failed start leaves no descriptor open and no zombie.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -42,6 +44,17 @@ pub enum SpawnError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The program was not executed because its limit of memory is too low for it.
+    #[error("the program does not fit into its memory limit: {source}")]
+    MemoryLimit {
+        /// The program as it was given.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A limit that was asked for cannot be enforced, so nothing was started.
+    #[error(transparent)]
+    Limit(#[from] UnenforceableLimit),
     /// The [`CancelFlag`](crate::CancelFlag) was set before the program was executed.
     #[error("the start was cancelled")]
     Cancelled,

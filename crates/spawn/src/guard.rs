@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::cgroup::remove_after_server_end;
 use crate::children::{StartingGuard, children};
 use crate::descriptors;
 use crate::exec_args::CStringArray;
@@ -83,7 +84,7 @@ impl Guard {
         // lock on `children` is not held during the start, because executing a program can hang.
         let starting = StartingGuard::new();
         // The guard gets no tag of its own, because it does not belong to a tree.
-        let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
+        let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None, &[]))?;
         let pid = guard.pid;
         let pidfd = guard.into_pidfd().inspect_err(|_| {
             // Returning the error closes the write end of the guard's stdin, and the guard would then kill everything.
@@ -144,10 +145,14 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
     // So that the guard does not keep the file system of its working directory busy.
     let _not_essential = std::env::set_current_dir("/");
     guarded.wait_for_server_end();
-    match hunt::kill(Scope::Everything(guarded.instance), guarded.orphaned_sessions(), KILL_TIMEOUT) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    let orphaned_sessions = guarded.orphaned_sessions();
+    let mut exit_code = ExitCode::SUCCESS;
+    remove_after_server_end(guarded.instance, || {
+        if hunt::kill(Scope::Everything(guarded.instance), orphaned_sessions, KILL_TIMEOUT).is_err() {
+            exit_code = ExitCode::FAILURE;
+        }
+    });
+    exit_code
 }
 
 /// The argument that tells a guard to which server it belongs.

@@ -21,6 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::process::Pid;
 use tokio::sync::oneshot;
 
+use crate::cgroup::kill_cgroups;
 use crate::children::children;
 use crate::descriptors::{above_stdio, leave_shared_table};
 use crate::error::{SurvivalReason, Survivors};
@@ -121,6 +122,10 @@ impl KillQueue {
         let _read_or_not_readable = rustix::io::read(&self.changed, &mut [0; 8]);
         let mut requests = lock(&self.requests);
         for (scope, purpose, reply) in requests.waiting.drain(..) {
+            // One write ends all processes of a cgroup. The hunt then finds processes that are in no cgroup.
+            if matches!(purpose, HuntPurpose::Kill { .. }) {
+                kill_cgroups(&scope);
+            }
             hunts.add(Hunt::new(scope, purpose), Requester { reply: Some(reply), delegate: delegate.clone() });
         }
         !(requests.is_closed && hunts.is_empty())

@@ -23,8 +23,8 @@ use crate::execute::execute;
 use crate::rlimit::ChildLimits;
 use crate::vfork::{FileActions, StartedChild};
 
-/// A child needs at most its stdin, stdout, stderr and working directory.
-const MAX_DESCRIPTORS: usize = 4;
+/// A child needs at most its stdin, stdout, stderr, working directory and cgroup.
+const MAX_DESCRIPTORS: usize = 5;
 
 /// The descriptor number of the socket in the thread's table. A child does not inherit the socket, because its own stdin replaces it.
 const SOCKET_FD: RawFd = 0;
@@ -82,7 +82,7 @@ impl Launcher {
         path: &CStr,
         args: &Arc<ExecArgs>,
         actions: &Arc<FileActions>,
-        limits: ChildLimits,
+        limits: &ChildLimits,
         descriptors: &[BorrowedFd<'_>],
     ) -> Option<Result<StartedChild, Errno>> {
         let channel = self.channel.try_lock().ok()?;
@@ -90,6 +90,7 @@ impl Launcher {
         let (result, launched) = sync_channel(1);
         let numbers = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let (args, actions) = (Arc::clone(args), Arc::clone(actions));
+        let limits = limits.clone();
         let request = LaunchRequest { path: path.to_owned(), args, actions, limits, numbers, result };
         channel.requests.send(request).ok()?;
         launched.recv().ok()?.map(|result| result.map(|pid| StartedChild { pid, pidfd: None }))

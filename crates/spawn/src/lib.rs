@@ -10,11 +10,12 @@
 
 #![expect(
     unsafe_code,
-    reason = "clone, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper, and a child makes raw system calls"
+    reason = "clone, prlimit on another process, waitid with usage, close_range, TIOCSIG and mallopt have no safe wrapper, and a child makes raw system calls"
 )]
 
 mod allocator;
 mod cancel_flag;
+mod cgroup;
 mod child;
 mod children;
 mod command;
@@ -28,6 +29,8 @@ mod host;
 mod hunt;
 mod kill_thread;
 mod launcher;
+// Limits on what a process may use.
+mod limits;
 mod lock;
 mod lookup;
 mod maker;
@@ -46,11 +49,13 @@ mod spawner;
 mod streams;
 mod system_call;
 mod tag;
+mod usage;
 mod vfork;
 mod wiring;
 
 pub use allocator::{limit_kept_freed_memory, trim_freed_memory};
 pub use cancel_flag::CancelFlag;
+pub use cgroup::check_cgroups;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
 pub use descriptors::set_inherited_fds_close_on_exec;
@@ -58,6 +63,9 @@ pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use host::HostProcess;
 pub use kill_thread::KillFuture;
+pub use limits::{
+    ExitAccount, LimitKind, LimitRefusal, MemoryLimitScope, ReachedLimit, SpawnLimits, UnenforceableLimit,
+};
 pub use maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
 pub use pty::Pty;
 pub use rustix::process::Signal;
@@ -65,4 +73,5 @@ pub use signals::{is_ignored, unblock_signals};
 pub use spawner::{Spawned, Spawner};
 pub use streams::{ChildInput, ChildOutput, ReadOutcome, WriteOutcome};
 pub use tag::{SessionTags, Tag};
+pub use usage::ResourceUsage;
 pub use wiring::{ChildIo, HeldEnds};

@@ -48,6 +48,8 @@ pub struct ChildRequest<'a> {
     pub standard: [BorrowedFd<'a>; 3],
     /// A further descriptor, and the number that it gets in the child.
     pub extra: Option<(BorrowedFd<'a>, i32)>,
+    /// The file `cgroup.procs` of the cgroup that the child enters, open for writing. None: the child stays in that of the maker.
+    pub cgroup_procs: Option<BorrowedFd<'a>>,
 }
 
 /// Why no child was made.

@@ -1,8 +1,9 @@
-//! Reads `/proc`: which processes exist, and the parent, session, state and start time of each. Everything read here can be outdated a
+//! Reads `/proc`: which processes exist, and the parent, session, state, CPU time and start time of each. Everything read here can be outdated a
 //! moment later. A caller that signals a process must open a pidfd and read again first; see `signal_process`.
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -26,6 +27,8 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) session: i32,
+    /// CPU time of the process without its descendants, in clock ticks.
+    pub(crate) cpu_ticks: u64,
     pub(crate) threads: u32,
     /// The start time in clock ticks since boot. Together with the process id it identifies a process.
     pub(crate) started: u64,
@@ -46,10 +49,15 @@ impl Stat {
         matches!(self.state, b'T' | b't')
     }
 
+    /// The CPU time that the process has used, without its descendants.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        Duration::from_secs(self.cpu_ticks) / rustix::param::clock_ticks_per_second() as u32
+    }
+
     /// The stat of a process that has neither ended nor been stopped.
     #[cfg(test)]
     pub(crate) fn running(parent: i32, session: i32) -> Self {
-        Self { state: b'S', parent, session, threads: 1, started: 0 }
+        Self { state: b'S', parent, session, cpu_ticks: 0, threads: 1, started: 0 }
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
@@ -60,9 +68,11 @@ impl Stat {
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
         let session = fields.nth(1)?.parse().ok()?;
-        let threads = fields.nth(13)?.parse().ok()?;
+        let user_ticks: u64 = fields.nth(7)?.parse().ok()?;
+        let system_ticks: u64 = fields.next()?.parse().ok()?;
+        let threads = fields.nth(4)?.parse().ok()?;
         let started = fields.nth(1)?.parse().ok()?;
-        Some(Self { state, parent, session, threads, started })
+        Some(Self { state, parent, session, cpu_ticks: user_ticks.saturating_add(system_ticks), threads, started })
     }
 }
 
@@ -166,7 +176,7 @@ mod tests {
     fn a_name_with_parentheses_is_parsed() {
         let line = b"42 (a) Z (b) S 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 998 1 2 3";
         let stat = Stat::parse(line).unwrap();
-        assert_eq!(stat, Stat { state: b'S', parent: 7, session: 41, threads: 3, started: 998 });
+        assert_eq!(stat, Stat { state: b'S', parent: 7, session: 41, cpu_ticks: 11, threads: 3, started: 998 });
     }
 
     #[test]

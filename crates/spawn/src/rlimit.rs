@@ -1,7 +1,7 @@
-//! Two resource limits of processes. The server finds its processes by their tag. The tag of a process is its soft
+//! Resource limits of processes. The server finds its processes by their tag. The tag of a process is its soft
 //! limit of realtime CPU time (`RLIMIT_RTTIME`): it is inherited over fork and exec, other processes can read it, and
 //! tags are so large that they limit nothing. The limit of open files is raised for the server but not for its
-//! children. This module sets and reads limits; `tag` knows what a tag consists of.
+//! children. A client can ask for further limits (see `limits`). This module sets and reads limits; `tag` knows what a tag consists of.
 
 use std::fs;
 use std::io;
@@ -19,34 +19,59 @@ pub(crate) struct ResourceLimit {
     pub(crate) values: libc::rlimit64,
 }
 
-/// The limits in which a child differs from the server. None: the child inherits the limit of the server.
-#[derive(Clone, Copy, Debug)]
+/// The limits in which a child differs from the server. Plain data, which can be sent to whatever makes the child. The child
+/// inherits every other limit of the server.
+#[derive(Clone, Debug)]
 pub(crate) struct ChildLimits {
+    /// Set before anything else, so that the child is found by its tag even if it hangs later. None: the child gets no
+    /// tag, and inherits the limit of the server, which may be the tag of an outer server.
     pub(crate) tag: Option<ResourceLimit>,
-    pub(crate) open_files: Option<ResourceLimit>,
+    /// Set in this order, after the descriptors of the child are in place: a lower limit of open files would forbid some
+    /// of their numbers.
+    pub(crate) others: Vec<ResourceLimit>,
 }
 
 impl ChildLimits {
-    /// Without a tag, the child inherits the limit of the server, which may be the tag of an outer server.
-    pub(crate) fn new(tag: Option<Tag>) -> Self {
+    /// The limits of a child with this tag, and the limits that were asked for.
+    pub(crate) fn new(tag: Option<Tag>, asked: &[ResourceLimit]) -> Self {
         let tag = tag.and_then(|tag| {
             let hard = read(None, libc::RLIMIT_RTTIME).ok()?.rlim_max;
             let values = libc::rlimit64 { rlim_cur: tag.as_limit(), rlim_max: hard };
             Some(ResourceLimit { resource: libc::RLIMIT_RTTIME, values })
         });
-        let open_files = ORIGINAL_OPEN_FILES.get().copied().flatten().and_then(|original| {
+        let limits_open_files = asked.iter().any(|limit| limit.resource == libc::RLIMIT_NOFILE);
+        let original = ORIGINAL_OPEN_FILES.get().copied().flatten().filter(|_| !limits_open_files).map(|original| {
             // The hard limit may have been lowered since the server started, and raising it again could be refused.
-            let hard = read(None, libc::RLIMIT_NOFILE).ok()?.rlim_max.min(original.rlim_max);
+            let hard = hard_limit_for_children(libc::RLIMIT_NOFILE);
             let values = libc::rlimit64 { rlim_cur: original.rlim_cur.min(hard), rlim_max: hard };
-            Some(ResourceLimit { resource: libc::RLIMIT_NOFILE, values })
+            ResourceLimit { resource: libc::RLIMIT_NOFILE, values }
         });
-        Self { tag, open_files }
+        Self { tag, others: original.into_iter().chain(asked.iter().copied()).collect() }
     }
 
     /// The limits in the order in which a child sets them, each as the number of the resource, the soft and the hard limit.
     pub(crate) fn numbers(&self) -> Vec<(u32, u64, u64)> {
-        let limits = [self.tag, self.open_files].into_iter().flatten();
+        let limits = self.tag.iter().chain(&self.others);
         limits.map(|limit| (limit.resource, limit.values.rlim_cur, limit.values.rlim_max)).collect()
+    }
+}
+
+/// The highest hard limit that a child can have without privileges.
+pub(crate) fn hard_limit_for_children(resource: libc::__rlimit_resource_t) -> u64 {
+    let own = read(None, resource).map_or(libc::RLIM_INFINITY, |limits| limits.rlim_max);
+    let original = ORIGINAL_OPEN_FILES.get().copied().flatten().filter(|_| resource == libc::RLIMIT_NOFILE);
+    original.map_or(own, |original| own.min(original.rlim_max))
+}
+
+/// The name of a resource, as in `getrlimit(2)`.
+pub(crate) fn name(resource: libc::__rlimit_resource_t) -> &'static str {
+    match resource {
+        libc::RLIMIT_AS => "RLIMIT_AS",
+        libc::RLIMIT_CPU => "RLIMIT_CPU",
+        libc::RLIMIT_FSIZE => "RLIMIT_FSIZE",
+        libc::RLIMIT_NOFILE => "RLIMIT_NOFILE",
+        libc::RLIMIT_RTTIME => "RLIMIT_RTTIME",
+        _ => "a resource limit",
     }
 }
 
@@ -129,8 +154,13 @@ mod tests {
         // A second call must not take the raised limit for the original one.
         raise_open_files();
         assert_eq!(read(None, libc::RLIMIT_NOFILE).unwrap().rlim_cur, before.rlim_max);
-        let limits = ChildLimits::new(None);
+        let limits = ChildLimits::new(None, &[]);
         assert!(limits.tag.is_none());
-        assert_eq!(limits.open_files.unwrap().values.rlim_cur, before.rlim_cur);
+        assert_eq!(limits.others[0].values.rlim_cur, before.rlim_cur);
+        // A limit that was asked for replaces the original one.
+        let values = libc::rlimit64 { rlim_cur: 7, rlim_max: 7 };
+        let asked = [ResourceLimit { resource: libc::RLIMIT_NOFILE, values }];
+        let limits = ChildLimits::new(None, &asked);
+        assert_eq!(limits.others.iter().map(|limit| limit.values.rlim_cur).collect::<Vec<_>>(), [7]);
     }
 }

@@ -3,6 +3,8 @@
 //! descendants. A server has one [`Spawner`]. The other modules do the work: `vfork` makes the child, `kill_thread`
 //! kills trees, and `guard` runs a process that kills all trees after the server has ended.
 
+mod in_sandbox;
+
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,10 +18,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 
 use crate::cancel_flag::CancelFlag;
-use crate::child::Child;
+use crate::cgroup::{CgroupLimits, Controllers, ServerCgroup, TreeCgroup, remove_empty_cgroups};
+use crate::child::{Accounting, Child};
 use crate::children::{StartingLeader, children, reap_unclaimed_children};
-use crate::command::{SpawnCommand, Stdio};
-use crate::descriptors::{self, above_stdio, watch};
+use crate::command::SpawnCommand;
+use crate::descriptors::{above_stdio, watch};
 use crate::error::SpawnError;
 use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
@@ -28,13 +31,13 @@ use crate::host::HostProcess;
 use crate::hunt::HuntPurpose;
 use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
+use crate::limits::{LimitPlan, MemoryLimitScope, SpawnLimits, UnenforceableLimit, WatchedLimits};
 use crate::lock::lock;
 use crate::lookup::ProgramCandidates;
-use crate::maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
 use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
-use crate::vfork::{FileActions, StartedChild};
+use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
 
 /// Starts processes and kills their trees. All threads of a server share one spawner.
@@ -48,6 +51,8 @@ pub struct Spawner {
     /// None if the kernel or a sandbox does not let a thread have its own descriptor table.
     launcher: Option<Launcher>,
     kill_thread: KillThread,
+    /// In which trees with limits get a cgroup each. The error says why this server cannot use cgroups.
+    cgroup: Result<ServerCgroup, String>,
 }
 
 /// From this many children on, a start goes through the [`Launcher`]: copying the descriptor table of the server then costs more than
@@ -76,9 +81,12 @@ impl Spawner {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
         let tags_work = rlimit::tag_can_be_set(sessions.new_session().next());
+        // Before the guard is started, because this process may have to change its own cgroup, and the guard looks there
+        // for cgroups of the server.
+        let cgroup = ServerCgroup::new(instance);
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
         let (launcher, kill_thread) = (Launcher::start(), KillThread::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread })
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread, cgroup })
     }
 
     /// Reserves tags for the processes of a new session of a client.
@@ -92,6 +100,33 @@ impl Spawner {
     /// ([`HostProcess::dedicate`]), and no guard finds it.
     pub fn tags_work(&self) -> bool {
         self.tags_work
+    }
+
+    /// Whether a process with these limits can be started here. If not, the error says which limit cannot be enforced, why, and
+    /// what to do.
+    pub fn check_limits(&self, limits: &SpawnLimits) -> Result<(), UnenforceableLimit> {
+        self.limit_plan(limits).map(drop)
+    }
+
+    /// What a limit of memory applies to.
+    pub fn memory_limit_scope(&self) -> MemoryLimitScope {
+        let controllers = self.cgroup.as_ref().map_or_else(|_| Controllers::default(), ServerCgroup::controllers);
+        if controllers.memory { MemoryLimitScope::Tree } else { MemoryLimitScope::EachProcess }
+    }
+
+    fn limit_plan(&self, limits: &SpawnLimits) -> Result<LimitPlan, UnenforceableLimit> {
+        match &self.cgroup {
+            Ok(cgroup) => {
+                let missing = cgroup.missing_controllers();
+                LimitPlan::new(limits, cgroup.controllers(), missing.as_deref().unwrap_or_default())
+            }
+            Err(problem) => LimitPlan::new(limits, Controllers::default(), problem),
+        }
+    }
+
+    fn make_cgroup(&self, limits: CgroupLimits, tag: Tag) -> io::Result<TreeCgroup> {
+        let cgroup = self.cgroup.as_ref().map_err(|problem| io::Error::other(problem.clone()))?;
+        cgroup.make_tree_cgroup(limits, tag)
     }
 
     /// Starts a process. Returns [`SpawnError::Cancelled`] if the flag is set before the child executes the program. If the flag is set
@@ -111,11 +146,20 @@ impl Spawner {
         if cancelled.is_cancelled() {
             return Err(SpawnError::Cancelled);
         }
+        let plan = command.limits.map(|limits| self.limit_plan(&limits)).transpose()?;
         let args = Arc::new(ExecArgs::new(command)?);
         let program = program(command)?;
         let candidates = ProgramCandidates::new(program, &command.env)?;
         let cwd = open_directory(&command.cwd)?;
+        let cgroup_failed = SpawnError::resource("make a cgroup for the limits of the process");
+        let cgroup = plan.as_ref().and_then(|plan| plan.cgroup).map(|limits| self.make_cgroup(limits, tag));
+        let cgroup = cgroup.transpose().map_err(cgroup_failed)?;
+        let cgroup_procs = cgroup.as_ref().map(TreeCgroup::open_procs).transpose();
+        let cgroup_procs = cgroup_procs.map_err(SpawnError::resource("open the cgroup of the process"))?;
         let mut actions = FileActions::default();
+        if let Some(procs) = &cgroup_procs {
+            actions.enter_cgroup(procs.as_fd());
+        }
         actions.change_directory(cwd.as_fd());
         let wiring = Wiring::new(command.stdio, &mut actions)
             .map_err(SpawnError::resource("open the standard streams of the process"))?;
@@ -128,17 +172,23 @@ impl Spawner {
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
         let launcher = self.launcher.as_ref().filter(|_| other_children >= LAUNCHER_MIN_CHILDREN);
-        let fds_for_child: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
-        let limits = ChildLimits::new(self.tags_work.then_some(tag));
+        let other_fds = [Some(cwd.as_fd()), cgroup_procs.as_ref().map(AsFd::as_fd)];
+        let fds_for_child: Vec<_> =
+            wiring.child_ends.iter().map(AsFd::as_fd).chain(other_fds.into_iter().flatten()).collect();
+        let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
+        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
             // `launch` returns None if the launcher is busy or has failed. Then this thread starts the child itself.
             launcher
-                .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &fds_for_child))
+                .and_then(|launcher| launcher.launch(path, &args, &actions, &limits, &fds_for_child))
                 .unwrap_or_else(|| execute(path, &args, &actions, &limits))
         });
         let started = spawned.map_err(|error| match error {
             Errno::CANCELED if cancelled.is_cancelled() => SpawnError::Cancelled,
             Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
+            Errno::NOMEM if command.limits.is_some_and(|limits| limits.memory_bytes.is_some()) => {
+                SpawnError::MemoryLimit { path: program.into(), source: error.into() }
+            }
             _ => SpawnError::Program { path: program.into(), source: error.into() },
         })?;
         let pid = started.pid;
@@ -146,65 +196,9 @@ impl Spawner {
         // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
         // for the pidfd.
         drop(cwd);
-        let child = Child::new(started, tag, None).map_err(|error| {
-            kill_unwatched(pid, tag);
-            SpawnError::resource("watch the process")(error)
-        })?;
-        Ok(Spawned { child, io: wiring.finish(other_children < HOLD_PIPES_BELOW_CHILDREN) })
-    }
-
-    /// As [`Self::spawn`], but `maker` makes the child, in a sandbox. The working directory and the program are those of the sandbox.
-    pub fn spawn_in_sandbox(
-        &self,
-        maker: &dyn ChildMaker,
-        command: &SpawnCommand,
-        tag: Tag,
-        cancelled: &Arc<CancelFlag>,
-    ) -> Result<Spawned, SpawnError> {
-        if cancelled.is_cancelled() {
-            return Err(SpawnError::Cancelled);
-        }
-        let args = ExecArgs::new(command)?;
-        let program = program(command)?;
-        let candidates = ProgramCandidates::new(program, &command.env)?;
-        let streams = SpawnError::resource("open the standard streams of the process");
-        let wiring = Wiring::new(command.stdio, &mut FileActions::default()).map_err(streams)?;
-        let streams = SpawnError::resource("open the standard streams of the process");
-        let descriptors = wiring.descriptors_for_maker().map_err(streams)?;
-        let (server_end, maker_end) =
-            descriptors::socket_pair().map_err(SpawnError::resource("open a socket to the sandbox"))?;
-        let copy = server_end.try_clone().map_err(SpawnError::resource("open a socket to the sandbox"))?;
-        cancelled.hang_up_when_cancelled(copy);
-        let limits = ChildLimits::new(self.tags_work.then_some(tag)).numbers();
-        let starting = StartingLeader::new(tag);
-        let other_children = children().leader_count();
-        let request = ChildRequest {
-            candidates: &candidates.paths,
-            searched: candidates.searched,
-            argv: &args.argv.strings,
-            env: &args.env.strings,
-            cwd: &command.cwd,
-            umask: command.umask,
-            limits: &limits,
-            terminal: matches!(command.stdio, Stdio::Pty(_)),
-            standard: descriptors.standard.each_ref().map(AsFd::as_fd),
-            extra: descriptors.extra.as_ref().map(AsFd::as_fd).zip(command.stdio.extra_descriptor()),
-        };
-        let connection = StartConnection { server_end: server_end.as_fd(), maker_end: maker_end.as_fd() };
-        let made = maker.make(&request, connection);
-        cancelled.keep_connection();
-        let pid = made.map_err(|error| match error {
-            _ if cancelled.is_cancelled() => SpawnError::Cancelled,
-            MakeError::Cancelled => SpawnError::Cancelled,
-            MakeError::Cwd(source) => SpawnError::Cwd { path: command.cwd.clone(), source },
-            MakeError::Program(source) => SpawnError::Program { path: program.into(), source },
-            MakeError::Resource(action, source) => SpawnError::Resource { action, source },
-        })?;
-        let lost = || SpawnError::resource("watch the process")(Errno::SRCH);
-        let pid = Pid::from_raw(pid).ok_or_else(lost)?;
-        starting.started(pid);
-        drop((descriptors, maker_end));
-        let child = Child::new(StartedChild { pid, pidfd: None }, tag, Some(server_end)).map_err(|error| {
+        drop(cgroup_procs);
+        let accounting = plan.map(|plan| Accounting { watched: WatchedLimits::new(&plan), cgroup });
+        let child = Child::new(started, tag, accounting, None).map_err(|error| {
             kill_unwatched(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;
@@ -250,11 +244,12 @@ impl Spawner {
     }
 
     /// Reaps the ended processes of this server that no [`Child`] waits for: those whose `Child` was dropped, and in a process that is
-    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no
+    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Removes the cgroups of trees that have ended. Call it periodically. It costs little when no
     /// child has ended.
     pub fn reap_orphans(&self) {
         // After an error, the next call tries again.
         let _ignored = reap_unclaimed_children();
+        remove_empty_cgroups();
     }
 
     /// Whether the guard has ended, so that [`Self::ensure_guard`] must be called. False while another thread uses

@@ -38,7 +38,7 @@ const SIGNAL_SET_BYTES: usize = 8;
 /// The exit code of a child that fails before it executes. No caller sees it, because [`spawn`] reaps the child and returns the error.
 const FAILURE_EXIT_CODE: c_int = 127;
 
-/// Changes of the working directory, the descriptors and the umask that the child makes before it executes, in the order in which they were
+/// Changes of the working directory, the descriptors, the umask and the cgroup that the child makes before it executes, in the order in which they were
 /// added. Then the child closes all descriptors but the standard streams and at most one other, the target of an action.
 #[derive(Default)]
 pub(crate) struct FileActions {
@@ -50,10 +50,25 @@ pub(crate) struct FileActions {
 }
 
 enum FileAction {
-    ChangeDirectory { to: c_int },
-    Open { target: c_int, path: CString, flags: c_int },
-    Duplicate { source: c_int, target: c_int },
-    SetUmask { mask: u32 },
+    ChangeDirectory {
+        to: c_int,
+    },
+    Open {
+        target: c_int,
+        path: CString,
+        flags: c_int,
+    },
+    Duplicate {
+        source: c_int,
+        target: c_int,
+    },
+    SetUmask {
+        mask: u32,
+    },
+    /// Moves the child into the cgroup whose file `cgroup.procs` is open for writing at this descriptor.
+    EnterCgroup {
+        procs: c_int,
+    },
 }
 
 impl FileActions {
@@ -73,6 +88,11 @@ impl FileActions {
 
     pub(crate) fn set_umask(&mut self, mask: u32) {
         self.list.push(FileAction::SetUmask { mask });
+    }
+
+    /// Every action after this one is counted and limited by the cgroup. `procs` is its file `cgroup.procs`.
+    pub(crate) fn enter_cgroup(&mut self, procs: BorrowedFd<'_>) {
+        self.list.push(FileAction::EnterCgroup { procs: procs.as_raw_fd() });
     }
 
     /// If the flag is set when the child is about to execute its program, the child ends and [`spawn`] returns `ECANCELED`.
@@ -194,7 +214,7 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
 fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     // The tag, a resource limit by which a kill finds the child and its descendants, comes first. So the child is
     // found even if it hangs later or its start is cancelled.
-    set_limit(plan.limits.tag.as_ref())?;
+    plan.limits.tag.iter().try_for_each(set_limit)?;
     // Otherwise an ignored signal would stay ignored in the program, and a handler of the server would run in the child when signals are
     // unblocked. An action in the kernel has at most four words on every architecture, and all zeros mean the default action.
     let default = [0_u64; 4];
@@ -207,9 +227,7 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
     plan.actions.list.iter().try_for_each(apply)?;
     close_others(plan.actions.above_stdio);
-    // The limit of open files comes after the actions, because an action may open a descriptor with a number that the
-    // lower limit does not allow.
-    set_limit(plan.limits.open_files.as_ref())?;
+    plan.limits.others.iter().try_for_each(set_limit)?;
     if plan.actions.cancel_flag.as_ref().is_some_and(|flag| flag.is_cancelled()) {
         return Err(libc::ECANCELED);
     }
@@ -223,8 +241,7 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     }
 }
 
-fn set_limit(limit: Option<&ResourceLimit>) -> Result<(), c_int> {
-    let Some(limit) = limit else { return Ok(()) };
+fn set_limit(limit: &ResourceLimit) -> Result<(), c_int> {
     let arguments = [0, limit.resource as usize, ptr::from_ref(&limit.values).addr(), 0, 0];
     // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
     unsafe { system_call(libc::SYS_prlimit64, arguments) }.map(drop)
@@ -273,5 +290,9 @@ fn apply(action: &FileAction) -> Result<(), c_int> {
         }
         // umask returns the old mask and cannot fail. The mask of the server does not change, because the child was made without CLONE_FS.
         FileAction::SetUmask { mask } => call(libc::SYS_umask, [*mask as usize, 0, 0, 0, 0]).map(drop),
+        // 0 stands for the process that writes.
+        FileAction::EnterCgroup { procs } => {
+            call(libc::SYS_write, [*procs as usize, c"0".as_ptr().addr(), 1, 0, 0]).map(drop)
+        }
     }
 }

@@ -49,9 +49,9 @@ impl CommandStarter {
 
     /// Starts a command, and sends the answer over the first of the descriptors.
     pub(super) fn start(&self, request: &StartRequest, descriptors: &[OwnedFd]) {
-        let [server, stdin, stdout, stderr, extra @ ..] = descriptors else { return };
+        let [server, stdin, stdout, stderr, others @ ..] = descriptors else { return };
         let reply = match high(server) {
-            Some(server) => self.launch(request, &server, [stdin, stdout, stderr].map(number), extra.first()),
+            Some(server) => self.launch(request, &server, [stdin, stdout, stderr].map(number), others),
             None => failed(StartStage::Isolate, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE)),
         };
         let _server_may_be_gone = channel::send(server.as_fd(), &reply.encode(), &[]);
@@ -62,7 +62,7 @@ impl CommandStarter {
         request: &StartRequest,
         server: &OwnedFd,
         standard_streams: [RawFd; 3],
-        extra: Option<&OwnedFd>,
+        others: &[OwnedFd],
     ) -> StartReply {
         // SAFETY: without UnshareFlags::FILES no descriptor table changes. Only this thread is concerned.
         if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) } {
@@ -77,6 +77,12 @@ impl CommandStarter {
             }
             _ => {}
         }
+        let mut others = others.iter();
+        let extra = request.extra_descriptor.and_then(|wanted| {
+            let wanted = RawFd::try_from(wanted).ok()?;
+            Some((number(others.next()?), wanted))
+        });
+        let cgroup_procs = others.next().map(number);
         let argv = pointers(&request.argv);
         let mut script_argv = vec![c"/bin/sh".as_ptr(), ptr::null()];
         script_argv.extend(&argv[1..]);
@@ -91,9 +97,8 @@ impl CommandStarter {
             limits: &request.limits,
             terminal: request.terminal,
             standard_streams,
-            extra: extra
-                .zip(request.extra_descriptor)
-                .and_then(|(descriptor, wanted)| Some((number(descriptor), RawFd::try_from(wanted).ok()?))),
+            extra,
+            cgroup_procs,
             server: number(server),
             users: number(&self.users),
             proc_flags: self.proc_flags,

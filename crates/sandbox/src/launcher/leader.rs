@@ -38,6 +38,8 @@ pub(super) struct LeaderPlan<'a> {
     pub(super) standard_streams: [RawFd; 3],
     /// A further descriptor and the number that it gets.
     pub(super) extra: Option<(RawFd, RawFd)>,
+    /// The file `cgroup.procs` of the cgroup to enter.
+    pub(super) cgroup_procs: Option<RawFd>,
     /// The socket to the server. Its number is above that of the extra descriptor.
     pub(super) server: RawFd,
     /// The user namespace of commands.
@@ -97,6 +99,10 @@ fn prepare(plan: &LeaderPlan<'_>) -> Result<(), i32> {
     let default = [0_u64; 4];
     // SAFETY: the pointers are to values of the given size, and descriptors are numbers of this process's own table.
     unsafe {
+        if let Some(procs) = plan.cgroup_procs {
+            // 0 stands for the process that writes.
+            check(libc::write(procs, c"0".as_ptr().cast(), 1) as c_int)?;
+        }
         for signal in 1..=LAST_SIGNAL {
             // Refused for SIGKILL and SIGSTOP.
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<u64>(), SIGNAL_SET_BYTES);

@@ -130,6 +130,7 @@ impl TestSandbox {
             limits: Vec::new(),
             terminal: false,
             extra_descriptor: None,
+            enters_cgroup: false,
         };
         let descriptors = [null.as_fd(), output.as_fd(), output.as_fd()];
         match self.resident.start(&request, ours.as_fd(), theirs.as_fd(), &descriptors).unwrap() {

@@ -4,6 +4,7 @@
 mod guard;
 mod hanging_start;
 mod leaks;
+mod limits;
 mod many_trees;
 mod namespaces;
 mod pipes;

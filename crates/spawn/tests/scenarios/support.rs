@@ -136,6 +136,7 @@ pub(crate) fn command<const N: usize>(argv: [&str; N]) -> SpawnCommand {
         cwd: "/".into(),
         stdio: Stdio::Pipes { stdin: StdinMode::Null },
         umask: None,
+        limits: None,
     }
 }
 

@@ -1,0 +1,47 @@
+//! Cgroups (version 2), for limits that the kernel enforces for a whole tree: memory, and the number of processes. A *tree* is a
+//! process that the server has started, and its descendants. Only a process with such a limit gets a cgroup, because
+//! moving a process into one can take milliseconds.
+//!
+//! ```text
+//! base                         the cgroup of the server, or its parent; chosen by `base`
+//! ├── exec-server-self         the server itself, if it had to make room in the base
+//! └── exec-server-INSTANCE     one for each server, made and removed by `server_cgroup`
+//!     └── tree-1               one for each tree with limits, see `tree_cgroup`
+//! ```
+//!
+//! The server has its directory locked. If it is killed, the guard (see `guard`) or the next server removes the
+//! directory. Start with [`ServerCgroup::new`]. The texts of the errors are sentences for people; they say what to change.
+
+mod base;
+mod leftovers;
+mod location;
+mod server_cgroup;
+mod tree_cgroup;
+
+use std::ffi::OsString;
+
+pub(crate) use base::Controllers;
+pub(crate) use leftovers::remove_after_server_end;
+pub(crate) use server_cgroup::ServerCgroup;
+pub(crate) use tree_cgroup::{CgroupCounts, CgroupLimits, TreeCgroup, kill_cgroups, remove_empty_cgroups};
+
+use crate::tag::ServerInstance;
+
+/// How the directories of servers begin.
+const SERVER_PREFIX: &str = "exec-server-";
+
+/// Finds out whether a server of this user, started like this process, can limit the memory and the number of processes of
+/// whole trees. The error is a sentence that says what is missing and what to do. This makes a cgroup and removes it.
+pub fn check_cgroups() -> Result<(), String> {
+    let server = ServerCgroup::new(ServerInstance::unused(&std::collections::HashSet::new()))?;
+    server.missing_controllers().map_or(Ok(()), Err)
+}
+
+fn server_directory(instance: ServerInstance) -> OsString {
+    let mut name = OsString::from(SERVER_PREFIX);
+    name.push(instance.to_argument());
+    name
+}
+
+#[cfg(test)]
+mod tests;

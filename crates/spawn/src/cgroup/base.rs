@@ -1,0 +1,226 @@
+//! Chooses the *base*: the cgroup in which the server makes its own ones. That is the cgroup of the server or its parent. The base
+//! must pass its controllers on to the cgroups below it, and the kernel allows that only if no process is in the base
+//! itself. So a server that is alone in its cgroup moves into a cgroup below it, if its process is dedicated to it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::location::CgroupLocation;
+use crate::children::children;
+
+/// The cgroup of the server itself, if the server had to leave the base.
+const SELF_DIRECTORY: &str = "exec-server-self";
+
+/// The extended attributes by which systemd marks a cgroup that it leaves to a service. The second one can be read only by root.
+const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
+
+/// What the kernel can limit in the cgroups below a base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Controllers {
+    pub(crate) memory: bool,
+    pub(crate) pids: bool,
+}
+
+impl Controllers {
+    /// The controllers in a file such as `cgroup.controllers`.
+    pub(super) fn read(file: &Path) -> io::Result<Self> {
+        let text = fs::read_to_string(file)?;
+        let has = |name| text.split_ascii_whitespace().any(|word| word == name);
+        Ok(Self { memory: has("memory"), pids: has("pids") })
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Finds a base and makes it pass its controllers on. The error is that of the server's own cgroup.
+pub(super) fn choose() -> Result<PathBuf, String> {
+    let location = CgroupLocation::find()?;
+    let own_problem = match prepare(&location.own, MayMove::IfAlone) {
+        Ok(()) => return Ok(location.own),
+        Err(problem) => problem,
+    };
+    // A service with `DelegateSubgroup=` runs in a cgroup below the one that was left to it.
+    match location.parent() {
+        Some(parent) if prepare(parent, MayMove::Never).is_ok() => Ok(parent.to_owned()),
+        _ => Err(own_problem),
+    }
+}
+
+/// Whether the server may leave a cgroup so that it can pass its controllers on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MayMove {
+    Never,
+    /// If no other process is in the cgroup.
+    IfAlone,
+}
+
+fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
+    let shown = base.display();
+    let available = Controllers::read(&base.join("cgroup.controllers"))
+        .map_err(|error| format!("cannot read the controllers of the cgroup {shown}: {error}"))?;
+    if available.is_empty() {
+        return Err(format!(
+            "the cgroup {shown} has neither the memory nor the pids controller; if version 1 of cgroups uses them, boot \
+             with systemd.unified_cgroup_hierarchy=1, and if systemd starts the server, set Delegate=yes"
+        ));
+    }
+    for file in ["cgroup.procs", "cgroup.subtree_control"] {
+        if let Err(error) = rustix::fs::access(base.join(file), Access::WRITE_OK) {
+            let error = io::Error::from(error);
+            return Err(format!(
+                "the server may not write to the cgroup {shown} ({error}); start it as a systemd service with \
+                 Delegate=yes, or mount /sys/fs/cgroup writable in its container"
+            ));
+        }
+    }
+    if !is_left_to_us(base) {
+        return Err(format!(
+            "the cgroup {shown} belongs to systemd, which may undo changes in it; start the server as a service with \
+             Delegate=yes"
+        ));
+    }
+    pass_on(base, available, may_move)
+}
+
+/// Makes the controllers available in the cgroups below `base`.
+fn pass_on(base: &Path, controllers: Controllers, may_move: MayMove) -> Result<(), String> {
+    let enabled = Controllers::read(&base.join("cgroup.subtree_control")).unwrap_or_default();
+    let wanted: Vec<&str> = [
+        (controllers.memory && !enabled.memory).then_some("+memory"),
+        (controllers.pids && !enabled.pids).then_some("+pids"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    enable_below(base, &wanted.join(" "), may_move).map_err(|error| {
+        let shown = base.display();
+        if is_busy(&error) {
+            format!(
+                "other processes are in the cgroup {shown} of the server, so it cannot pass its controllers on; start \
+                 the server as a service of its own with Delegate=yes"
+            )
+        } else {
+            format!("cannot pass the controllers of the cgroup {shown} on: {error}")
+        }
+    })
+}
+
+/// Enables controllers in the cgroups below `base`.
+fn enable_below(base: &Path, words: &str, may_move: MayMove) -> io::Result<()> {
+    let enable = || fs::write(base.join("cgroup.subtree_control"), words);
+    match enable() {
+        Err(error) if is_busy(&error) && may_move == MayMove::IfAlone => {
+            make_room(base).and_then(|()| enable().inspect_err(|_| move_back(base)))
+        }
+        other => other,
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// Moves this process into a cgroup below `base`, if it is alone in `base` and does nothing but run the server.
+fn make_room(base: &Path) -> io::Result<()> {
+    let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
+    let is_alone = fs::read_to_string(base.join("cgroup.procs"))?.lines().all(|pid| pid == own);
+    if !is_alone || !children().adopts_orphans() {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    let directory = base.join(SELF_DIRECTORY);
+    match fs::create_dir(&directory) {
+        // An earlier server has left it, or another server is in it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other?,
+    }
+    fs::write(directory.join("cgroup.procs"), "0")
+}
+
+/// Undoes [`make_room`].
+fn move_back(base: &Path) {
+    let _stays_in_the_cgroup_below = fs::write(base.join("cgroup.procs"), "0");
+    let _another_server_may_use_it = fs::remove_dir(base.join(SELF_DIRECTORY));
+}
+
+/// Whether a cgroup may be changed by this user. For ordinary users the permissions say so. Root may write everywhere, but on a
+/// machine with systemd only cgroups that systemd has left to others stay as they are.
+fn is_left_to_us(base: &Path) -> bool {
+    let is_marked = |directory: &Path| {
+        DELEGATION_MARKS.iter().any(|mark| {
+            let mut value = [0; 8];
+            let length = rustix::fs::getxattr(directory, *mark, &mut value);
+            length.is_ok_and(|length| value.get(..length) == Some(b"1".as_slice()))
+        })
+    };
+    !rustix::process::geteuid().is_root()
+        || !Path::new("/run/systemd/system").exists()
+        || base.ancestors().any(is_marked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imitated(controllers: &str, enabled: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("cgroup.controllers", controllers), ("cgroup.subtree_control", enabled), ("cgroup.procs", "")];
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn pass_on_in(folder: &Path) -> String {
+        let available = Controllers::read(&folder.join("cgroup.controllers")).unwrap();
+        pass_on(folder, available, MayMove::Never).unwrap();
+        fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap()
+    }
+
+    #[test]
+    fn only_controllers_that_are_not_passed_on_yet_are_enabled() {
+        assert_eq!(pass_on_in(imitated("cpuset cpu io memory pids\n", "").path()), "+memory +pids");
+        assert_eq!(pass_on_in(imitated("memory pids\n", "cpu pids\n").path()), "+memory");
+        assert_eq!(pass_on_in(imitated("memory pids\n", "memory pids\n").path()), "memory pids\n");
+        assert_eq!(pass_on_in(imitated("pids\n", "").path()), "+pids");
+    }
+
+    /// Uses the cgroup2 file system of this machine, if this user may make cgroups in it.
+    #[test]
+    fn only_a_dedicated_server_that_is_alone_in_its_cgroup_makes_room_in_it() {
+        let Ok(location) = CgroupLocation::find() else { return };
+        let base = location.own.join(format!("exec-server-test-room-{}", std::process::id()));
+        if fs::create_dir(&base).is_err() || fs::write(base.join("cgroup.procs"), "0").is_err() {
+            return eprintln!("skipped: cannot make a cgroup in {}", location.own.display());
+        }
+        let own = || CgroupLocation::find().unwrap().own;
+        assert!(is_busy(&make_room(&base).unwrap_err()), "the process is not dedicated to the server");
+        let _host = crate::HostProcess::dedicate().unwrap();
+        let mut neighbour = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(is_busy(&make_room(&base).unwrap_err()), "another process is in the cgroup");
+        neighbour.kill().unwrap();
+        neighbour.wait().unwrap();
+        assert_eq!(own(), base);
+        make_room(&base).unwrap();
+        assert_eq!(own(), base.join(SELF_DIRECTORY));
+        move_back(&base);
+        assert_eq!(own(), base);
+        fs::write(location.own.join("cgroup.procs"), "0").unwrap();
+        fs::remove_dir(&base).unwrap();
+    }
+
+    #[test]
+    fn a_base_without_the_controllers_is_refused_with_the_fix() {
+        let problem = prepare(imitated("hugetlb\n", "").path(), MayMove::Never).unwrap_err();
+        assert!(problem.contains("neither the memory nor the pids controller"), "{problem}");
+        assert!(problem.contains("systemd.unified_cgroup_hierarchy=1"), "{problem}");
+        assert!(prepare(Path::new("/nonexistent"), MayMove::Never).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Removes cgroups that have no processes any more, above all those of servers that were killed. A cgroup with a process
+//! in it cannot be removed, so nothing is lost by trying.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use super::location::CgroupLocation;
+use super::tree_cgroup::kill_directory;
+use super::{SERVER_PREFIX, server_directory};
+use crate::tag::ServerInstance;
+
+/// The deepest nesting of cgroups that is removed. A process of a tree may have made cgroups below that of its tree, and the
+/// number of calls must have a bound.
+const DEEPEST: usize = 16;
+
+/// Removes a cgroup and all cgroups below it. Fails if a process is in one of them.
+pub(super) fn remove_directory_tree(directory: &Path) -> io::Result<()> {
+    remove_down_to(directory, DEEPEST)
+}
+
+fn remove_down_to(directory: &Path, depth: usize) -> io::Result<()> {
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) if depth > 0 => {}
+        other => return other,
+    }
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        // A cgroup is a directory, and its files vanish with it. A link is never followed.
+        if entry.file_type()?.is_dir() {
+            remove_down_to(&entry.path(), depth - 1)?;
+        }
+    }
+    fs::remove_dir(directory)
+}
+
+/// Removes the cgroups of servers that have ended without removing them. A running server has its directory locked.
+pub(super) fn remove_of_ended_servers(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let instance = name.to_str().and_then(|name| name.strip_prefix(SERVER_PREFIX));
+        if instance.and_then(ServerInstance::from_argument).is_some() && !is_locked(&entry.path()) {
+            let _processes_may_be_left = remove_directory_tree(&entry.path());
+        }
+    }
+}
+
+/// True if in doubt.
+fn is_locked(directory: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty());
+    opened.is_err()
+        || opened.is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Kills what is left in the cgroups of a server that has ended, calls `kill_the_rest`, and removes the cgroups. The guard
+/// uses this. It is in the same cgroup as its server was, so it finds the same places.
+pub(crate) fn remove_after_server_end(instance: ServerInstance, kill_the_rest: impl FnOnce()) {
+    let location = CgroupLocation::find().ok();
+    let places = location.iter().flat_map(|location| {
+        // The server may have moved to a cgroup below the base before it started the guard.
+        [Some(location.own.as_path()), location.parent()].into_iter().flatten()
+    });
+    let directories: Vec<_> =
+        places.map(|place| place.join(server_directory(instance))).filter(|directory| directory.is_dir()).collect();
+    directories.iter().for_each(|directory| kill_directory(directory));
+    kill_the_rest();
+    for directory in directories {
+        let _processes_may_be_left = remove_directory_tree(&directory);
+    }
+}
