@@ -335,6 +335,53 @@ fixed_limits! {
         "A compiled rule can take 10 KB of memory.";
     }
 
+    "Sandboxes" {
+        /// Entries of the policy of a sandbox.
+        /// The request is refused, as for the other limits of this group: `process/start` with -32602, `fs/*` with -32600.
+        MAX_POLICY_ENTRIES: usize = sandbox::policy_limits::MAX_REQUESTED_ENTRIES, Count,
+        "No policy that a person or a program writes comes near it.";
+
+        /// Workspace roots of a policy.
+        /// The request is refused.
+        MAX_POLICY_ROOTS: usize = sandbox::policy_limits::MAX_WORKSPACE_ROOTS, Count,
+        "Each entry for the workspace roots is multiplied by them.";
+
+        /// Paths and globs that the entries of a policy stand for.
+        /// The request is refused.
+        MAX_POLICY_PATHS: usize = sandbox::policy_limits::MAX_RESOLVED_ENTRIES, Count,
+        "A sandbox may need a mount for each of them.";
+
+        /// Bytes of all paths and globs that the entries of a policy stand for.
+        /// The request is refused.
+        MAX_POLICY_BYTES: usize = sandbox::policy_limits::MAX_TOTAL_BYTES, Bytes,
+        "It bounds the time for comparing paths with globs: about a second for the worst policy.";
+
+        /// Bytes of a path of a policy, or of a glob with the directory that it is relative to.
+        /// The request is refused.
+        MAX_POLICY_PATH_BYTES: usize = sandbox::policy_limits::MAX_PATH_BYTES, Bytes,
+        "Linux opens no longer path.";
+
+        /// Bytes of a glob in a policy.
+        /// The request is refused.
+        MAX_POLICY_GLOB_BYTES: usize = sandbox::policy_limits::MAX_PATTERN_BYTES, Bytes,
+        "This size is enough for every glob that a person writes.";
+
+        /// Bytes of all globs that the entries of a policy stand for, without leading names that have no wildcard.
+        /// The request is refused.
+        MAX_POLICY_GLOBS_BYTES: usize = sandbox::policy_limits::MAX_GLOB_BYTES, Bytes,
+        "Each path that is looked up is compared with all globs.";
+
+        /// Globs that a glob with `{a,b}` in a policy stands for.
+        /// The request is refused.
+        MAX_POLICY_ALTERNATIVES: usize = sandbox::policy_limits::MAX_ALTERNATIVES, Count,
+        "A few groups could otherwise stand for millions of globs.";
+
+        /// Bytes of a `.git` file that names another directory.
+        /// The named directory is not protected.
+        MAX_GIT_FILE_BYTES: u64 = 1 << 20, Bytes,
+        "Git refuses a larger file too.";
+    }
+
     "HTTP requests of clients" {
         /// Look-ups of host names by all sessions at once.
         /// A further look-up waits until another one ends.
