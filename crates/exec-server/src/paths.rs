@@ -1,5 +1,6 @@
-//! The guard of an embedded server: a second process that kills the processes which the server has started, when the
-//! server has ended, even by SIGKILL. The guard runs the embedding program, started with a special argument.
+//! The helpers of an embedded server. They are further processes of the embedding program, started with a special
+//! argument: the guard, which kills the processes of the server when the server has ended, even by SIGKILL; and the
+//! launcher of a sandbox, which starts commands in it.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,37 +10,55 @@ use std::process::ExitCode;
 /// belongs. Not meant for people.
 const GUARD_ARGUMENT: &str = "__guard";
 
-/// The program that a server starts as its guard, which kills the processes of the server if the server itself is
-/// killed.
+/// The first argument of the launcher of a sandbox. Not meant for people.
+const LAUNCHER_ARGUMENT: &str = "__sandbox";
+
+/// The launcher must be the same program as the server, also if the file of the program was replaced meanwhile. The
+/// kernel finds it by this name for as long as the server runs.
+const RUNNING_PROGRAM: &str = "/proc/self/exe";
+
+/// The program that a server starts as its helpers: the guard, which kills the processes of the server if the server
+/// itself is killed, and the launchers of sandboxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecServerRuntimePaths {
     guard: Option<PathBuf>,
 }
 
 impl ExecServerRuntimePaths {
-    /// Uses the running program as guard. Its `main` must call [`become_guard_if_asked`] before anything else.
+    /// Uses the running program for the helpers. Its `main` must call [`become_guard_if_asked`] before anything else.
     pub fn of_this_program() -> io::Result<Self> {
         Ok(Self { guard: Some(std::env::current_exe()?) })
     }
 
-    /// Uses no guard. If the server is killed with SIGKILL, the processes that it has started go on running.
+    /// Uses no helpers. If the server is killed with SIGKILL, the processes that it has started go on running, and
+    /// requests that need a sandbox are refused.
     pub fn unguarded() -> Self {
         Self::default()
     }
 
     /// Program and arguments of the guard, as [`ServerConfig`](crate::ServerConfig) takes them. `None` without a guard.
-    pub fn guard(self) -> Option<(PathBuf, Vec<String>)> {
-        self.guard.map(|program| (program, vec![GUARD_ARGUMENT.to_owned()]))
+    pub fn guard(&self) -> Option<(PathBuf, Vec<String>)> {
+        self.guard.as_ref().map(|program| (program.clone(), vec![GUARD_ARGUMENT.to_owned()]))
+    }
+
+    /// Program and arguments of the launcher of a sandbox, as [`ServerConfig`](crate::ServerConfig) takes them. `None`
+    /// without helpers.
+    pub fn sandbox_launcher(&self) -> Option<(PathBuf, Vec<String>)> {
+        self.guard.as_ref().map(|_| (RUNNING_PROGRAM.into(), vec![LAUNCHER_ARGUMENT.to_owned()]))
     }
 }
 
-/// If a server has started this program as its guard: waits until the server has ended, kills the processes that the
-/// server has left, and returns the exit code for this program. Otherwise returns `None` at once.
+/// If a server has started this program as one of its helpers, does the work of the helper, and returns the exit code
+/// for this program. Otherwise returns `None` at once. Must be called before the program starts a thread.
 pub fn become_guard_if_asked() -> Option<i32> {
     let mut args = std::env::args_os().skip(1);
-    if args.next()? != GUARD_ARGUMENT {
+    let first = args.next()?;
+    let code = if first == GUARD_ARGUMENT {
+        spawn::guard_main(&args.next().unwrap_or_default())
+    } else if first == LAUNCHER_ARGUMENT {
+        sandbox::launcher_main()
+    } else {
         return None;
-    }
-    let code = spawn::guard_main(&args.next().unwrap_or_default());
+    };
     Some(i32::from(code != ExitCode::SUCCESS))
 }

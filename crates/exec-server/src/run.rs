@@ -37,7 +37,7 @@ pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
 /// server ([`HostProcess::dedicate`]), and its signals are handled as in [`serve`]. A program with other work makes a
 /// [`Server`] instead.
 pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
-    let config = Config { guard: paths.guard(), ..Config::default() };
+    let config = Config { guard: paths.guard(), sandbox_launcher: paths.sandbox_launcher(), ..Config::default() };
     let urls = vec![listen_url.parse()?];
     let listen = Listen { urls, tls: None, tokens: None, insecure_no_auth: false, allowed_hosts: Vec::new() };
     serve(config, listen, HostProcess::dedicate()?).await

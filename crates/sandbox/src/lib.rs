@@ -7,8 +7,10 @@
     reason = "clone, mount_setattr, capset and seccomp have no safe wrapper, and a new process makes raw system calls"
 )]
 
+mod advice;
 mod channel;
 mod codec;
+mod denial;
 mod launcher;
 mod message;
 mod plan;
@@ -17,7 +19,9 @@ mod policy;
 mod resident;
 mod seccomp;
 
+pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
+pub use denial::suggests_denial;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
@@ -27,4 +31,4 @@ pub use policy::{
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
     RequestedTarget, policy_limits, resolve_policy,
 };
-pub use resident::{BuildError, ResidentSandbox};
+pub use resident::{BuildError, ResidentSandbox, is_hung_up};

@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::channel;
-use crate::message::{BuildFailure, BuildReply, StartReply, StartRequest, encode_plan};
+use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, encode_plan};
 use crate::plan::SandboxPlan;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
@@ -40,6 +41,14 @@ pub enum BuildError {
     /// The launcher ended or did not answer.
     #[error("the launcher of the sandbox did not answer: {0}")]
     Launcher(io::Error),
+}
+
+impl BuildError {
+    /// Whether a file that the plan names was replaced or removed after the plan was made, so that another plan may succeed.
+    pub fn is_about_changed_files(&self) -> bool {
+        let Self::Step(BuildFailure { step: BuildStep::Mount, errno, .. }) = self else { return false };
+        matches!(*errno, libc::ESTALE | libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
+    }
 }
 
 impl ResidentSandbox {
@@ -82,10 +91,7 @@ impl ResidentSandbox {
 
     /// Whether the launcher has ended, so that no command can be started any more.
     pub fn has_ended(&self) -> bool {
-        let launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut polled = [rustix::event::PollFd::new(&*launcher, rustix::event::PollFlags::RDHUP)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
+        is_hung_up(&*self.launcher.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this
@@ -110,6 +116,13 @@ impl ResidentSandbox {
         }
         Ok(reply)
     }
+}
+
+/// Whether the other end of a socket was closed.
+pub fn is_hung_up(socket: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
 }
 
 /// The process has failed before it executed a program, and has ended or is about to.

@@ -13,6 +13,7 @@ mod legacy;
 mod poll_once;
 mod read;
 mod refused_blocks;
+mod sandbox_lookup;
 mod start;
 mod stdin;
 mod stop;

@@ -61,9 +61,20 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
             // The next sweep is planned first, so that it comes even if this one panics.
             janitor.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
             check_closed_trees(shared);
+            end_idle_sandboxes(shared);
             shared.spawner.reap_orphans();
             shared.spawner.continue_guard();
         }
+    }
+}
+
+/// Ends the sandboxes that no process and no request has used for a while. Ending one removes directories, which can block.
+fn end_idle_sandboxes(shared: &Arc<ServerState>) {
+    let now = Instant::now();
+    let idle: Vec<_> = shared.sessions.all().iter().flat_map(|session| session.sandboxes.take_idle(now)).collect();
+    if !idle.is_empty() {
+        let threads = Arc::clone(&shared.threads);
+        shared.tasks.spawn(async move { threads.run(JobOwner::SERVER, move || drop(idle)).await });
     }
 }
 

@@ -25,6 +25,7 @@ mod presence;
 mod process;
 mod process_task;
 mod sandbox_policy;
+mod sandboxes;
 mod server;
 mod server_state;
 mod session;

@@ -32,6 +32,15 @@ pub(crate) enum Dialect {
     Legacy { output_bytes_cap: Option<u64> },
 }
 
+/// Whether a process runs in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    /// The process may do what the server may do.
+    Unconfined,
+    /// The process may do what its policy allows.
+    Sandboxed,
+}
+
 /// The way in which the process task is asked to stop. A later variant is stronger than an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StopRequest {
@@ -80,6 +89,7 @@ pub(crate) struct Process {
     /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
     /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
+    pub(crate) confinement: Confinement,
     reaped: watch::Sender<bool>,
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
@@ -93,6 +103,7 @@ pub(crate) struct ProcessParts {
     pub(crate) argv: Vec<String>,
     pub(crate) tag: Tag,
     pub(crate) child: Arc<Child>,
+    pub(crate) confinement: Confinement,
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: QueuedStdin,
@@ -120,6 +131,7 @@ impl Process {
             terminated: AtomicBool::new(false),
             queue_membership: QueueMembership::default(),
             child: Mutex::new(Some(parts.child)),
+            confinement: parts.confinement,
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
             terminal: Mutex::new(parts.terminal),
@@ -198,6 +210,12 @@ impl Process {
     /// The process is closed, so the child is not needed any more. Descendants that still run are found by their tag.
     pub(crate) fn release_child(&self) {
         self.child.lock().take();
+    }
+
+    /// Whether the sandbox has probably refused something that the process tried. Never true without a sandbox.
+    pub(crate) fn was_denied(&self, exit_code: i32) -> bool {
+        self.confinement == Confinement::Sandboxed
+            && self.delivery(|delivery| sandbox::suggests_denial(exit_code, delivery.log().retained_output()))
     }
 
     pub(crate) fn close_terminal(&self) {

@@ -164,6 +164,8 @@ impl ProcessTask {
             ChildIo::Pty { pty, held } => {
                 ([OutputPump::new(pty.reader(), Stream::Pty), OutputPump::closed(Stream::Pty)], Some(held))
             }
+            // Only the launcher of a sandbox has a socket, and no process task runs for it.
+            ChildIo::Socket(_) => ([OutputPump::closed(Stream::Stdout), OutputPump::closed(Stream::Stderr)], None),
             // Only the shell of a snapshot has a pipe for reports, and no process task runs for that shell.
             ChildIo::Report(report) => {
                 ([OutputPump::new(report, Stream::Stdout), OutputPump::closed(Stream::Stderr)], None)
@@ -237,7 +239,8 @@ impl ProcessTask {
             }
             if !exit_logged && pumps.iter().all(OutputPump::has_read_all_before_exit) {
                 exit_logged = true;
-                let exit = LoggedExit { code: status.code(), sandbox_denied: false, timed_out };
+                let sandbox_denied = process.was_denied(status.code());
+                let exit = LoggedExit { code: status.code(), sandbox_denied, timed_out };
                 process.delivery(|delivery| delivery.exit(exit));
                 self.announce();
             }

@@ -29,6 +29,7 @@ use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
 use crate::session::{Session, Sessions};
+use crate::sandboxes::SandboxLauncher;
 use crate::starter::Starter;
 
 /// Threads for work on files that exist from the beginning, so that work goes on even if the system gives no more threads. More than one,
@@ -81,6 +82,8 @@ pub(crate) struct ServerState {
     /// Whether a task runs [`Self::reclaim_if_tight`] now.
     reclaiming: AtomicBool,
     pub(crate) starter: Starter,
+    /// None if the server was configured without a launcher; then requests that need a sandbox are refused.
+    pub(crate) sandbox_launcher: Option<Arc<SandboxLauncher>>,
     /// Threads for work that blocks, mostly on files.
     pub(crate) threads: Arc<BlockingThreads>,
     /// Permits for file operations (`--max-file-operations-total`).
@@ -116,6 +119,10 @@ impl ServerState {
             search_permits: SearchPermits::new(config.max_searches),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
+            sandbox_launcher: config
+                .sandbox_launcher
+                .clone()
+                .map(|program| Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner)))),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,
             spawner,
@@ -179,6 +186,11 @@ impl ServerState {
             let killed = kill().await;
             shared.janitor.note_freed(session.discard_processes());
             session.files.watches.close_all();
+            // Ending a sandbox removes directories, which can block.
+            let sandboxes = session.sandboxes.take_all();
+            if !sandboxes.is_empty() {
+                let _none_if_panicked = session.files.operations.run(move || drop(sandboxes)).await;
+            }
             // Closing a file can block. Closing an upload that was not committed deletes its temporary file.
             let handles = session.files.handles.take_all();
             if !handles.is_empty() {

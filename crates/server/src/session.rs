@@ -29,6 +29,7 @@ use crate::files::SessionFiles;
 use crate::outbound::Outbound;
 use crate::presence::PresenceGuard;
 use crate::process::{Process, StopRequest};
+use crate::sandboxes::SessionSandboxes;
 use crate::snapshot::Snapshots;
 
 /// A session may use a quarter of `--max-buffered-http`, so that a client that does not read leaves memory to other sessions.
@@ -44,6 +45,7 @@ pub(crate) struct Session {
     pub(crate) table: ProcessTable,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
+    pub(crate) sandboxes: SessionSandboxes,
     /// The owner of all HTTP requests of this session. It belongs to the session because a look-up of a host name goes on after the end of
     /// its connection, and a client that reconnects must not be allowed further look-ups.
     pub(crate) http_owner: fetch::RequestOwner,
@@ -87,6 +89,7 @@ impl Session {
             table: ProcessTable::default(),
             files,
             snapshots: Snapshots::default(),
+            sandboxes: SessionSandboxes::default(),
             http_owner: fetch::RequestOwner::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
             attachment: Mutex::new(SessionAttachment {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use protocol::{EnvPolicy, ShellSnapshot, WireError};
+use protocol::{EnvPolicy, SandboxContext, ShellSnapshot, WireError};
 
 pub(crate) use cache::Snapshots;
 pub(crate) use capture::ShellRunner;
@@ -48,6 +48,8 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) overlay: BTreeMap<String, String>,
     /// The environment that results from `policy` and `overlay`.
     pub(crate) env: &'a Variables,
+    /// The policy that the command is confined by.
+    pub(crate) sandbox: Option<SandboxContext>,
 }
 
 /// Starts with equal keys share a snapshot.
@@ -57,6 +59,8 @@ struct SnapshotKey {
     cwd: PathBuf,
     policy: Option<EnvPolicy>,
     startup_variables: [Option<OsString>; STARTUP_VARIABLES.len()],
+    /// The login shell runs under the policy of the command, and may find other files under another policy.
+    sandbox: Option<SandboxContext>,
 }
 
 /// Arguments and environment with which a program is executed.
@@ -93,11 +97,11 @@ impl SnapshotRequest {
         if arg0.unwrap_or_default().starts_with('-') {
             return Ok(None);
         }
-        let CommandContext { cwd, policy, overlay, env } = context;
+        let CommandContext { cwd, policy, overlay, env, sandbox } = context;
         let startup_variables = STARTUP_VARIABLES.map(|name| env.get(OsStr::new(name)).cloned());
         Ok(Some(Self {
             shell,
-            key: SnapshotKey { snapshot, cwd: cwd.to_owned(), policy, startup_variables },
+            key: SnapshotKey { snapshot, cwd: cwd.to_owned(), policy, startup_variables, sandbox },
             overlay,
         }))
     }

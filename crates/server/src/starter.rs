@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
+use crate::sandboxes::SessionSandbox;
 use crate::start_cancel::StartCancel;
 
 /// A start that takes longer is taken to hang, and another thread is added.
@@ -43,7 +44,7 @@ impl Starter {
         Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })
     }
 
-    /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once,
+    /// Starts a process for a session, in `sandbox` if there is one. Returns None if the start panicked. A start that is cancelled returns at once,
     /// even if the kernel is still opening the program; the caller of [`StartCancel::cancel`] then has to kill the
     /// child, which it finds by `tag`. If processes get no tags ([`Spawner::tags_work`]), this function waits for the
     /// end of the start.
@@ -53,6 +54,7 @@ impl Starter {
         command: SpawnCommand,
         tag: Tag,
         cancel: &StartCancel,
+        sandbox: Option<Arc<SessionSandbox>>,
     ) -> Option<Result<Spawned, SpawnError>> {
         let flag = cancel.flag();
         // The thread takes the command out of the mutex. If the start is cancelled while it waits for a thread, the
@@ -61,7 +63,10 @@ impl Starter {
         let command = Arc::clone(&shared_command);
         let start = self.run(&self.threads, owner, move |spawner| {
             let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
-            spawner.spawn(&command, tag, &flag)
+            match sandbox {
+                Some(sandbox) => spawner.spawn_in_sandbox(&*sandbox, &command, tag, &flag),
+                None => spawner.spawn(&command, tag, &flag),
+            }
         });
         tokio::select! {
             // If the process was started and cancelled at the same time, the process is returned, so that it is not lost.

@@ -237,6 +237,11 @@ impl EventLog {
         seq
     }
 
+    /// The retained output of all streams, in order.
+    pub fn retained_output(&self) -> impl Iterator<Item = &[u8]> {
+        self.sealed.iter().map(|chunk| &*chunk.bytes).chain(self.open.iter().map(|open| &*open.bytes))
+    }
+
     /// The first event after `cursor`. A returned chunk counts as seen by a reader, so no output is merged into it any more.
     pub fn next_event(&mut self, cursor: u64) -> Option<LogEvent> {
         let exit_or_close = [

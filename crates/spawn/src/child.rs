@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -58,7 +59,7 @@ pub struct Child {
     accounting: Option<Accounting>,
     /// Set when the process is reaped. From then on another process may have the process id.
     exit: Mutex<Option<ChildExit>>,
-    /// Closed when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
+    /// Shut down when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
     lifeline: Mutex<Option<OwnedFd>>,
 }
 
@@ -145,10 +146,17 @@ impl Child {
                 Err(_) => Some(ChildExit { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
             };
             if known.is_some() {
-                lock(&self.lifeline).take();
+                self.tell_maker();
             }
         }
         known.map(|exit| exit.status)
+    }
+
+    /// Tells the process that made the child that the child is gone.
+    fn tell_maker(&self) {
+        if let Some(lifeline) = lock(&self.lifeline).take() {
+            let _maker_may_be_gone = rustix::net::shutdown(&lifeline, Shutdown::Write);
+        }
     }
 
     fn cpu_time_if_needed(&self, accounting: &Accounting) -> Option<Duration> {
@@ -171,6 +179,7 @@ impl Accounting {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        self.tell_maker();
         children().remove_leader(self.pid, self.tag);
     }
 }

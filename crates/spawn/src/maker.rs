@@ -9,9 +9,9 @@ use std::path::Path;
 
 /// Makes children in a sandbox.
 pub trait ChildMaker: Send + Sync {
-    /// Makes a child and waits until it executes its program. `connection` is one end of a socket pair; the other end is
-    /// kept by the server, which closes it when it has reaped the child, and shuts it down to cancel the start. The maker
-    /// must check that directly before the program is executed.
+    /// Makes a child and waits until it executes its program. Returns its process id. The server shuts down its end of
+    /// `connection` for writing when it has reaped the child, and completely to cancel the start. Directly before the
+    /// program is executed, the child must check that this has not happened.
     fn make(&self, child: &ChildRequest<'_>, connection: StartConnection<'_>) -> Result<i32, MakeError>;
 }
 

@@ -13,7 +13,7 @@ use super::leader::set_limit;
 
 /// What the process needs to know.
 pub(super) struct InitPlan<'a> {
-    /// The server closes the other end when it has reaped the command.
+    /// The server shuts down the other end when it has reaped the command.
     pub(super) server: RawFd,
     /// The launcher holds the other end.
     pub(super) launcher: RawFd,
@@ -55,9 +55,10 @@ fn serve(plan: &InitPlan<'_>) -> Result<(), i32> {
     let mut command_runs = true;
     loop {
         let wanted = |descriptor, events| libc::pollfd { fd: descriptor, events, revents: 0 };
-        // The kernel reports that the other end was closed even if nothing is asked for. A negative descriptor is left out.
+        // A negative descriptor is left out. The kernel reports that the launcher's end was closed even if nothing is asked for.
         let server = if command_runs { plan.server } else { -1 };
-        let mut polled = [wanted(server, 0), wanted(plan.launcher, 0), wanted(children, libc::POLLIN)];
+        let mut polled =
+            [wanted(server, libc::POLLRDHUP), wanted(plan.launcher, 0), wanted(children, libc::POLLIN)];
         // SAFETY: the array has the given length and lives during the call.
         if unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) } < 0 {
             continue;

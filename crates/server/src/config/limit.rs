@@ -108,7 +108,7 @@ macro_rules! adjustable_limits {
         $(#[doc = $at_limit:literal])+
         $name:ident: $type:ty = $default:expr, $unit:ident $(, $minimum:expr)?;
     )+) => {
-        /// The settings of a server: a field for each limit that a user can change, and the guard.
+        /// The settings of a server: a field for each limit that a user can change, and the programs of guard and launcher.
         #[derive(Clone, Debug)]
         pub struct Config {
             $(
@@ -119,11 +119,14 @@ macro_rules! adjustable_limits {
             /// Program and arguments of the guard, a separate process that kills the processes of clients if the
             /// server is killed. None: no guard runs, and those processes go on running.
             pub guard: Option<(PathBuf, Vec<String>)>,
+            /// Program and arguments of the launcher, a separate process that makes a sandbox and starts commands in
+            /// it. None: requests that need a sandbox are refused.
+            pub sandbox_launcher: Option<(PathBuf, Vec<String>)>,
         }
 
         impl Default for Config {
             fn default() -> Self {
-                Self { $($name: $default,)+ guard: None }
+                Self { $($name: $default,)+ guard: None, sandbox_launcher: None }
             }
         }
 

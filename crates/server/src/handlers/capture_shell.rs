@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spawn::{Child, SpawnCommand, SpawnError, Spawned, Tag};
 
+use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
 use crate::session::Session;
 use crate::snapshot::ShellRunner;
@@ -16,17 +17,24 @@ pub(super) struct SessionShell<'a> {
     session: &'a Session,
     /// Marks the shell and its descendants, so that all of them can be found and killed.
     tag: Tag,
+    /// The sandbox of the command, in which the shell runs too.
+    sandbox: Option<Arc<SessionSandbox>>,
 }
 
 impl<'a> SessionShell<'a> {
-    pub(super) fn new(shared: &'a Arc<ServerState>, session: &'a Session) -> Self {
-        Self { shared, session, tag: session.tags.next() }
+    pub(super) fn new(
+        shared: &'a Arc<ServerState>,
+        session: &'a Session,
+        sandbox: Option<Arc<SessionSandbox>>,
+    ) -> Self {
+        Self { shared, session, tag: session.tags.next(), sandbox }
     }
 }
 
 impl ShellRunner for SessionShell<'_> {
     async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
-        self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel).await
+        let sandbox = self.sandbox.clone();
+        self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel, sandbox).await
     }
 
     fn kill_in_background(&self, shell: Child) {

@@ -36,6 +36,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         timeout: None,
         umask: None,
         snapshot: None,
+        sandbox: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
     };
     start::begin(call, spec, session, |call, process_id| {

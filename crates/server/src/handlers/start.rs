@@ -19,12 +19,14 @@ use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, Termin
 
 use super::capture_shell::SessionShell;
 use super::check_process_id;
+use super::sandbox_lookup::sandbox_for_process;
 use crate::config::Config;
 use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
-use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
+use crate::process::{Confinement, CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
 use crate::process_task;
+use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
 use crate::snapshot::{CommandContext, Execution, SnapshotRequest};
@@ -51,6 +53,8 @@ pub(super) struct StartSpec {
     pub(super) umask: Option<u32>,
     /// Asks that the command begins with a shell snapshot: the state of a login shell after its profile has run.
     pub(super) snapshot: Option<SnapshotRequest>,
+    /// The policy that the process is confined by. None: the process is not confined.
+    pub(super) sandbox: Option<SandboxContext>,
     /// The family of notifications in which the events of the process are sent.
     pub(super) dialect: Dialect,
 }
@@ -60,9 +64,12 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     // An observing connection reads from a session to which another connection may be attached.
     let observes = matches!(call.connection.role(), Some(ConnectionRole::Observing(_)));
     match to_spec(&call.connection.shared, params, observes) {
-        Ok(spec) => begin(call, spec, session, |call, process_id| {
-            call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));
-        }),
+        Ok(spec) => {
+            let sandbox_type = if spec.sandbox.is_some() { SandboxType::LinuxSeccomp } else { SandboxType::None };
+            begin(call, spec, session, move |call, process_id| {
+                call.finish(Ok(StartResult { process_id, sandbox_type: Some(sandbox_type) }));
+            });
+        }
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
@@ -85,20 +92,24 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
     let cwd = params.cwd.to_native().map_err(|error| {
         WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
     })?;
-    if let Some(sandbox) = &params.sandbox
-        && !decode_params::<SandboxContext>(Some(sandbox))?.needs_no_enforcement()
-    {
-        return Err(WireError::invalid_params(
-            "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
-        ));
-    }
+    let sandbox = match &params.sandbox {
+        Some(sandbox) => Some(decode_params::<SandboxContext>(Some(sandbox))?),
+        None => None,
+    };
+    let sandbox = sandbox.filter(|context| !context.needs_no_enforcement());
     if params.enforce_managed_network {
         return Err(WireError::invalid_params("managed network cannot be enforced on this executor yet"));
     }
     let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
     let snapshot = match params.shell_snapshot {
         Some(snapshot) => {
-            let context = CommandContext { cwd: &cwd, policy: params.env_policy, overlay: params.env, env: &env };
+            let context = CommandContext {
+                cwd: &cwd,
+                policy: params.env_policy,
+                overlay: params.env,
+                env: &env,
+                sandbox: sandbox.clone(),
+            };
             SnapshotRequest::check(snapshot, &params.argv, params.arg0.as_deref(), context)?
         }
         None => None,
@@ -116,6 +127,7 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         timeout: params.timeout_ms.map(Duration::from_millis),
         umask: params.umask,
         snapshot,
+        sandbox,
         dialect: Dialect::Current,
     })
 }
@@ -277,7 +289,8 @@ async fn launch(
     reservation: &StartReservation,
     requester: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
-    let Execution { argv, env } = execution(shared, &spec, session).await;
+    let sandbox = sandbox_for_process(shared, &spec, session).await?;
+    let Execution { argv, env } = execution(shared, &spec, session, sandbox.as_ref()).await;
     // Capturing a snapshot can take a while. A command that was cancelled meanwhile must not run.
     if shared.closing.is_cancelled() || session.has_ended() || reservation.cancel.is_cancelled() {
         return Err(start_cancelled(&spec.id));
@@ -291,9 +304,11 @@ async fn launch(
         cwd: spec.cwd,
         stdio: spec.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
         umask: spec.umask,
+        limits: None,
     };
+    let confinement = if sandbox.is_some() { Confinement::Sandboxed } else { Confinement::Unconfined };
     let begun = Instant::now();
-    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel);
+    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox);
     // A hanging start can be cancelled only if tags work, because the child is found by its tag.
     let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
         // `LONGEST_START` is added, so that only a hanging start runs into this timeout. If `timeout` is shorter than
@@ -311,8 +326,8 @@ async fn launch(
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
         ChildIo::Pty { pty, .. } => (Some(pty.clone()), Some(pty.writer())),
-        // Only the shell that captures a snapshot has a report, and it is not started here.
-        ChildIo::Report(_) => (None, None),
+        // Only the shell that captures a snapshot has a report and only a launcher has a socket, and neither is started here.
+        ChildIo::Report(_) | ChildIo::Socket(_) => (None, None),
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
@@ -332,6 +347,7 @@ async fn launch(
         argv: shown_arguments(&spec.argv),
         tag: reservation.tag,
         child: Arc::clone(&child),
+        confinement,
         terminal,
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
@@ -365,10 +381,15 @@ async fn cancel_late_start(
 }
 
 /// The arguments and environment to execute: those of the request, or those that restore a shell snapshot and then run the command.
-async fn execution(shared: &Arc<ServerState>, spec: &StartSpec, session: &Session) -> Execution {
+async fn execution(
+    shared: &Arc<ServerState>,
+    spec: &StartSpec,
+    session: &Session,
+    sandbox: Option<&Arc<SessionSandbox>>,
+) -> Execution {
     let as_requested = || Execution { argv: spec.argv.iter().map(Into::into).collect(), env: spec.env.clone() };
     let Some(snapshot) = &spec.snapshot else { return as_requested() };
-    let shell = || SessionShell::new(shared, session);
+    let shell = || SessionShell::new(shared, session, sandbox.cloned());
     let restored = snapshot.restore(&session.snapshots, shell, &spec.argv, spec.arg0.as_deref(), &spec.env).await;
     let fits = |restored: &Execution| start_bytes(&restored.argv, &restored.env) <= shared.config.max_start_bytes;
     restored.filter(fits).unwrap_or_else(as_requested)
@@ -391,9 +412,13 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
     let message = error.to_string();
     match error {
         SpawnError::Cancelled => start_cancelled(id),
-        SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } => WireError::invalid_params(message),
+        SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } | SpawnError::Limit(_) => {
+            WireError::invalid_params(message)
+        }
         SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
-        SpawnError::Cwd { source, path } | SpawnError::Program { source, path } => {
+        SpawnError::Cwd { source, path }
+        | SpawnError::Program { source, path }
+        | SpawnError::MemoryLimit { source, path } => {
             WireError::internal(message).with_data(ErrorData::from_io(source, Some(path)))
         }
         SpawnError::Resource { source, .. } => {

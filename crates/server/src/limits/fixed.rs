@@ -162,6 +162,18 @@ fixed_limits! {
         "The arguments take memory for every process, and this many are enough to recognise a command.";
     }
 
+    "Sandboxes" {
+        /// Sandboxes of a session that exist at once. Requests with the same policy share one.
+        /// The one that has been unused for the longest time is ended. If all are in use, the request is refused.
+        MAX_SANDBOXES: usize = 16, Count,
+        "A sandbox is a process and a few file systems in memory; few clients use more than two policies.";
+
+        /// How long a sandbox exists that no process and no request uses.
+        /// The sandbox is ended. The next request with its policy makes another one, which takes some milliseconds.
+        SANDBOX_IDLE_TIME: Duration = Duration::from_secs(60), Milliseconds,
+        "Long enough for the pauses of a client that works, short enough for one that has gone.";
+    }
+
     "Shell snapshots" {
         /// Snapshots of a session. A snapshot is the state of a login shell after its profile has run.
         /// The least recently used snapshot is dropped.

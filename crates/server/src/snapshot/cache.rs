@@ -61,7 +61,7 @@ mod tests {
     fn key(scope: usize) -> SnapshotKey {
         let shell = ShellInfo { name: "sh".into(), path: "/bin/sh".into() };
         let snapshot = ShellSnapshot { scope_id: scope.to_string(), shell };
-        SnapshotKey { snapshot, cwd: "/".into(), policy: None, startup_variables: Default::default() }
+        SnapshotKey { snapshot, cwd: "/".into(), policy: None, startup_variables: Default::default(), sandbox: None }
     }
 
     #[test]

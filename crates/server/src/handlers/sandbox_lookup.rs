@@ -1,0 +1,39 @@
+//! Finds the sandbox for a request, or makes it. Making one takes milliseconds and looks at files, so this runs on a thread that may block.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use protocol::WireError;
+use sandbox::{NetworkRule, SandboxNetwork};
+
+use super::start::StartSpec;
+use crate::sandbox_policy::process_sandbox_rules;
+use crate::sandboxes::SessionSandbox;
+use crate::server_state::ServerState;
+use crate::session::Session;
+
+/// The sandbox in which a process starts. None if it starts without one.
+pub(super) async fn sandbox_for_process(
+    shared: &ServerState,
+    spec: &StartSpec,
+    session: &Arc<Session>,
+) -> Result<Option<Arc<SessionSandbox>>, WireError> {
+    let Some(context) = spec.sandbox.clone() else { return Ok(None) };
+    let launcher = shared.sandbox_launcher.clone();
+    let launcher = launcher.ok_or_else(|| WireError::invalid_params("sandbox runtime paths are not configured"))?;
+    let (cwd, tmpdir) = (spec.cwd.clone(), spec.env.get(OsStr::new("TMPDIR")).cloned());
+    let owner = Arc::clone(session);
+    let find = move || {
+        let rules = process_sandbox_rules(&context, &cwd, tmpdir.as_deref())?;
+        let network = match rules.network {
+            NetworkRule::Restricted => SandboxNetwork::None,
+            NetworkRule::Enabled => SandboxNetwork::Host,
+        };
+        owner
+            .sandboxes
+            .obtain(&launcher, &owner.tags, &rules.files, network)
+            .map_err(|error| WireError::invalid_params(format!("failed to prepare process sandbox: {error}")))
+    };
+    let found = session.files.operations.run(find).await;
+    found.unwrap_or_else(|| Err(WireError::internal("the server has failed to make the sandbox; its log says why"))).map(Some)
+}

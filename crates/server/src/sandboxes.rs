@@ -1,0 +1,249 @@
+//! The sandboxes of a session. A sandbox is made for the first request with a policy, and later requests that lead to the
+//! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
+//! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use sandbox::{
+    BuildError, FilePolicy, Placeholder, PlanError, PlannedSandbox, ResidentSandbox, SandboxNetwork, SandboxPlan,
+    StartReply, StartRequest, StartStage, plan_sandbox,
+};
+use spawn::{
+    CancelFlag, Child, ChildIo, ChildMaker, ChildRequest, MakeError, SessionTags, SpawnCommand, SpawnError, Spawner,
+    StartConnection, Stdio,
+};
+use tokio::runtime::Handle;
+
+use crate::limits::{MAX_SANDBOXES, SANDBOX_IDLE_TIME};
+
+/// How often a plan is made again because files that it names have changed before the sandbox was ready.
+const MAX_PLANS: usize = 3;
+
+/// Starts launchers.
+pub(crate) struct SandboxLauncher {
+    program: PathBuf,
+    args: Vec<String>,
+    spawner: Arc<Spawner>,
+    /// The runtime that watches the launchers.
+    runtime: Handle,
+}
+
+impl SandboxLauncher {
+    /// Must be called inside the tokio runtime that is to watch the launchers. `program` is that of the configuration.
+    pub(crate) fn new((program, args): (PathBuf, Vec<String>), spawner: Arc<Spawner>) -> Self {
+        Self { program, args, spawner, runtime: Handle::current() }
+    }
+
+    /// Starts a launcher and lets it make the sandbox.
+    fn build(&self, plan: &SandboxPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
+        let _inside_runtime = self.runtime.enter();
+        let command = SpawnCommand {
+            argv: [self.program.clone().into()].into_iter().chain(self.args.iter().map(Into::into)).collect(),
+            arg0: None,
+            // Variables can change what a program does, for example which libraries it loads. Only the command gets those of the client.
+            env: Vec::new(),
+            cwd: "/".into(),
+            stdio: Stdio::Socket { descriptor: sandbox::SOCKET_FD },
+            umask: None,
+            limits: None,
+        };
+        // With a tag, the launcher is killed with its session, and by the guard.
+        let spawned = self.spawner.spawn(&command, tags.next(), &Arc::<CancelFlag>::default());
+        let spawned = spawned.map_err(SandboxRefusal::Launcher)?;
+        let ChildIo::Socket(socket) = spawned.io else { return Err(SandboxRefusal::Launcher(SpawnError::Cancelled)) };
+        match ResidentSandbox::build(socket, plan) {
+            Ok(resident) => Ok((resident, spawned.child)),
+            Err(error) => Err(SandboxRefusal::Build(error)),
+        }
+    }
+}
+
+/// Why a session has no sandbox for a policy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SandboxRefusal {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("{}", sandbox::explain_build_error(.0))]
+    Build(BuildError),
+    #[error("the launcher of the sandbox was not started: {0}")]
+    Launcher(SpawnError),
+    #[error("the session uses {MAX_SANDBOXES} sandboxes at once, which is the most; end processes, or use fewer different policies")]
+    TooMany,
+    #[error("files that the policy names are being changed all the time; try again")]
+    Unsteady,
+}
+
+/// A sandbox of a session.
+pub(crate) struct SessionSandbox {
+    plan: SandboxPlan,
+    resident: ResidentSandbox,
+    /// When the sandbox was asked for last.
+    used: Mutex<Instant>,
+    /// For each command a socket whose other end is closed when the command and all of its descendants have ended.
+    commands: Mutex<Vec<OwnedFd>>,
+    _launcher: Child,
+    /// Dropped last, because the mounts of the sandbox are on these directories.
+    _placeholders: Vec<Placeholder>,
+}
+
+impl SessionSandbox {
+    /// The root directory of the sandbox, for file operations.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.resident.root()
+    }
+
+    /// Whether no command runs, also none that was left behind by one that has ended.
+    fn has_no_command(&self) -> bool {
+        let mut commands = self.commands.lock();
+        commands.retain(|command| !sandbox::is_hung_up(command));
+        commands.is_empty()
+    }
+}
+
+/// All sandboxes of a session.
+#[derive(Default)]
+pub(crate) struct SessionSandboxes {
+    known: Mutex<Vec<Arc<SessionSandbox>>>,
+    /// Held while a sandbox is made, so that two requests do not make the same one.
+    making: Mutex<()>,
+}
+
+impl SessionSandboxes {
+    /// The sandbox for a policy, which is made if there is none. Blocks.
+    pub(crate) fn obtain(
+        &self,
+        launcher: &SandboxLauncher,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        for _ in 0..MAX_PLANS {
+            let planned = plan_sandbox(policy, network)?;
+            if let Some(known) = self.find(&planned.plan) {
+                return Ok(known);
+            }
+            match self.make(launcher, tags, planned) {
+                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
+                other => return other,
+            }
+        }
+        Err(SandboxRefusal::Unsteady)
+    }
+
+    fn find(&self, plan: &SandboxPlan) -> Option<Arc<SessionSandbox>> {
+        let mut known = self.known.lock();
+        let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
+        if known[index].resident.has_ended() {
+            known.remove(index);
+            return None;
+        }
+        *known[index].used.lock() = Instant::now();
+        Some(Arc::clone(&known[index]))
+    }
+
+    fn make(
+        &self,
+        launcher: &SandboxLauncher,
+        tags: &SessionTags,
+        planned: PlannedSandbox,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        let _one_at_a_time = self.making.lock();
+        if let Some(known) = self.find(&planned.plan) {
+            return Ok(known);
+        }
+        let evicted = self.make_room()?;
+        let (resident, child) = launcher.build(&planned.plan, tags)?;
+        let made = Arc::new(SessionSandbox {
+            plan: planned.plan,
+            resident,
+            used: Mutex::new(Instant::now()),
+            commands: Mutex::default(),
+            _launcher: child,
+            _placeholders: planned.placeholders,
+        });
+        self.known.lock().push(Arc::clone(&made));
+        drop(evicted);
+        Ok(made)
+    }
+
+    /// If the session has as many sandboxes as it may, takes out the one that has been unused for the longest time.
+    fn make_room(&self) -> Result<Option<Arc<SessionSandbox>>, SandboxRefusal> {
+        let mut known = self.known.lock();
+        if known.len() < MAX_SANDBOXES {
+            return Ok(None);
+        }
+        let unused = known.iter().enumerate().filter(|(_, sandbox)| is_unused(sandbox));
+        let oldest = unused.min_by_key(|(_, sandbox)| *sandbox.used.lock()).map(|(index, _)| index);
+        oldest.map(|index| Some(known.remove(index))).ok_or(SandboxRefusal::TooMany)
+    }
+
+    /// Takes out the sandboxes that have been unused for [`SANDBOX_IDLE_TIME`]. Dropping them can block.
+    pub(crate) fn take_idle(&self, now: Instant) -> Vec<Arc<SessionSandbox>> {
+        let is_idle = |sandbox: &mut Arc<SessionSandbox>| {
+            now.saturating_duration_since(*sandbox.used.lock()) >= SANDBOX_IDLE_TIME && is_unused(sandbox)
+        };
+        self.known.lock().extract_if(.., is_idle).collect()
+    }
+
+    /// Takes out all sandboxes, at the end of the session. Dropping them can block.
+    pub(crate) fn take_all(&self) -> Vec<Arc<SessionSandbox>> {
+        std::mem::take(&mut *self.known.lock())
+    }
+}
+
+/// Whether only the list of the session has the sandbox, and no command runs in it.
+fn is_unused(sandbox: &Arc<SessionSandbox>) -> bool {
+    Arc::strong_count(sandbox) == 1 && sandbox.has_no_command()
+}
+
+impl ChildMaker for SessionSandbox {
+    fn make(&self, child: &ChildRequest<'_>, connection: StartConnection<'_>) -> Result<i32, MakeError> {
+        const ACTION: &str = "start the process in its sandbox";
+        let cwd = CString::new(child.cwd.as_os_str().as_bytes())
+            .map_err(|nul| MakeError::Cwd(io::Error::new(io::ErrorKind::InvalidInput, nul)))?;
+        let request = StartRequest {
+            candidates: child.candidates.to_vec(),
+            searched: child.searched,
+            argv: child.argv.to_vec(),
+            env: child.env.to_vec(),
+            cwd,
+            umask: child.umask,
+            limits: child.limits.to_vec(),
+            terminal: child.terminal,
+            extra_descriptor: child.extra.and_then(|(_, number)| u32::try_from(number).ok()),
+            enters_cgroup: child.cgroup_procs.is_some(),
+        };
+        let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
+        let descriptors: Vec<BorrowedFd<'_>> = child.standard.into_iter().chain(others.into_iter().flatten()).collect();
+        let reply = self
+            .resident
+            .start(&request, connection.server_end, connection.maker_end, &descriptors)
+            .map_err(|error| MakeError::Resource(ACTION, error))?;
+        *self.used.lock() = Instant::now();
+        match reply {
+            StartReply::Started { pid } => {
+                // Without a descriptor the sandbox may end before this command. The descriptor limit is reached then anyway.
+                self.commands.lock().extend(connection.server_end.try_clone_to_owned().ok());
+                Ok(pid)
+            }
+            StartReply::Failed { stage, errno, .. } => {
+                let error = io::Error::from_raw_os_error(errno);
+                Err(match stage {
+                    StartStage::WorkingDirectory => MakeError::Cwd(error),
+                    StartStage::Execute => MakeError::Program(error),
+                    StartStage::Cancelled => MakeError::Cancelled,
+                    StartStage::Isolate | StartStage::Prepare | StartStage::Confine => {
+                        MakeError::Resource(ACTION, error)
+                    }
+                })
+            }
+        }
+    }
+}
