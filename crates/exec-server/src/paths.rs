@@ -11,7 +11,7 @@ use std::process::ExitCode;
 const GUARD_ARGUMENT: &str = "__guard";
 
 /// The first argument of the launcher of a sandbox. Not meant for people.
-const LAUNCHER_ARGUMENT: &str = "__sandbox";
+const LAUNCHER_ARGUMENT: &str = "__launcher";
 
 /// The launcher must be the same program as the server, also if the file of the program was replaced meanwhile. The
 /// kernel finds it by this name for as long as the server runs.

@@ -40,7 +40,7 @@ pub fn launcher_main() -> ExitCode {
     // SAFETY: the server has put the socket at this number, and nothing else in this process uses it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     // The name in process listings.
-    let _not_essential = rustix::thread::set_name(c"exec-sandbox");
+    let _not_essential = rustix::thread::set_name(c"exec-launcher");
     let Ok(Some((message, _))) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
     let Ok(plan) = decode_plan(&message) else { return ExitCode::FAILURE };
     let (sandbox, listener) = match build(&plan) {
