@@ -67,7 +67,7 @@ fn copy_inside(
 }
 
 fn copy_link(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Errno> {
-    to.make_link(&from.read_link()?)
+    to.make_link(&from.link_target()?)
 }
 
 /// Copies a regular file. A link at the destination is followed if `to` is a path. If `to` is an entry, the file

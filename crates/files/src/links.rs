@@ -18,7 +18,7 @@ pub fn read_link(root: &FileRoot, path: &Path) -> Result<OsString, FileError> {
 
 /// [`read_link`] for another operation of this crate.
 pub(crate) fn read_link_inside(inside: &EnteredRoot<'_>, path: &Path) -> Result<OsString, FileError> {
-    inside.locate(path).and_then(|link| link.entry().read_link()).map_err(FileError::at(path))
+    inside.locate(path).and_then(|link| link.entry().link_target()).map_err(FileError::at(path))
 }
 
 /// Creates a symbolic link at `path`. The target is stored as given and need not exist. Fails with `EEXIST` if `path` exists.

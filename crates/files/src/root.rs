@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::FileError;
 use capabilities::DroppedCapabilities;
 pub(crate) use entered::{EnteredRoot, OpenTarget};
-pub(crate) use entry_at::{EntryAt, open_parent, open_self};
+pub(crate) use entry_at::{EntryAt, open_parent, open_self, stat_open, stat_open_cached};
 pub(crate) use kernel_paths::{
     WatchablePath, can_link_opened_files, link_opened_file, read_kernel_setting, set_mode_of_opened,
 };

@@ -1,15 +1,13 @@
 //! Metadata of files, through `statx`.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, RawMode, Statx, StatxAttributes, StatxFlags, makedev};
-use rustix::io::Errno;
-use rustix::path::Arg;
+use rustix::fs::{FileType, RawMode, Statx, StatxAttributes, StatxFlags, makedev};
 
 use crate::local_devices;
 use crate::resolve::NameInDirectory;
 use crate::root::EnteredRoot;
+pub(crate) use crate::root::{stat_open, stat_open_cached};
 use crate::{FileError, FileRoot, Follow};
 
 /// Metadata of a file. For a symbolic link that was followed, everything but `is_symlink` describes the target.
@@ -79,22 +77,6 @@ fn metadata_inside(inside: &EnteredRoot<'_>, path: &Path, follow: Follow) -> Res
 /// Fails if nothing has the name at the end of `path`. A symbolic link without a target counts as something.
 pub fn check_present(root: &FileRoot, path: &Path) -> Result<(), FileError> {
     root.run(&[path], |inside| inside.stat_itself(path).map(|_| ()).map_err(FileError::at(path)))
-}
-
-/// `statx` with all members that this crate needs. Only the modules of `root` may call it, and they say what `path` may
-/// be.
-pub(crate) fn statx_at<F: AsFd, P: Arg>(directory: F, path: P, flags: AtFlags) -> Result<Statx, Errno> {
-    rustix::fs::statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
-}
-
-/// `stat` of an open file.
-pub(crate) fn stat_open<F: AsFd>(opened: F) -> Result<Statx, Errno> {
-    statx_at(opened, c"", AtFlags::EMPTY_PATH)
-}
-
-/// `stat` of an open file, with what the kernel has in its cache.
-pub(crate) fn stat_open_cached<F: AsFd>(opened: F) -> Result<Statx, Errno> {
-    statx_at(opened, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
 }
 
 pub(crate) fn kind(stat: &Statx) -> FileType {

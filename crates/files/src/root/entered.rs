@@ -15,13 +15,13 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::capabilities::DroppedCapabilities;
-use super::entry_at::EntryAt;
+use super::entry_at::{EntryAt, stat_open, statx_at};
 use super::kernel_paths::{
     WatchablePath, may_access_opened, set_mode_of_opened, set_times_of_opened, shown_path_of_opened,
 };
 use crate::Follow;
 use crate::resolve::OPEN_TO_TRAVERSE;
-use crate::stat::{FileIdentity, kind, stat_open, statx_at};
+use crate::stat::{FileIdentity, kind};
 
 /// The kernel gives up a look-up with `..` with `EAGAIN` if any directory of the machine was renamed meanwhile. A
 /// look-up takes microseconds, so even on a busy machine one of these tries succeeds.

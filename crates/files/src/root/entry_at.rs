@@ -5,10 +5,11 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, Timestamps, mkdirat, openat, readlinkat, symlinkat, utimensat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Statx, StatxFlags, Timestamps, mkdirat, openat, readlinkat, statx, symlinkat, utimensat,
+};
 use rustix::io::{Errno, retry_on_intr};
-
-use crate::stat::statx_at;
+use rustix::path::Arg;
 
 /// A name in an open directory. The name need not exist.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ impl<'a> EntryAt<'a> {
     }
 
     /// The target of a symbolic link, as it is stored.
-    pub(crate) fn read_link(self) -> Result<OsString, Errno> {
+    pub(crate) fn link_target(self) -> Result<OsString, Errno> {
         let target = readlinkat(self.directory, self.name, Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()))
     }
@@ -75,4 +76,19 @@ pub(crate) fn open_self(directory: &OwnedFd, flags: OFlags, mode: Mode) -> Resul
 /// directory may have been moved, even out of a sandbox.
 pub(crate) fn open_parent(directory: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     retry_on_intr(|| openat(directory, c"..", flags | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// The metadata of an open file.
+pub(crate) fn stat_open(opened: impl AsFd) -> Result<Statx, Errno> {
+    statx_at(opened, c"", AtFlags::EMPTY_PATH)
+}
+
+/// As [`stat_open`], with what the kernel has in its cache.
+pub(crate) fn stat_open_cached(opened: impl AsFd) -> Result<Statx, Errno> {
+    statx_at(opened, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
+}
+
+/// `statx` with all members that this crate needs.
+pub(super) fn statx_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
+    statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
