@@ -78,7 +78,8 @@ impl FileRoot {
 
     /// Adds to an error of an operation in a sandbox what the errno alone does not say.
     fn explain(&self, error: FileError, paths: &[&Path]) -> FileError {
-        let Some(errno) = Errno::from_io_error(error.io()).filter(|_| self.lacks_openat2()) else {
+        let may_lack_openat2 = |errno: &Errno| matches!(*errno, Errno::NOSYS | Errno::PERM) && self.lacks_openat2();
+        let Some(errno) = Errno::from_io_error(error.io()).filter(may_lack_openat2) else {
             let is_denial = denial::is_caused_by_sandbox(&error, self, paths);
             return error.with_sandbox_denial(is_denial);
         };

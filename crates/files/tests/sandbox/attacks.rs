@@ -126,6 +126,7 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
     ("walk to a link", |root, ws, _| walked(root, ws)),
     ("search through a link", |root, ws, style| found(root, &ws.join(format!("{style}-directory")))),
     ("search and follow links", |root, ws, _| found(root, ws)),
+    ("search with an ignore file", |root, ws, style| ignored(root, &ws.join(format!("{style}-ignoring")))),
 ];
 
 fn nothing<T>(_: T) -> Vec<u8> {
@@ -184,6 +185,16 @@ fn found(root: &FileRoot, top: &Path) -> Vec<u8> {
     lines.into_inner().unwrap()
 }
 
+/// Whether a search obeys the ignore file, which exists only outside.
+fn ignored(root: &FileRoot, top: &Path) -> Vec<u8> {
+    let found = Mutex::new(false);
+    SearchQuery::below(top).prepare(root).unwrap().run(&not_cancelled(), &|_| {
+        *found.lock().unwrap() = true;
+        ControlFlow::Continue(())
+    });
+    if found.into_inner().unwrap() { Vec::new() } else { OUTSIDE.into() }
+}
+
 /// A sandbox with some further files for the attempts.
 fn prepared() -> TestSandbox {
     let sandbox = TestSandbox::start();
@@ -194,8 +205,13 @@ fn prepared() -> TestSandbox {
     let up = "../".repeat(40);
     let only_outside = sandbox.outside().join("only-outside");
     let relative = Path::new(&up).join(only_outside.strip_prefix("/").unwrap());
-    std::os::unix::fs::symlink(&only_outside, sandbox.at("ws/absolute-only-outside")).unwrap();
-    std::os::unix::fs::symlink(relative, sandbox.at("ws/relative-only-outside")).unwrap();
+    for (style, target) in [("absolute", only_outside), ("relative", relative)] {
+        std::os::unix::fs::symlink(&target, sandbox.at(&format!("ws/{style}-only-outside"))).unwrap();
+        let ignoring = sandbox.at(&format!("ws/{style}-ignoring"));
+        std::fs::create_dir(&ignoring).unwrap();
+        std::os::unix::fs::symlink(&target, ignoring.join(".ignore")).unwrap();
+        std::fs::write(ignoring.join(OUTSIDE), "").unwrap();
+    }
     sandbox
 }
 

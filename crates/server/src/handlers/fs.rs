@@ -196,3 +196,36 @@ fn wire_error(error: &FileError) -> WireError {
 fn failed(error: FileError) -> WireError {
     wire_error(&error)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use files::Cancel;
+
+    use super::*;
+
+    /// A mount point of this machine that is not in `/`.
+    fn nested_mount_point() -> PathBuf {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount_points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+        mount_points.into_iter().find(|path| path.iter().count() > 2 && path.is_dir()).unwrap()
+    }
+
+    #[test]
+    fn only_an_error_that_a_sandbox_has_caused_has_the_kind_of_a_denial() {
+        let mount_point = nested_mount_point();
+        // In a sandbox whose root is the directory above, this mount point is one that the host does not have there.
+        let top = std::fs::File::open(mount_point.parent().unwrap()).unwrap();
+        let inside = Path::new("/").join(mount_point.file_name().unwrap());
+        for (root, path, kind) in [
+            (FileRoot::sandbox(top.into()), inside, error_kind::SANDBOX_DENIED),
+            (FileRoot::host().clone(), mount_point, "other"),
+        ] {
+            let removed = files::remove(&root, &path, false, false, files::Follow::Yes, &Cancel::new());
+            let error = wire_error(&removed.unwrap_err());
+            assert_eq!(error.data.unwrap().kind, kind, "{}", error.message);
+            assert_eq!(error.code, ErrorCode::Internal.number());
+        }
+    }
+}
