@@ -99,7 +99,7 @@ async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
     let mut client = RawClient::connect(server.url()).await?;
     // `metadata_if_cached` answers only for files on devices that are known to be local. This call and this request
     // make the device known here and in the server.
-    files::metadata(file, files::Follow::Yes)?;
+    files::metadata(files::FileRoot::host(), file, files::Follow::Yes)?;
     client.ask("fs/getMetadata", params).await?;
     let (mut many, mut direct) = (Vec::new(), Vec::new());
     for _ in 0..BATCHES {
@@ -107,7 +107,11 @@ async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
         many.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
         let start = Instant::now();
         for _ in 0..AT_ONCE {
-            ensure!(matches!(files::metadata_if_cached(file), Some(Ok(_))), "{} is not in the cache", file.display());
+            ensure!(
+                matches!(files::metadata_if_cached(files::FileRoot::host(), file), Some(Ok(_))),
+                "{} is not in the cache",
+                file.display()
+            );
         }
         direct.push(start.elapsed());
     }

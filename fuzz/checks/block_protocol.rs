@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::path::Path;
 
-use files::{CommitOptions, FileError, Follow, RegularFile, Upload, open_file};
+use files::{CommitOptions, FileError, FileRoot, Follow, RegularFile, Upload, open_file};
 use protocol::Base64Bytes;
 use protocol::fs::{
     CloseParams, CommitParams, CreateParams, ExtentsParams, FileTime, OpenParams, ReadBlockParams, WriteBlockParams,
@@ -115,7 +115,7 @@ impl BlockModel<'_> {
         let path = self.uri(name);
         let params = over_the_wire(&OpenParams { handle_id: handle.to_string(), path, sandbox: None });
         let native = params.path.to_native().expect("the path is native");
-        match (open_file(&native, Follow::Yes), self.files.get(&name)) {
+        match (open_file(FileRoot::host(), &native, Follow::Yes), self.files.get(&name)) {
             (Ok(opened), Some(contents)) => {
                 let contents = contents.clone();
                 self.handles.insert(handle, ModelHandle::File { opened, contents });
@@ -135,7 +135,7 @@ impl BlockModel<'_> {
             sandbox: None,
         });
         let native = params.path.to_native().expect("the path is native");
-        match Upload::create(&native, params.replace, Follow::Yes) {
+        match Upload::create(FileRoot::host(), &native, params.replace, Follow::Yes) {
             Ok(upload) => {
                 assert!(replace || !self.files.contains_key(&name));
                 let upload = ModelHandle::Upload {
@@ -232,7 +232,7 @@ impl BlockModel<'_> {
         }
         let name = *name;
         self.files.insert(name, contents);
-        let found = files::metadata(&self.path(name), Follow::No).expect("the file exists");
+        let found = files::metadata(FileRoot::host(), &self.path(name), Follow::No).expect("the file exists");
         assert_eq!((found.mode, found.modified_seconds, found.modified_nanos), (mode, mtime.secs, mtime.nanos));
     }
 

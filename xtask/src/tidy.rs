@@ -7,6 +7,7 @@ mod crate_paths;
 mod deny_rules;
 mod dependencies;
 mod documents;
+mod file_roots;
 mod layers;
 mod length;
 mod licences;
@@ -36,6 +37,7 @@ const CHECKS: &[Check] = &[
     purity::check,
     module_order::check,
     unsafe_code::check,
+    file_roots::check,
     licences::check,
     dependencies::check,
     length::check,

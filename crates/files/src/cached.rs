@@ -7,21 +7,23 @@ use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, openat2};
+use rustix::fs::{FileType, OFlags, Statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::local_devices::is_local;
-use crate::stat::{Metadata, describe, kind, stat};
-use crate::{FileError, Follow};
+use crate::root::EnteredRoot;
+use crate::stat::{Metadata, describe, kind, stat_open_cached};
+use crate::{FileError, FileRoot, Follow};
 
 /// Copying more bytes than this takes too long for a thread that must not block.
 const MAX_CACHED_READ_BYTES: u64 = 64 * 1024;
 
 /// Returns the result of [`metadata`](crate::metadata) for `path` with [`Follow::Yes`], if the kernel can answer
 /// without waiting. Always `None` for a symbolic link and for a file on a device that is not known to be local.
-pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
-    let found = match open_cached(path, OFlags::PATH | OFlags::NOFOLLOW)? {
-        Ok(opened) => stat_cached(&opened)?,
+pub fn metadata_if_cached(root: &FileRoot, path: &Path) -> Option<Result<Metadata, FileError>> {
+    let inside = root.enter().ok()?;
+    let found = match open_cached(&inside, path, OFlags::PATH | OFlags::NOFOLLOW)? {
+        Ok(opened) => stat_open_cached(&opened).ok()?,
         Err(error) => return Some(Err(error)),
     };
     let is_answer = kind(&found) != FileType::Symlink && is_local(&found);
@@ -31,33 +33,30 @@ pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
 /// Returns the result of [`read_file`](crate::read_file) for `path` with [`Follow::Yes`], if the kernel can answer
 /// without waiting. The contents are returned only if the whole file is in the page cache and on a device that is
 /// known to be local. The file must not be empty, and must have neither more than 64 KiB nor more than `limit` bytes.
-pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
+pub fn read_file_if_cached(root: &FileRoot, path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
+    let inside = root.enter().ok()?;
     // The file is checked before it is opened for reading, because opening anything but a regular file on a local
     // device may block.
-    let size = match open_cached(path, OFlags::PATH)? {
-        Ok(opened) => readable_size(&stat_cached(&opened)?, limit)?,
+    let size = match open_cached(&inside, path, OFlags::PATH)? {
+        Ok(opened) => readable_size(&stat_open_cached(&opened).ok()?, limit)?,
         Err(error) => return Some(Err(error)),
     };
     // The path may name another file by now. The read fails if it would have to wait, and it asks for one byte more
     // than the expected size, so that a file of another size is noticed.
-    let file = open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.ok()?;
+    let file = open_cached(&inside, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.ok()?;
     let mut bytes = vec![0; size + 1];
     let count = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT).ok()?;
     bytes.truncate(count);
     (count == size).then_some(Ok(bytes))
 }
 
-fn open_cached(path: &Path, flags: OFlags) -> Option<Result<OwnedFd, FileError>> {
-    match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED) {
+fn open_cached(inside: &EnteredRoot<'_>, path: &Path, flags: OFlags) -> Option<Result<OwnedFd, FileError>> {
+    match inside.open_cached(path, flags) {
         Ok(opened) => Some(Ok(opened)),
         // The kernel also caches that a name does not exist or is no directory, so these two errors are answers.
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(FileError::os(error, path))),
         Err(_) => None,
     }
-}
-
-fn stat_cached(opened: &OwnedFd) -> Option<Statx> {
-    stat(opened, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC).ok()
 }
 
 /// The size of a file that may be read without blocking. `None` if the caller must make the blocking call.

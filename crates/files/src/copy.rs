@@ -2,24 +2,22 @@
 //! `contents`.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::DirBuilder;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Statx, fchmod, ftruncate, mkdirat, openat, readlinkat, symlinkat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, fchmod, ftruncate};
 use rustix::io::Errno;
-use rustix::path::Arg;
 
 use crate::contents::{CopyContentsError, copy_contents};
+use crate::create_directory::create_all;
 use crate::directory_stack::DirectoryStack;
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::resolve::OPEN_TO_TRAVERSE;
-use crate::stat::{FileIdentity, kind, permissions, stat, stat_open};
-use crate::{Cancel, FileError, Follow, read, write};
+use crate::root::{EnteredRoot, EntryAt, OpenTarget};
+use crate::stat::{FileIdentity, kind, permissions, stat_open};
+use crate::{Cancel, FileError, FileRoot, Follow, read, write};
 
 /// Copies `source` to `destination`: a file with its permissions, a symbolic link as a link, a directory only if
 /// `recursive`. A copied directory is merged into an existing one. FIFOs, sockets and devices in a copied directory
@@ -33,50 +31,61 @@ use crate::{Cancel, FileError, Follow, read, write};
 /// followed, because an earlier copy of a hostile tree may have left a link that leads out of `destination`. A copied
 /// file replaces a link below `destination`. A directory whose name is a link below `destination` is not copied, and
 /// the error is `EEXIST`. A copied link replaces nothing: if its name exists, the copy fails with `EEXIST`.
-pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
+pub fn copy(
+    root: &FileRoot,
+    source: &Path,
+    destination: &Path,
+    recursive: bool,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
     cancel.check()?;
-    let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
-    let from = CopyEndpoint { directory: CWD, name: source };
-    let to = CopyEndpoint { directory: CWD, name: destination };
-    match kind(&found) {
-        FileType::RegularFile => copy_file(from, to, source, destination, Follow::Yes, cancel),
-        FileType::Symlink => copy_link(from, to).map_err(FileError::at(destination)),
+    root.run(&[source, destination], |inside| copy_inside(inside, source, destination, recursive, cancel))
+}
+
+fn copy_inside(
+    inside: &EnteredRoot<'_>,
+    source: &Path,
+    destination: &Path,
+    recursive: bool,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
+    let from = inside.locate(source).map_err(FileError::at(source))?;
+    match kind(&from.entry().stat().map_err(FileError::at(source))?) {
+        FileType::RegularFile => {
+            copy_file(inside, from.entry(), OpenTarget::Path(destination), source, destination, cancel)
+        }
+        FileType::Symlink => inside
+            .locate(destination)
+            .and_then(|to| copy_link(from.entry(), to.entry()))
+            .map_err(FileError::at(destination)),
         FileType::Directory if !recursive => {
             Err(FileError::refused("fs/copy requires recursive: true when sourcePath is a directory", source))
         }
-        FileType::Directory => copy_tree(source, destination, cancel),
+        FileType::Directory => copy_tree(inside, source, destination, cancel),
         _ => Err(FileError::refused("fs/copy only supports regular files, directories, and symlinks", source)),
     }
 }
 
-/// The source or the destination of one copied file or link: a name relative to an open directory.
-#[derive(Clone, Copy)]
-struct CopyEndpoint<F, P> {
-    directory: F,
-    name: P,
+fn copy_link(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Errno> {
+    to.make_link(&from.link_target()?)
 }
 
-fn copy_link<F: AsFd, P: Arg>(from: CopyEndpoint<F, P>, to: CopyEndpoint<F, P>) -> Result<(), Errno> {
-    let target = readlinkat(from.directory, from.name, Vec::new())?;
-    symlinkat(&*target, to.directory, to.name)
-}
-
-/// Copies a regular file. With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file
+/// Copies a regular file. A link at the destination is followed if `to` is a path. If `to` is an entry, the file
 /// replaces the link. `source` and `destination` are the whole paths, for errors.
-fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
-    from: CopyEndpoint<F, P>,
-    to: CopyEndpoint<F, P>,
+fn copy_file(
+    inside: &EnteredRoot<'_>,
+    from: EntryAt<'_>,
+    to: OpenTarget<'_>,
     source: &Path,
     destination: &Path,
-    follow: Follow,
     cancel: &Cancel,
 ) -> Result<(), FileError> {
-    let (input, found) = read::open_at(from.directory, from.name, source, Follow::No)?;
-    if follow == Follow::No {
-        remove_link(to, destination)?;
+    let (input, found) = read::open_target(inside, OpenTarget::Entry(from), source)?;
+    if let OpenTarget::Entry(entry) = to {
+        remove_link(inside, entry, destination)?;
     }
     let new_mode = Mode::from_raw_mode(permissions(&found) & 0o777);
-    let target = write::open_at(to.directory, to.name, destination, follow, new_mode)?;
+    let target = write::open_target(inside, to, destination, new_mode)?;
     if FileIdentity::of(&found) == FileIdentity::of(&target.found) {
         return Err(FileError::refused("fs/copy cannot copy a file onto itself", destination));
     }
@@ -89,7 +98,7 @@ fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
         // Writing to a file clears its set-user-ID and set-group-ID bits, so they are set again.
         .and_then(|()| if mode.bits() & 0o7000 == 0 { Ok(()) } else { Ok(fchmod(output, mode)?) });
     if copied.is_err() && target.is_new {
-        remove_unfinished(to, &target.found);
+        remove_unfinished(inside, to, &target.found);
     }
     copied.map_err(|failure| match failure {
         CopyContentsError::Os(error) => FileError::os(error, destination),
@@ -98,13 +107,16 @@ fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
 }
 
 /// Removes a new file that holds a part of its contents, unless another file has its name by now.
-fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, created: &Statx) {
-    let still_there = stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|found| FileIdentity::of(&found) == FileIdentity::of(created));
-    if still_there {
-        // The caller returns the error of the copy, which matters more than an error here.
-        let _ignored = unlinkat(at.directory, at.name, AtFlags::empty());
-    }
+fn remove_unfinished(inside: &EnteredRoot<'_>, at: OpenTarget<'_>, created: &Statx) {
+    let remove = |entry: EntryAt<'_>| match entry.stat() {
+        Ok(found) if FileIdentity::of(&found) == FileIdentity::of(created) => inside.unlink(entry, AtFlags::empty()),
+        _ => Ok(()),
+    };
+    // The caller returns the error of the copy, which matters more than an error here.
+    let _ignored = match at {
+        OpenTarget::Path(path) => inside.locate(path).and_then(|located| remove(located.entry())),
+        OpenTarget::Entry(entry) => remove(entry),
+    };
 }
 
 /// The permissions of the copy. They are those of the source, but the set-user-ID bit is kept only if source and copy
@@ -123,23 +135,24 @@ fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
 
 /// Removes a symbolic link that has the name of the new file. Fails if a FIFO has this name, because opening the FIFO
 /// would disturb its reader. Does nothing in all other cases.
-fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, path: &Path) -> Result<(), FileError> {
-    match stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
-        Ok(FileType::Symlink) => unlinkat(at.directory, at.name, AtFlags::empty()).map_err(FileError::at(path)),
+fn remove_link(inside: &EnteredRoot<'_>, entry: EntryAt<'_>, path: &Path) -> Result<(), FileError> {
+    match entry.stat().map(|stat| kind(&stat)) {
+        Ok(FileType::Symlink) => inside.unlink(entry, AtFlags::empty()).map_err(FileError::at(path)),
         Ok(FileType::Fifo) => Err(FileError::not_a_file(path, Follow::Yes)),
         _ => Ok(()),
     }
 }
 
-fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), FileError> {
-    let canonical = source.canonicalize().map_err(FileError::at(source))?;
-    if canonical_as_far_as_it_exists(destination).starts_with(canonical) {
+fn copy_tree(inside: &EnteredRoot<'_>, source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), FileError> {
+    let canonical = inside.canonicalize(source).map_err(FileError::at(source))?;
+    if canonical_as_far_as_it_exists(inside, destination).starts_with(canonical) {
         return Err(into_itself_error(destination));
     }
-    let from = openat(CWD, source, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
-    DirBuilder::new().recursive(true).create(destination).map_err(FileError::at(destination))?;
-    let to = openat(CWD, destination, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(destination))?;
+    let from = inside.open(source, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
+    create_all(inside, destination).map_err(FileError::at(destination))?;
+    let to = inside.open(destination, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(destination))?;
     let mut copying = DirectoryTreeCopy {
+        inside,
         source: DirectoryStack::new(source, OPEN_TO_LIST | OFlags::NOFOLLOW),
         destination: DirectoryStack::new(destination, OPEN_TO_TRAVERSE),
         destination_top: identity(&to, destination)?,
@@ -151,9 +164,9 @@ fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), F
 }
 
 /// `path` without symbolic links in the part that exists. The rest of the path, which does not exist, is not changed.
-fn canonical_as_far_as_it_exists(path: &Path) -> PathBuf {
+fn canonical_as_far_as_it_exists(inside: &EnteredRoot<'_>, path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|existing| {
-        let canonical = existing.canonicalize().ok()?;
+        let canonical = inside.canonicalize(existing).ok()?;
         Some((canonical, path.strip_prefix(existing).ok()?))
     });
     found.map_or_else(|| path.to_owned(), |(canonical, rest)| canonical.join(rest))
@@ -170,6 +183,7 @@ fn identity(opened: &OwnedFd, path: &Path) -> Result<FileIdentity, FileError> {
 
 /// A copy of a directory tree that is under way. Both stacks always have the same depth.
 struct DirectoryTreeCopy<'a> {
+    inside: &'a EnteredRoot<'a>,
     /// Each level holds the names of its subdirectories that are not yet copied.
     source: DirectoryStack<Vec<CString>>,
     destination: DirectoryStack<()>,
@@ -199,10 +213,11 @@ impl DirectoryTreeCopy<'_> {
         let (Some((from, _)), Some((to, ()))) = (self.source.current(), self.destination.current()) else {
             return Ok(());
         };
-        let opened = openat(from, name, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty());
+        let opened = EntryAt::listed(from, name).open(OPEN_TO_LIST, Mode::empty());
         let opened = opened.map_err(|error| FileError::os(error, &self.source.child_path(name)))?;
-        let made = match mkdirat(to, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => openat(to, name, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW, Mode::empty()),
+        let made = EntryAt::listed(to, name);
+        let made = match made.make_directory(Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => made.open(OPEN_TO_TRAVERSE, Mode::empty()),
             Err(error) => Err(error),
         };
         let made = made.map_err(|error| {
@@ -234,23 +249,17 @@ impl DirectoryTreeCopy<'_> {
         let listed = each_entry(from, &mut self.buffer, |name, listed_kind| {
             result = self.cancel.check().and_then(|()| {
                 let kind = match listed_kind {
-                    FileType::Unknown => stat(from, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)),
+                    FileType::Unknown => EntryAt::listed(from, name).stat().map(|stat| kind(&stat)),
                     known => Ok(known),
                 };
                 let below = |directory: &Path| directory.join(OsStr::from_bytes(name.to_bytes()));
-                let (from_entry, to_entry) =
-                    (CopyEndpoint { directory: from, name }, CopyEndpoint { directory: to, name });
+                let (from_entry, to_entry) = (EntryAt::listed(from, name), EntryAt::listed(to, name));
                 match kind.map_err(FileError::at(&source))? {
                     FileType::Directory => pending.push(name.to_owned()),
                     FileType::RegularFile => {
-                        copy_file(
-                            from_entry,
-                            to_entry,
-                            &below(&source),
-                            &below(&destination),
-                            Follow::No,
-                            self.cancel,
-                        )?;
+                        let to_entry = OpenTarget::Entry(to_entry);
+                        let (source, destination) = (below(&source), below(&destination));
+                        copy_file(self.inside, from_entry, to_entry, &source, &destination, self.cancel)?;
                     }
                     FileType::Symlink => {
                         copy_link(from_entry, to_entry).map_err(FileError::at(&below(&destination)))?;

@@ -1,40 +1,64 @@
 //! Creates one directory, or all directories that are missing on a path. With [`Follow::No`], no component of the
 //! path may be a symbolic link.
 
-use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rustix::fs::{Mode, mkdirat};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use crate::resolve::{NameInDirectory, normal_components, open_child, open_root};
-use crate::{FileError, Follow};
+use crate::resolve::{NameInDirectory, normal_components, open_child};
+use crate::root::{EnteredRoot, EntryAt};
+use crate::{FileError, FileRoot, Follow};
 
 /// Creates a directory. With `recursive`, missing parents are created too, and a directory that exists already is no
 /// error.
-pub fn create_directory(path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
-    match (follow, recursive) {
-        (Follow::Yes, _) => DirBuilder::new().recursive(recursive).create(path).map_err(FileError::at(path)),
-        (Follow::No, true) => create_all_without_links(path),
-        (Follow::No, false) => match NameInDirectory::resolve(path, follow)? {
-            Some(target) => {
-                mkdirat(&target.directory, &target.name, new_directory_mode()).map_err(FileError::at(path))
-            }
+pub fn create_directory(root: &FileRoot, path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
+    root.run(&[path], |inside| match (follow, recursive) {
+        (Follow::Yes, true) => create_all(inside, path).map_err(FileError::at(path)),
+        (Follow::Yes, false) => create_one(inside, path).map_err(FileError::at(path)),
+        (Follow::No, true) => create_all_without_links(inside, path),
+        (Follow::No, false) => match NameInDirectory::resolve(inside, path, follow)? {
+            Some(target) => target.entry().make_directory(new_directory_mode()).map_err(FileError::at(path)),
             // The path is `/`.
             None => Err(FileError::failed_check(ErrorKind::AlreadyExists, "directory already exists", path)),
         },
+    })
+}
+
+/// Creates all directories that are missing on a path, through links.
+pub(crate) fn create_all(inside: &EnteredRoot<'_>, path: &Path) -> Result<(), Errno> {
+    let mut missing = Vec::new();
+    for directory in path.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+        match create_one(inside, directory) {
+            Ok(()) => break,
+            Err(Errno::NOENT) => missing.push(directory),
+            Err(_) if inside.is_directory(directory) => break,
+            Err(error) => return Err(error),
+        }
     }
+    for directory in missing.into_iter().rev() {
+        match create_one(inside, directory) {
+            Err(error) if !inside.is_directory(directory) => return Err(error),
+            // Another process may have created the directory meanwhile.
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn create_one(inside: &EnteredRoot<'_>, path: &Path) -> Result<(), Errno> {
+    inside.locate(path)?.entry().make_directory(new_directory_mode())
 }
 
 /// Creates all directories that are missing on a path. Fails if a component of the path is a symbolic link.
-fn create_all_without_links(path: &Path) -> Result<(), FileError> {
+fn create_all_without_links(inside: &EnteredRoot<'_>, path: &Path) -> Result<(), FileError> {
     let names = normal_components(path)?;
-    let mut reached = open_root(path)?;
+    let mut reached = inside.open_top().map_err(FileError::at(path))?;
     for (index, name) in names.iter().enumerate() {
         let next = match open_child(&reached, name) {
             // `EEXIST` means that another process has created the directory meanwhile.
-            Err(Errno::NOENT) => match mkdirat(&reached, *name, new_directory_mode()) {
+            Err(Errno::NOENT) => match EntryAt::new(&reached, name).make_directory(new_directory_mode()) {
                 Ok(()) | Err(Errno::EXIST) => open_child(&reached, name),
                 Err(error) => Err(error),
             },

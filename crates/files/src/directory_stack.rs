@@ -8,9 +8,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::OFlags;
 
 use crate::FileError;
+use crate::root::open_parent;
 use crate::stat::{FileIdentity, stat_open};
 
 /// The most directories that one walk keeps open. Ordinary trees are less deep, so none of their directories is
@@ -64,7 +65,7 @@ impl<T> DirectoryStack<T> {
         let Some(above) = self.levels.last_mut() else { return Ok(Some(left.name)) };
         self.path.pop();
         if let (None, Some(from)) = (&above.directory, &left.directory) {
-            let opened = openat(from, c"..", self.flags, Mode::empty()).map_err(FileError::at(&self.path))?;
+            let opened = open_parent(from, self.flags).map_err(FileError::at(&self.path))?;
             if FileIdentity::of(&stat_open(&opened).map_err(FileError::at(&self.path))?) != above.identity {
                 let text = format!("`{}` was moved meanwhile", self.path.display());
                 return Err(FileError::failed_check(ErrorKind::Other, text, &self.path));

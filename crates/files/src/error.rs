@@ -13,6 +13,7 @@ use crate::Follow;
 pub struct FileError {
     source: io::Error,
     path: Option<PathBuf>,
+    is_sandbox_denial: bool,
 }
 
 /// The inner error of [`FileError::too_large`], from which [`FileError::size_limit`] reads the limit.
@@ -25,7 +26,7 @@ struct TooLarge {
 impl FileError {
     /// An error of the operating system about `path`.
     pub fn os(source: impl Into<io::Error>, path: &Path) -> Self {
-        Self { source: source.into(), path: Some(path.to_owned()) }
+        Self { source: source.into(), path: Some(path.to_owned()), is_sandbox_denial: false }
     }
 
     /// [`os`](Self::os) as a function for `map_err`.
@@ -41,12 +42,12 @@ impl FileError {
 
     /// A check failed for a reason other than invalid input. [`kind`](Self::kind) returns `kind`.
     pub fn failed_check(kind: io::ErrorKind, text: impl Into<String>, path: &Path) -> Self {
-        Self { source: io::Error::new(kind, text.into()), path: Some(path.to_owned()) }
+        Self::os(io::Error::new(kind, text.into()), path)
     }
 
     /// The file at `path` has more than `limit` bytes, the most that the caller wants to read.
     pub(crate) fn too_large(limit: u64, path: &Path) -> Self {
-        Self { source: io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path: Some(path.to_owned()) }
+        Self::os(io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path)
     }
 
     /// The limit in bytes, if a file was larger than the caller allows. `None` for all other errors, also for
@@ -71,7 +72,20 @@ impl FileError {
 
     /// The caller cancelled the operation. The error has the kind `ErrorKind::Interrupted` and no path.
     pub(crate) fn cancelled() -> Self {
-        Self { source: io::Error::new(io::ErrorKind::Interrupted, "cancelled"), path: None }
+        let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
+        Self { source, path: None, is_sandbox_denial: false }
+    }
+
+    /// The same error, with whether a sandbox has caused it.
+    pub(crate) fn with_sandbox_denial(self, is_sandbox_denial: bool) -> Self {
+        Self { is_sandbox_denial, ..self }
+    }
+
+    /// Whether the operation ran in a sandbox, and would not have failed in this way without it: the sandbox makes the
+    /// file read-only, hides it, has mounted something at this path or between two paths, or lacks a privilege of this
+    /// process. A file that does not exist is never counted.
+    pub fn is_sandbox_denial(&self) -> bool {
+        self.is_sandbox_denial
     }
 
     /// The cause. After a failed check of this crate or a cancellation, it is an `io::Error` without an errno.

@@ -7,11 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat};
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use crate::FileError;
-use crate::stat::{kind, stat};
+use crate::root::{EnteredRoot, EntryAt};
+use crate::stat::kind;
+use crate::{FileError, FileRoot};
 
 /// Flags to open a directory whose entries are read.
 pub(crate) const OPEN_TO_LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -42,8 +43,13 @@ pub enum DanglingLinks {
 
 /// The entries of a directory in no particular order. A directory with more than `limit` entries is an error that says how many it has;
 /// no more than `limit` entries are in memory meanwhile.
-pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Result<Vec<ListedEntry>, FileError> {
-    Ok(read_directory_if_it_fits(path, limit, dangling, |_| true)?.unwrap_or_default())
+pub fn read_directory(
+    root: &FileRoot,
+    path: &Path,
+    limit: usize,
+    dangling: DanglingLinks,
+) -> Result<Vec<ListedEntry>, FileError> {
+    Ok(read_directory_if_it_fits(root, path, limit, dangling, |_| true)?.unwrap_or_default())
 }
 
 /// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up
@@ -51,17 +57,30 @@ pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Res
 /// to its end, so that `may_hold` can add up the size of all names. The result is `None` if `may_hold` returned false
 /// for any name.
 pub fn read_directory_if_it_fits(
+    root: &FileRoot,
+    path: &Path,
+    limit: usize,
+    dangling: DanglingLinks,
+    may_hold: impl FnMut(&OsStr) -> bool,
+) -> Result<Option<Vec<ListedEntry>>, FileError> {
+    root.run(&[path], |inside| list(inside, path, limit, dangling, may_hold))
+}
+
+fn list(
+    inside: &EnteredRoot<'_>,
     path: &Path,
     limit: usize,
     dangling: DanglingLinks,
     mut may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<Vec<ListedEntry>>, FileError> {
-    let directory = openat(CWD, path, OPEN_TO_LIST, Mode::empty()).map_err(FileError::at(path))?;
+    let directory = inside.open(path, OPEN_TO_LIST, Mode::empty()).map_err(FileError::at(path))?;
     let mut entries = Some(Vec::new());
     let mut count = 0usize;
     let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
+        let entry = EntryAt::listed(&directory, name);
+        let name = OsStr::from_bytes(name.to_bytes());
         let own_kind = match listed_kind {
-            FileType::Unknown => match stat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            FileType::Unknown => match entry.stat() {
                 Ok(stat) => kind(&stat),
                 // Most likely the entry was removed meanwhile.
                 Err(_) => return ControlFlow::Continue(()),
@@ -69,14 +88,13 @@ pub fn read_directory_if_it_fits(
             known => known,
         };
         let is_symlink = own_kind == FileType::Symlink;
-        let kind = match is_symlink.then(|| stat(&directory, name, AtFlags::empty())) {
+        let kind = match is_symlink.then(|| inside.stat_following(entry, &path.join(name))) {
             None => own_kind,
             Some(Ok(target)) => kind(&target),
             Some(Err(_)) if dangling == DanglingLinks::Listed => own_kind,
             Some(Err(_)) => return ControlFlow::Continue(()),
         };
         count += 1;
-        let name = OsStr::from_bytes(name.to_bytes());
         if count > limit {
             return ControlFlow::Continue(());
         }

@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use parking_lot::RwLock;
-use rustix::fs::{Statx, statfs};
+use rustix::fs::{Mode, OFlags, Statx, fstatfs};
 
-use crate::stat::device;
+use crate::root::EnteredRoot;
+use crate::stat::{device, stat_open};
 
 /// File systems that count as local, by their magic number in `statfs`.
 const LOCAL_FILE_SYSTEMS: &[i64] = &[
@@ -29,12 +30,17 @@ static KNOWN_DEVICES: RwLock<Vec<(u64, bool)>> = RwLock::new(Vec::new());
 
 /// Finds out whether the device of a file is local, unless that is known already. `stat` and `path` are those of the
 /// file. May block.
-pub(crate) fn remember_whether_local(stat: &Statx, path: &Path) {
+pub(crate) fn remember_whether_local(inside: &EnteredRoot<'_>, stat: &Statx, path: &Path) {
     let device = device(stat);
     if KNOWN_DEVICES.read().iter().any(|(known, _)| *known == device) {
         return;
     }
-    let Ok(system) = statfs(path) else { return };
+    let Ok(opened) = inside.open(path, OFlags::PATH, Mode::empty()) else { return };
+    // The path may lead to another file system by now.
+    if !stat_open(&opened).is_ok_and(|found| self::device(&found) == device) {
+        return;
+    }
+    let Ok(system) = fstatfs(&opened) else { return };
     // `f_type` has 32 bits on some architectures.
     let magic_number = i64::from(system.f_type as u32);
     let mut known = KNOWN_DEVICES.write();

@@ -2,27 +2,27 @@
 //! file is checked before the file is opened: opening a FIFO would wait for a writer or wake a writer that waits, and
 //! opening a device can have side effects.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, openat};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::io::{Errno, read, retry_on_intr};
-use rustix::path::Arg;
 
 use crate::local_devices;
 use crate::regular_file::RegularFile;
 use crate::resolve::NameInDirectory;
-use crate::stat::{kind, stat, stat_open};
-use crate::{FileError, Follow};
+use crate::root::{EnteredRoot, OpenTarget};
+use crate::stat::{kind, stat_open};
+use crate::{FileError, FileRoot, Follow};
 
 /// Capacity of the first buffer for a file of size 0. Its contents may be generated when they are read, as in
 /// `/proc`. A full buffer grows by at least this much, but not beyond the limit.
 const UNKNOWN_SIZE_CAPACITY: usize = 4096;
 
 /// Reads a whole file. For a file of more than `limit` bytes, the error has a [`size_limit`](FileError::size_limit).
-pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, FileError> {
-    let (file, stat) = open_regular(path, follow)?;
+pub fn read_file(root: &FileRoot, path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, FileError> {
+    let (file, stat) = root.run(&[path], |inside| open_regular(inside, path, follow))?;
     if stat.stx_size > limit {
         return Err(FileError::too_large(limit, path));
     }
@@ -51,41 +51,37 @@ pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, Fil
 }
 
 /// Opens a file to be read in blocks. The result stays the same file when `path` is removed or replaced.
-pub fn open_file(path: &Path, follow: Follow) -> Result<RegularFile, FileError> {
-    let (file, _) = open_regular(path, follow)?;
+pub fn open_file(root: &FileRoot, path: &Path, follow: Follow) -> Result<RegularFile, FileError> {
+    let (file, _) = root.run(&[path], |inside| open_regular(inside, path, follow))?;
     Ok(RegularFile::new(file, path))
 }
 
-fn open_regular(path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileError> {
+fn open_regular(inside: &EnteredRoot<'_>, path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileError> {
     let opened = match follow {
-        Follow::Yes => open_at(CWD, path, path, follow),
-        Follow::No => match NameInDirectory::resolve(path, follow)? {
-            Some(target) => open_at(&target.directory, &target.name, path, follow),
+        Follow::Yes => open_target(inside, OpenTarget::Path(path), path),
+        Follow::No => match NameInDirectory::resolve(inside, path, follow)? {
+            Some(target) => open_target(inside, OpenTarget::Entry(target.entry()), path),
             None => Err(FileError::not_a_file(path, follow)),
         },
     };
     // If the device is local, the functions of `cached` can use its files from now on.
-    opened.inspect(|(_, stat)| local_devices::remember_whether_local(stat, path))
+    opened.inspect(|(_, stat)| local_devices::remember_whether_local(inside, stat, path))
 }
 
-/// Opens a regular file for reading by its name in a directory. `path` is the path in an error.
-pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
-    directory: F,
-    name: P,
+/// Opens a regular file for reading. `path` is the path in an error.
+pub(crate) fn open_target(
+    inside: &EnteredRoot<'_>,
+    target: OpenTarget<'_>,
     path: &Path,
-    follow: Follow,
 ) -> Result<(OwnedFd, Statx), FileError> {
-    let (at, no_follow) = match follow {
-        Follow::Yes => (AtFlags::empty(), OFlags::empty()),
-        Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
-    };
-    let before = stat(&directory, name, at).map_err(FileError::at(path))?;
+    let follow = target.follow();
+    let before = inside.stat_target(target).map_err(FileError::at(path))?;
     // With `Follow::No` this can be a symbolic link, which the open below refuses with `ELOOP`.
     if !matches!(kind(&before), FileType::RegularFile | FileType::Symlink) {
         return Err(FileError::not_a_file(path, follow));
     }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
-    let file = match openat(&directory, name, flags, Mode::empty()) {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match inside.open_target(target, flags, Mode::empty()) {
         Ok(file) => file,
         // A socket, for example, has taken the name after the check above.
         Err(Errno::NXIO) => return Err(FileError::not_a_file(path, follow)),

@@ -8,14 +8,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Statx, openat, seek, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Statx, seek};
 use rustix::io::Errno;
 
 use crate::directory_stack::DirectoryStack;
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::resolve::NameInDirectory;
-use crate::stat::{FileIdentity, device, is_mount_point, kind, stat, stat_open};
-use crate::{Cancel, FileError, Follow};
+use crate::root::{EnteredRoot, EntryAt};
+use crate::stat::{FileIdentity, device, is_mount_point, kind, stat_open};
+use crate::{Cancel, FileError, FileRoot, Follow};
 
 /// Most names of subdirectories that are held in memory for one directory. If there are more, the directory is listed
 /// again later.
@@ -27,13 +28,20 @@ const MAX_RETRIES: usize = 64;
 /// Removes a file, directory or symbolic link. The target of a link is not removed; with [`Follow::No`], a link is an
 /// error. A directory must be empty unless `recursive`. With `force`, a `path` that does not exist is no error.
 /// `recursive` with [`Follow::No`] is unsupported.
-pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
+pub fn remove(
+    root: &FileRoot,
+    path: &Path,
+    recursive: bool,
+    force: bool,
+    follow: Follow,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
     if recursive && follow == Follow::No {
         let text = "recursive no-follow removal is unsupported";
         return Err(FileError::failed_check(ErrorKind::Unsupported, text, path));
     }
     cancel.check()?;
-    match remove_existing(path, recursive, follow, cancel) {
+    match root.run(&[path], |inside| remove_existing(inside, path, recursive, follow, cancel)) {
         // The error is about `path` itself: entries of a tree that disappear during the removal never cause `NotFound`.
         Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
@@ -41,10 +49,16 @@ pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel:
 }
 
 /// As [`remove`], but a `path` that does not exist is always an error.
-fn remove_existing(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
+fn remove_existing(
+    inside: &EnteredRoot<'_>,
+    path: &Path,
+    recursive: bool,
+    follow: Follow,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
     // `/` has no parent directory, and it is a mount point.
-    let target = NameInDirectory::resolve(path, follow)?.ok_or_else(|| mount_point_error(path))?;
-    let found = stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
+    let target = NameInDirectory::resolve(inside, path, follow)?.ok_or_else(|| mount_point_error(path))?;
+    let found = target.entry().stat().map_err(FileError::at(path))?;
     let parent_device = device(&stat_open(&target.directory).map_err(FileError::at(path))?);
     if is_mount_point(&found, parent_device) {
         return Err(mount_point_error(path));
@@ -53,12 +67,10 @@ fn remove_existing(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel
         FileType::Symlink if follow == Follow::No => Err(FileError::symbolic_link(path)),
         FileType::Directory if recursive => {
             let name = CString::new(target.name.into_vec()).map_err(FileError::at(path))?;
-            Removal::new(&target.directory, path, &found, cancel).run(&name)
+            Removal::new(inside, &target.directory, path, &found, cancel).run(&name)
         }
-        FileType::Directory => {
-            unlinkat(&target.directory, &target.name, AtFlags::REMOVEDIR).map_err(FileError::at(path))
-        }
-        _ => unlinkat(&target.directory, &target.name, AtFlags::empty()).map_err(FileError::at(path)),
+        FileType::Directory => inside.unlink(target.entry(), AtFlags::REMOVEDIR).map_err(FileError::at(path)),
+        _ => inside.unlink(target.entry(), AtFlags::empty()).map_err(FileError::at(path)),
     }
 }
 
@@ -75,6 +87,7 @@ type PendingDirectories = Vec<CString>;
 
 /// The removal of a directory and everything below it.
 struct Removal<'a> {
+    inside: &'a EnteredRoot<'a>,
     /// The directory that contains the top of the tree.
     parent: &'a OwnedFd,
     /// The directories from the top of the tree to the one whose entries are being removed, which is the current one.
@@ -88,9 +101,9 @@ struct Removal<'a> {
 }
 
 impl<'a> Removal<'a> {
-    fn new(parent: &'a OwnedFd, path: &Path, top: &Statx, cancel: &'a Cancel) -> Self {
+    fn new(inside: &'a EnteredRoot<'a>, parent: &'a OwnedFd, path: &Path, top: &Statx, cancel: &'a Cancel) -> Self {
         let stack = DirectoryStack::new(path, OPEN_TO_LIST | OFlags::NOFOLLOW);
-        Self { parent, stack, device: device(top), retries: 0, buffer: buffer(), cancel }
+        Self { inside, parent, stack, device: device(top), retries: 0, buffer: buffer(), cancel }
     }
 
     /// Removes the tree whose top is `name` in `parent`.
@@ -110,18 +123,19 @@ impl<'a> Removal<'a> {
     /// Opens a subdirectory of the current directory and makes it the current one. If the name is not a directory any more, it is unlinked.
     fn enter(&mut self, name: &CStr) -> Result<(), FileError> {
         let directory = self.stack.current().map_or(self.parent, |(current, _)| current);
-        let opened = match openat(directory, name, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()) {
+        let entry = EntryAt::listed(directory, name);
+        let opened = match entry.open(OPEN_TO_LIST, Mode::empty()) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return match unlinkat(directory, name, AtFlags::empty()) {
+                return match self.inside.unlink(entry, AtFlags::empty()) {
                     Err(Errno::ISDIR) if self.may_retry() => self.enter(name),
                     removed => self.check_removed(removed, name),
                 };
             }
             // A directory that may not be read can be removed if it is empty.
             Err(error @ Errno::ACCESS) => {
-                let removed = unlinkat(directory, name, AtFlags::REMOVEDIR).map_err(|_| error);
+                let removed = self.inside.unlink(entry, AtFlags::REMOVEDIR).map_err(|_| error);
                 return self.check_removed(removed, name);
             }
             Err(error) => return Err(FileError::os(error, &self.stack.child_path(name))),
@@ -146,7 +160,7 @@ impl<'a> Removal<'a> {
                 }
                 let unlinked = match kind {
                     FileType::Directory => Err(Errno::ISDIR),
-                    _ => unlinkat(directory, name, AtFlags::empty()),
+                    _ => self.inside.unlink(EntryAt::listed(directory, name), AtFlags::empty()),
                 };
                 match unlinked {
                     Ok(()) | Err(Errno::NOENT) => ControlFlow::Continue(()),
@@ -179,7 +193,7 @@ impl<'a> Removal<'a> {
     fn leave(&mut self) -> Result<(), FileError> {
         let Some(name) = self.stack.pop()? else { return Ok(()) };
         let directory = self.stack.current().map_or(self.parent, |(current, _)| current);
-        match unlinkat(directory, &*name, AtFlags::REMOVEDIR) {
+        match self.inside.unlink(EntryAt::listed(directory, &name), AtFlags::REMOVEDIR) {
             // Some file systems skip names when entries are removed during a listing, and another process may have
             // created new entries or replaced the directory.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.may_retry() => self.enter(&name),
@@ -206,7 +220,7 @@ impl<'a> Removal<'a> {
     /// The error for an entry that could not be removed. `EBUSY` has many causes, so a mount point gets a text of its own.
     fn removal_error(&self, error: Errno, name: &CStr) -> FileError {
         let path = self.stack.child_path(name);
-        let present = stat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
+        let present = self.inside.stat_itself(&path);
         match (error, present) {
             (Errno::BUSY, Ok(found)) if is_mount_point(&found, self.device) => mount_point_error(&path),
             _ => FileError::os(error, &path),

@@ -5,10 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::FileError;
+use crate::root::{EnteredRoot, EntryAt};
 
 /// Whether symbolic links in a path are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(crate) struct NameInDirectory {
 impl NameInDirectory {
     /// Opens the parent directory of `path`. The last component itself is not examined and need not exist. Returns
     /// `None` for `/`, which has no parent. Fails if `path` is relative or ends in `..`.
-    pub(crate) fn resolve(path: &Path, follow: Follow) -> Result<Option<Self>, FileError> {
+    pub(crate) fn resolve(inside: &EnteredRoot<'_>, path: &Path, follow: Follow) -> Result<Option<Self>, FileError> {
         if !path.is_absolute() {
             return Err(not_normalized(path));
         }
@@ -43,15 +44,19 @@ impl NameInDirectory {
                 let parent = path.parent().unwrap_or(Path::new("/"));
                 let directory = match follow {
                     Follow::Yes => {
-                        openat(CWD, parent, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(path))?
+                        inside.open(parent, OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(path))?
                     }
-                    Follow::No => open_without_links(parent, path)?,
+                    Follow::No => open_without_links(inside, parent, path)?,
                 };
                 Ok(Some(Self { directory, name: name.to_owned() }))
             }
             Some(Component::RootDir) => Ok(None),
             _ => Err(not_normalized(path)),
         }
+    }
+
+    pub(crate) fn entry(&self) -> EntryAt<'_> {
+        EntryAt::new(&self.directory, &self.name)
     }
 }
 
@@ -68,25 +73,19 @@ pub(crate) fn normal_components(path: &Path) -> Result<Vec<&OsStr>, FileError> {
     names.collect()
 }
 
-/// Opens `/`. `path` is the path in an error.
-pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, FileError> {
-    openat(CWD, "/", OPEN_TO_TRAVERSE, Mode::empty()).map_err(FileError::at(path))
-}
-
 /// Opens a subdirectory without following links. A link fails with `ENOTDIR`.
 pub(crate) fn open_child(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(directory, name, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW, Mode::empty())
+    EntryAt::new(directory, name).open(OPEN_TO_TRAVERSE, Mode::empty())
 }
 
-fn open_without_links(directory: &Path, error_path: &Path) -> Result<OwnedFd, FileError> {
+fn open_without_links(inside: &EnteredRoot<'_>, directory: &Path, error_path: &Path) -> Result<OwnedFd, FileError> {
     let names = normal_components(directory)?;
-    let flags = OPEN_TO_TRAVERSE | OFlags::NOFOLLOW;
     // If this single call fails, the loop below opens the components one by one. The loop fails with the error of the
     // component that is at fault, or succeeds if the path is too long for one call or the kernel has no `openat2`.
-    if let Ok(opened) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    if let Ok(opened) = inside.open_without_links(directory, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW) {
         return Ok(opened);
     }
-    let mut reached = open_root(error_path)?;
+    let mut reached = inside.open_top().map_err(FileError::at(error_path))?;
     for name in names {
         reached = open_child(&reached, name).map_err(FileError::at(error_path))?;
     }

@@ -22,7 +22,7 @@ use std::thread::available_parallelism;
 
 use grep_regex::RegexMatcher;
 
-use crate::FileError;
+use crate::{FileError, FileRoot};
 use walk::SearchWalk;
 
 pub use ignore_files::{MAX_FILE_BYTES as MAX_IGNORE_FILE_BYTES, MAX_LINES as MAX_IGNORE_FILE_LINES};
@@ -117,8 +117,9 @@ impl SearchQuery {
         self.threads.unwrap_or_else(Self::default_threads).max(1)
     }
 
-    /// Checks the query, compiles its pattern and globs, and reads the ignore files that apply to the root. May block.
-    pub fn prepare(self) -> Result<PreparedSearch, PrepareSearchError> {
+    /// Checks the query, compiles its pattern and globs, and reads the ignore files that apply to the root. All paths,
+    /// also that of the global excludes of git, are resolved in `file_root`. May block.
+    pub fn prepare(self, file_root: &FileRoot) -> Result<PreparedSearch, PrepareSearchError> {
         check_search_size(self.pattern.as_ref().map(|pattern| pattern.text.as_str()), &self.globs)?;
         if !self.root.is_absolute() {
             return Err(FileError::refused("the root of a search must be an absolute path", &self.root).into());
@@ -128,11 +129,14 @@ impl SearchQuery {
                 return Err(PrepareSearchError::TooMuchContext { lines });
             }
         }
-        std::fs::metadata(&self.root).map_err(FileError::at(&self.root))?;
+        let root = &self.root;
+        file_root.run(&[root], |inside| inside.stat(root).map(|_| ()).map_err(FileError::at(root)))?;
         let matcher = self.pattern.as_ref().map(matcher::build).transpose()?;
         let mut preparation = SearchSummary::default();
-        let walk = SearchWalk::prepare(&self, &mut preparation)?;
-        Ok(PreparedSearch { query: self, matcher, walk, preparation })
+        let inside = file_root.enter().map_err(FileError::at(root))?;
+        let walk = SearchWalk::prepare(&inside, &self, &mut preparation)?;
+        drop(inside);
+        Ok(PreparedSearch { file_root: file_root.clone(), query: self, matcher, walk, preparation })
     }
 }
 
@@ -190,6 +194,7 @@ pub enum CaseSensitivity {
 /// A query that was checked and compiled. It can be run more than once.
 #[derive(Debug)]
 pub struct PreparedSearch {
+    file_root: FileRoot,
     query: SearchQuery,
     matcher: Option<RegexMatcher>,
     walk: SearchWalk,

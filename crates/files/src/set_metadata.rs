@@ -1,44 +1,46 @@
 //! Changing the permissions and the modification time of a file.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, openat, utimensat,
-};
+use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod};
 use rustix::io::Errno;
 
 use crate::resolve::NameInDirectory;
+use crate::root::set_mode_of_opened;
 use crate::stat::{kind, stat_open};
-use crate::{FileError, Follow};
+use crate::{FileError, FileRoot, Follow};
 
 /// Sets the permission bits of a file (`mode`), its modification time in seconds and nanoseconds since 1970 (`mtime`), or both. With
 /// [`Follow::No`], the time of a symbolic link itself is set; setting its permissions is an error.
 pub fn set_metadata(
+    root: &FileRoot,
     path: &Path,
     mode: Option<u32>,
     mtime: Option<(i64, u32)>,
     follow: Follow,
 ) -> Result<(), FileError> {
     let times = mtime.map(|mtime| timestamps(mtime, path)).transpose()?;
-    let target = match follow {
-        Follow::Yes => None,
-        Follow::No => NameInDirectory::resolve(path, follow)?,
-    };
-    if let Some(mode) = mode.map(|bits| Mode::from_raw_mode(bits & 0o7777)) {
-        match &target {
-            Some(target) => chmod_without_links(target, mode, path)?,
-            None => chmodat(CWD, path, mode, AtFlags::empty()).map_err(FileError::at(path))?,
+    root.run(&[path], |inside| {
+        let target = match follow {
+            Follow::Yes => None,
+            Follow::No => NameInDirectory::resolve(inside, path, follow)?,
+        };
+        if let Some(mode) = mode.map(|bits| Mode::from_raw_mode(bits & 0o7777)) {
+            match &target {
+                Some(target) => chmod_without_links(target, mode, path)?,
+                None => inside.set_mode(path, mode).map_err(FileError::at(path))?,
+            }
         }
-    }
-    if let Some(times) = times {
-        match &target {
-            Some(target) => utimensat(&target.directory, &target.name, &times, AtFlags::SYMLINK_NOFOLLOW),
-            None => utimensat(CWD, path, &times, AtFlags::empty()),
+        if let Some(times) = times {
+            match &target {
+                Some(target) => target.entry().set_times(&times),
+                None => inside.set_times(path, &times),
+            }
+            .map_err(FileError::at(path))?;
         }
-        .map_err(FileError::at(path))?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Timestamps that change the modification time and keep the access time.
@@ -54,8 +56,7 @@ pub(crate) fn timestamps((seconds, nanos): (i64, u32), path: &Path) -> Result<Ti
 }
 
 fn chmod_without_links(target: &NameInDirectory, mode: Mode, path: &Path) -> Result<(), FileError> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = openat(&target.directory, &target.name, flags, Mode::empty()).map_err(FileError::at(path))?;
+    let found = target.entry().open(OFlags::PATH, Mode::empty()).map_err(FileError::at(path))?;
     if kind(&stat_open(&found).map_err(FileError::at(path))?) == FileType::Symlink {
         return Err(FileError::symbolic_link(path));
     }
@@ -63,11 +64,11 @@ fn chmod_without_links(target: &NameInDirectory, mode: Mode, path: &Path) -> Res
 }
 
 fn chmod_found(found: &OwnedFd, target: &NameInDirectory, mode: Mode) -> Result<(), Errno> {
-    match chmodat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), mode, AtFlags::empty()) {
+    match set_mode_of_opened(found, mode) {
         // Without `/proc`, the file has to be opened for reading.
         Err(Errno::NOENT | Errno::NOTDIR) => {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            fchmod(openat(&target.directory, &target.name, flags, Mode::empty())?, mode)
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+            fchmod(target.entry().open(flags, Mode::empty())?, mode)
         }
         done => done,
     }

@@ -1,15 +1,14 @@
 //! Metadata of files, through `statx`.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, RawMode, Statx, StatxAttributes, StatxFlags, makedev};
-use rustix::io::Errno;
-use rustix::path::Arg;
+use rustix::fs::{FileType, RawMode, Statx, StatxAttributes, StatxFlags, makedev};
 
 use crate::local_devices;
 use crate::resolve::NameInDirectory;
-use crate::{FileError, Follow};
+use crate::root::EnteredRoot;
+pub(crate) use crate::root::{stat_open, stat_open_cached};
+use crate::{FileError, FileRoot, Follow};
 
 /// Metadata of a file. For a symbolic link that was followed, everything but `is_symlink` describes the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,21 +45,25 @@ pub struct Metadata {
 }
 
 /// The metadata of `path`. With [`Follow::Yes`] a symbolic link is described by its target, with [`Follow::No`] it is an error.
-pub fn metadata(path: &Path, follow: Follow) -> Result<Metadata, FileError> {
+pub fn metadata(root: &FileRoot, path: &Path, follow: Follow) -> Result<Metadata, FileError> {
+    root.run(&[path], |inside| metadata_inside(inside, path, follow))
+}
+
+fn metadata_inside(inside: &EnteredRoot<'_>, path: &Path, follow: Follow) -> Result<Metadata, FileError> {
     match follow {
         Follow::Yes => {
-            let own = stat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
+            let own = inside.stat_itself(path).map_err(FileError::at(path))?;
             if kind(&own) != FileType::Symlink {
-                local_devices::remember_whether_local(&own, path);
+                local_devices::remember_whether_local(inside, &own, path);
                 return Ok(describe(&own, follow));
             }
-            let target = stat(CWD, path, AtFlags::empty()).map_err(FileError::at(path))?;
+            let target = inside.stat(path).map_err(FileError::at(path))?;
             Ok(Metadata { is_symlink: true, ..describe(&target, follow) })
         }
         Follow::No => {
-            let own = match NameInDirectory::resolve(path, follow)? {
-                Some(target) => stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW),
-                None => stat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
+            let own = match NameInDirectory::resolve(inside, path, follow)? {
+                Some(target) => target.entry().stat(),
+                None => inside.stat_itself(path),
             };
             let own = own.map_err(FileError::at(path))?;
             if kind(&own) == FileType::Symlink {
@@ -71,13 +74,9 @@ pub fn metadata(path: &Path, follow: Follow) -> Result<Metadata, FileError> {
     }
 }
 
-pub(crate) fn stat<F: AsFd, P: Arg>(directory: F, path: P, flags: AtFlags) -> Result<Statx, Errno> {
-    rustix::fs::statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
-}
-
-/// `stat` of an open file.
-pub(crate) fn stat_open<F: AsFd>(opened: F) -> Result<Statx, Errno> {
-    stat(opened, c"", AtFlags::EMPTY_PATH)
+/// Fails if nothing has the name at the end of `path`. A symbolic link without a target counts as something.
+pub fn check_present(root: &FileRoot, path: &Path) -> Result<(), FileError> {
+    root.run(&[path], |inside| inside.stat_itself(path).map(|_| ()).map_err(FileError::at(path)))
 }
 
 pub(crate) fn kind(stat: &Statx) -> FileType {
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_mount_point_is_recognized_by_its_attribute_or_else_by_its_device() {
-        let stat_of = |path: &str| stat(CWD, path, AtFlags::empty()).unwrap();
+        let stat_of = |path: &str| FileRoot::host().enter().unwrap().stat(path.as_ref()).unwrap();
         let (root, mounted) = (stat_of("/"), stat_of("/proc"));
         let without_attribute = |mut stat: Statx| {
             stat.stx_attributes_mask.remove(StatxAttributes::MOUNT_ROOT);

@@ -3,16 +3,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, RenameFlags, accessat, fchmod, linkat, openat, renameat, renameat_with,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fchmod};
 use rustix::io::Errno;
 
+use crate::FileRoot;
 use crate::resolve::NameInDirectory;
+use crate::root::{EnteredRoot, EntryAt, can_link_opened_files, link_opened_file, open_self};
 use crate::stat::{permissions, stat_open};
 
 /// Bytes of the final name that fit into a hidden name, since most file systems allow 255 bytes.
@@ -23,6 +22,7 @@ const MAX_NAME_TRIES: usize = 16;
 /// A file in the directory where it will get its final name. Dropping it before [`publish`](Self::publish) removes it.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
+    root: FileRoot,
     pub(crate) file: OwnedFd,
     /// The permission bits that the umask allows for a new file in this directory.
     pub(crate) allowed_mode: Mode,
@@ -33,28 +33,32 @@ pub(crate) struct TemporaryFile {
 
 impl TemporaryFile {
     /// Creates the file, without a name where that is possible, so that even a crash leaves no file behind.
-    pub(crate) fn create(target: NameInDirectory) -> Result<Self, Errno> {
+    /// `target` must be in this root, which the thread must have entered.
+    pub(crate) fn create(root: &FileRoot, target: NameInDirectory) -> Result<Self, Errno> {
         match Self::create_nameless(&target) {
-            Ok((file, allowed_mode)) => Ok(Self { file, allowed_mode, target, hidden_name: None }),
-            Err(_) => Self::create_hidden(target),
+            Ok((file, allowed_mode)) => {
+                Ok(Self { root: root.clone(), file, allowed_mode, target, hidden_name: None })
+            }
+            Err(_) => Self::create_hidden(root, target),
         }
     }
 
     fn create_nameless(target: &NameInDirectory) -> Result<(OwnedFd, Mode), Errno> {
         // `publish` needs this directory to give the file its name.
-        accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())?;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = openat(&target.directory, c".", flags, Mode::from_raw_mode(0o777))?;
+        can_link_opened_files()?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR;
+        let file = open_self(&target.directory, flags, Mode::from_raw_mode(0o777))?;
         let mode = Mode::from_raw_mode(permissions(&stat_open(&file)?));
         Ok((file, mode))
     }
 
-    pub(crate) fn create_hidden(target: NameInDirectory) -> Result<Self, Errno> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    pub(crate) fn create_hidden(root: &FileRoot, target: NameInDirectory) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let (name, file) = try_hidden_names(&target.name, |name| {
-            openat(&target.directory, name, flags, Mode::from_raw_mode(0o777))
+            EntryAt::new(&target.directory, name).open(flags, Mode::from_raw_mode(0o777))
         })?;
-        let mut temporary = Self { file, allowed_mode: Mode::empty(), target, hidden_name: Some(name) };
+        let mut temporary =
+            Self { root: root.clone(), file, allowed_mode: Mode::empty(), target, hidden_name: Some(name) };
         temporary.allowed_mode = Mode::from_raw_mode(permissions(&stat_open(&temporary.file)?));
         // The complete file may be readable only for its owner, so other users must not read the hidden one either.
         fchmod(&temporary.file, Mode::from_raw_mode(0o600))?;
@@ -62,10 +66,9 @@ impl TemporaryFile {
     }
 
     /// Gives the file its final name atomically. Without `replace`, an existing file of that name fails with `EEXIST`.
-    pub(crate) fn publish(&mut self, replace: bool) -> Result<(), Errno> {
+    pub(crate) fn publish(&mut self, inside: &EnteredRoot<'_>, replace: bool) -> Result<(), Errno> {
         if self.hidden_name.is_none() {
-            let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            let link = |name: &OsStr| linkat(CWD, &*source, &self.target.directory, name, AtFlags::SYMLINK_FOLLOW);
+            let link = |name: &OsStr| link_opened_file(&self.file, EntryAt::new(&self.target.directory, name));
             if !replace {
                 return link(&self.target.name);
             }
@@ -73,16 +76,14 @@ impl TemporaryFile {
             self.hidden_name = Some(name);
         }
         let Some(hidden) = &self.hidden_name else { return Ok(()) };
-        let directory = &self.target.directory;
+        let (hidden, target) = (EntryAt::new(&self.target.directory, hidden), self.target.entry());
         if replace {
-            renameat(directory, hidden, directory, &self.target.name)?;
+            inside.rename(hidden, target, RenameFlags::empty())?;
         } else {
-            match renameat_with(directory, hidden, directory, &self.target.name, RenameFlags::NOREPLACE) {
+            match inside.rename(hidden, target, RenameFlags::NOREPLACE) {
                 // The kernel or the file system does not know the flag. A hard link fails if the name exists, and `drop` removes the
                 // hidden name.
-                Err(Errno::NOSYS | Errno::INVAL) => {
-                    return linkat(directory, hidden, directory, &self.target.name, AtFlags::empty());
-                }
+                Err(Errno::NOSYS | Errno::INVAL) => return inside.link(hidden, target),
                 renamed => renamed?,
             }
         }
@@ -98,7 +99,9 @@ impl TemporaryFile {
     /// Removes the hidden name, if there is one.
     pub(crate) fn discard(&mut self) {
         if let Some(name) = self.hidden_name.take() {
-            let _ = unlinkat(&self.target.directory, name, AtFlags::empty());
+            let hidden = EntryAt::new(&self.target.directory, &name);
+            // Nobody waits for the result. What remains has a name that tells what it is.
+            let _ignored = self.root.enter().and_then(|inside| inside.unlink(hidden, AtFlags::empty()));
         }
     }
 }
@@ -140,10 +143,14 @@ mod tests {
     use crate::Follow;
     use crate::write::write_at;
 
+    fn inside() -> EnteredRoot<'static> {
+        FileRoot::host().enter().unwrap()
+    }
+
     /// Creates a file in the way that is used on a file system without `O_TMPFILE`, and writes `new` to it.
     fn create_hidden(path: &Path) -> TemporaryFile {
-        let temporary =
-            TemporaryFile::create_hidden(NameInDirectory::resolve(path, Follow::Yes).unwrap().unwrap()).unwrap();
+        let target = NameInDirectory::resolve(&inside(), path, Follow::Yes).unwrap().unwrap();
+        let temporary = TemporaryFile::create_hidden(FileRoot::host(), target).unwrap();
         write_at(&temporary.file, 0, b"new").unwrap();
         temporary
     }
@@ -163,16 +170,16 @@ mod tests {
         drop(temporary);
         assert!(names_in(root.path()).is_empty());
 
-        create_hidden(&path).publish(false).unwrap();
+        create_hidden(&path).publish(&inside(), false).unwrap();
         fs::write(&path, "old").unwrap();
-        assert_eq!(create_hidden(&path).publish(false), Err(Errno::EXIST));
+        assert_eq!(create_hidden(&path).publish(&inside(), false), Err(Errno::EXIST));
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        create_hidden(&path).publish(true).unwrap();
+        create_hidden(&path).publish(&inside(), true).unwrap();
         assert_eq!((fs::read(&path).unwrap(), names_in(root.path())), (b"new".to_vec(), vec!["a".into()]));
 
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(create_hidden(&path).publish(true), Err(Errno::ISDIR));
+        assert_eq!(create_hidden(&path).publish(&inside(), true), Err(Errno::ISDIR));
         assert_eq!(names_in(root.path()), ["a"]);
     }
 

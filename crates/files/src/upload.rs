@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use parking_lot::RwLock;
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, Uid, fchmod, fchown, fsync, ftruncate, futimens, openat,
-};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Statx, Uid, fchmod, fchown, fsync, ftruncate, futimens};
 use rustix::io::Errno;
 
-use crate::links::read_link;
+use crate::links::read_link_inside;
 use crate::resolve::NameInDirectory;
+use crate::root::{EnteredRoot, open_self};
 use crate::set_metadata::timestamps;
-use crate::stat::{kind, permissions, stat, stat_open};
+use crate::stat::{kind, permissions, stat_open};
 use crate::temporary_file::TemporaryFile;
 use crate::write::write_at;
-use crate::{FileError, Follow};
+use crate::{FileError, FileRoot, Follow};
 
 /// Most symbolic links that are followed in a row, as many as the kernel follows.
 pub const MAX_LINKS: usize = 40;
@@ -41,6 +40,7 @@ pub struct CommitOptions {
 /// A file that is being written. Dropping it without a commit removes what was written.
 #[derive(Debug)]
 pub struct Upload {
+    root: FileRoot,
     destination: PathBuf,
     replace: bool,
     follow: Follow,
@@ -55,16 +55,19 @@ pub struct Upload {
 impl Upload {
     /// Begins to write a file for `destination`. With `replace` and [`Follow::Yes`], a symbolic link there is followed, and its target is
     /// replaced. Without `replace`, a `destination` that exists fails with `EEXIST`.
-    pub fn create(destination: &Path, replace: bool, follow: Follow) -> Result<Self, FileError> {
-        let target = match follow {
-            Follow::Yes if replace => follow_links(destination)?,
-            _ => destination.to_owned(),
-        };
-        let target =
-            NameInDirectory::resolve(&target, follow)?.ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
-        existing_file(&target, destination, replace, follow)?;
-        let temporary = TemporaryFile::create(target).map_err(FileError::at(destination))?;
+    pub fn create(root: &FileRoot, destination: &Path, replace: bool, follow: Follow) -> Result<Self, FileError> {
+        let temporary = root.run(&[destination], |inside| {
+            let target = match follow {
+                Follow::Yes if replace => follow_links(inside, destination)?,
+                _ => destination.to_owned(),
+            };
+            let target = NameInDirectory::resolve(inside, &target, follow)?
+                .ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
+            existing_file(&target, destination, replace, follow)?;
+            TemporaryFile::create(root, target).map_err(FileError::at(destination))
+        })?;
         Ok(Self {
+            root: root.clone(),
             destination: destination.to_owned(),
             replace,
             follow,
@@ -105,6 +108,10 @@ impl Upload {
     /// Gives the file its name atomically. An upload can be committed once, whether that succeeds or not. After an error the old file is
     /// unchanged, with one exception: if only the sync of the directory fails, the new file is in place.
     pub fn commit(&self, options: &CommitOptions) -> Result<(), FileError> {
+        self.root.run(&[&self.destination], |inside| self.commit_inside(inside, options))
+    }
+
+    fn commit_inside(&self, inside: &EnteredRoot<'_>, options: &CommitOptions) -> Result<(), FileError> {
         let mut temporary = self.temporary.write().take().ok_or_else(|| self.finished_error())?;
         self.check_not_failed()?;
         let existing = existing_file(temporary.target(), &self.destination, self.replace, self.follow)?;
@@ -120,7 +127,7 @@ impl Upload {
             if options.sync {
                 fsync(&temporary.file)?;
             }
-            temporary.publish(self.replace)?;
+            temporary.publish(inside, self.replace)?;
             if options.sync { sync_directory(&temporary.target().directory) } else { Ok(()) }
         })();
         placed.map_err(FileError::at(&self.destination))
@@ -133,10 +140,10 @@ impl Upload {
 
 /// Follows the symbolic link that `path` names, and the link that this one names, and so on. The target of the last
 /// link need not exist.
-fn follow_links(path: &Path) -> Result<PathBuf, FileError> {
+fn follow_links(inside: &EnteredRoot<'_>, path: &Path) -> Result<PathBuf, FileError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
-        match read_link(&target) {
+        match read_link_inside(inside, &target) {
             Ok(next) => target = target.parent().unwrap_or(Path::new("/")).join(next),
             Err(error) if matches!(error.io().raw_os_error(), Some(code) if is_no_link(code)) => return Ok(target),
             Err(error) => return Err(FileError::os(Errno::from_io_error(error.io()).unwrap_or(Errno::IO), path)),
@@ -157,7 +164,7 @@ fn existing_file(
     replace: bool,
     follow: Follow,
 ) -> Result<Option<Statx>, FileError> {
-    match stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW) {
+    match target.entry().stat() {
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(FileError::os(error, path)),
         Ok(_) if !replace => Err(FileError::os(Errno::EXIST, path)),
@@ -199,8 +206,7 @@ fn set_owner_and_mode(
 
 /// Syncs the directory that contains the new name. Without this, the name could be lost in a power failure.
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(directory, c".", flags, Mode::empty()) {
+    match open_self(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
         Ok(opened) => fsync(opened),
         // A directory that this process may write but not read cannot be synced.
         Err(Errno::ACCESS) => Ok(()),

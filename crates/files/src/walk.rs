@@ -10,13 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::names::SortableNames;
-use crate::stat::{FileIdentity, kind, stat};
-use crate::{Cancel, FileError};
+use crate::root::{EnteredRoot, EntryAt};
+use crate::stat::{FileIdentity, kind};
+use crate::{Cancel, FileError, FileRoot};
 
 /// A walk with a larger [`TreeWalkOptions::max_depth`] is refused.
 pub const MAX_DEPTH: usize = 64;
@@ -102,6 +103,7 @@ pub struct WalkSummary {
 /// root that is not a directory, or is a symbolic link and links are not followed, has no entries. The walk ends when
 /// `visit` returns `Break`.
 pub fn walk(
+    file_root: &FileRoot,
     root: &Path,
     options: &TreeWalkOptions,
     cancel: &Cancel,
@@ -109,14 +111,25 @@ pub fn walk(
 ) -> Result<WalkSummary, FileError> {
     options.check(root)?;
     cancel.check()?;
-    let mut found = stat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(root))?;
+    file_root.run(&[root], |inside| walk_inside(inside, root, options, cancel, visit))
+}
+
+fn walk_inside(
+    inside: &EnteredRoot<'_>,
+    root: &Path,
+    options: &TreeWalkOptions,
+    cancel: &Cancel,
+    visit: &mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
+) -> Result<WalkSummary, FileError> {
+    let mut found = inside.stat_itself(root).map_err(FileError::at(root))?;
     if kind(&found) == FileType::Symlink && options.follow_directory_symlinks {
-        found = stat(CWD, root, AtFlags::empty()).map_err(FileError::at(root))?;
+        found = inside.stat(root).map_err(FileError::at(root))?;
     }
     if kind(&found) != FileType::Directory {
         return Ok(WalkSummary { truncated: false });
     }
     let mut walk = TreeWalk {
+        inside,
         options,
         cancel,
         visit,
@@ -141,6 +154,7 @@ pub fn walk(
 }
 
 struct TreeWalk<'a> {
+    inside: &'a EnteredRoot<'a>,
     options: &'a TreeWalkOptions,
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
@@ -207,10 +221,19 @@ impl TreeWalk<'_> {
 
     fn open(&self, queued: &QueuedDirectory) -> Result<OpenDirectory, Errno> {
         let follows = self.options.follow_directory_symlinks;
-        let flags = if follows { OPEN_TO_LIST } else { OPEN_TO_LIST | OFlags::NOFOLLOW };
         let directory = match (&queued.above, queued.path.file_name()) {
-            (Some(above), Some(name)) => openat(&above.directory, name, flags, Mode::empty()),
-            _ => openat(CWD, &queued.path, flags, Mode::empty()),
+            (Some(above), Some(name)) => {
+                let entry = EntryAt::new(&above.directory, name);
+                if follows {
+                    self.inside.open_following(entry, &queued.path, OPEN_TO_LIST)
+                } else {
+                    entry.open(OPEN_TO_LIST, Mode::empty())
+                }
+            }
+            _ => {
+                let flags = if follows { OPEN_TO_LIST } else { OPEN_TO_LIST | OFlags::NOFOLLOW };
+                self.inside.open(&queued.path, flags, Mode::empty())
+            }
         }?;
         self.open_count.set(self.open_count.get() + 1);
         Ok(OpenDirectory { directory, count: Rc::clone(&self.open_count) })
@@ -236,7 +259,7 @@ impl TreeWalk<'_> {
             path.truncate(length);
             path.extend_from_slice(name.as_bytes());
             let entry_path = Path::new(OsStr::from_bytes(&path));
-            match self.entry_kind(directory, name, listed_kind) {
+            match self.entry_kind(EntryAt::new(&directory.directory, name), entry_path, listed_kind) {
                 Ok(Some(kind)) => {
                     (self.visit)(WalkItem::Entry { path: entry_path, kind })?;
                     if kind == EntryKind::Directory
@@ -253,24 +276,20 @@ impl TreeWalk<'_> {
     }
 
     /// The kind of an entry, or `None` if it is not visited.
-    fn entry_kind(
-        &self,
-        directory: &OpenDirectory,
-        name: &OsStr,
-        listed: FileType,
-    ) -> Result<Option<EntryKind>, Errno> {
-        let kind_with = |flags| match stat(&directory.directory, name, flags) {
+    fn entry_kind(&self, entry: EntryAt<'_>, path: &Path, listed: FileType) -> Result<Option<EntryKind>, Errno> {
+        let kind_of = |found: Result<Statx, Errno>| match found {
             Ok(stat) => Ok(kind(&stat)),
             // The entry was removed meanwhile, or it is a link without a target.
             Err(Errno::NOENT) => Ok(FileType::Unknown),
             Err(error) => Err(error),
         };
-        let own = if listed == FileType::Unknown { kind_with(AtFlags::SYMLINK_NOFOLLOW)? } else { listed };
+        let own = if listed == FileType::Unknown { kind_of(entry.stat())? } else { listed };
         Ok(match own {
             FileType::Directory => Some(EntryKind::Directory),
             FileType::RegularFile => Some(EntryKind::File),
             FileType::Symlink if self.options.follow_directory_symlinks => {
-                (kind_with(AtFlags::empty())? == FileType::Directory).then_some(EntryKind::Directory)
+                let target = kind_of(self.inside.stat_following(entry, path))?;
+                (target == FileType::Directory).then_some(EntryKind::Directory)
             }
             _ => None,
         })
@@ -289,7 +308,8 @@ impl TreeWalk<'_> {
             return Ok(());
         }
         let identity = if self.options.follow_directory_symlinks {
-            let identity = FileIdentity::of(&stat(&directory.directory, name, AtFlags::empty())?);
+            let entry = EntryAt::new(&directory.directory, name);
+            let identity = FileIdentity::of(&self.inside.stat_following(entry, path)?);
             if self.seen.contains(&identity) {
                 return Ok(());
             }

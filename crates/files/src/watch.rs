@@ -45,10 +45,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::FileError;
+use crate::{FileError, FileRoot};
 pub use directory_count::WatchedDirectoryCount;
 use event_queue::EventQueue;
 pub use event_queue::MAX_EVENTS;
+use inotify_handle::InotifyHandle;
 use watcher::Watcher;
 
 /// The limits of a watch, and the time for which it collects changes.
@@ -127,13 +128,14 @@ pub struct PathWatch {
 }
 
 impl PathWatch {
-    /// Begins to watch the absolute path `root`. Every change after this function returns is reported. If `root` is
+    /// Begins to watch the absolute path `root` in `file_root`. Every change after this function returns is reported. If `root` is
     /// not a directory, its name is watched: the file may be removed, replaced and created again. If `root` is a
     /// directory and `recursive` is false, only the entries of `root` itself are watched.
     ///
     /// `sink` is called on the thread of the watch. During a call, further changes are collected. When `sink` returns
     /// `Break`, the watch ends. The watched directories are counted in `count`.
     pub fn start(
+        file_root: &FileRoot,
         root: &Path,
         recursive: bool,
         options: WatchOptions,
@@ -147,7 +149,9 @@ impl PathWatch {
         let sink = Arc::new(Mutex::new(sink));
         let last_sink = Arc::clone(&sink);
         let deliver = Box::new(move |changes| (sink.lock())(changes));
-        let watcher = Watcher::new(root, recursive, options, count, Arc::clone(&queue), deliver)?;
+        let inotify = InotifyHandle::new(file_root, root, count, Arc::clone(&queue))?;
+        let watcher =
+            file_root.run(&[root], |inside| Watcher::new(inside, inotify, root, recursive, options, deliver))?;
         let root_of_thread = root.to_owned();
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| watcher.run())).is_err() {

@@ -3,28 +3,31 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, ftruncate, openat};
+use rustix::fs::{FileType, Mode, OFlags, Statx, ftruncate};
 use rustix::io::{Errno, pwrite, retry_on_intr};
-use rustix::path::Arg;
 
 use crate::resolve::NameInDirectory;
-use crate::stat::{FileIdentity, kind, stat, stat_open};
+use crate::root::{EnteredRoot, OpenTarget};
+use crate::stat::{FileIdentity, kind, stat_open};
 use crate::write_lock::WriteLock;
-use crate::{FileError, Follow};
+use crate::{FileError, FileRoot, Follow};
 
 /// Replaces the contents of a file by `data`, or creates the file. An existing file keeps its inode, and so its mode, owner and hard
 /// links. After an error, such as a full disk, the file may hold a part of the data. Concurrent calls for the same
 /// file write one after the other.
-pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
-    let target = match follow {
-        Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
-        Follow::No => match NameInDirectory::resolve(path, follow)? {
-            Some(target) => open_at(&target.directory, &target.name, path, follow, Mode::from_raw_mode(0o666))?,
-            None => return Err(FileError::os(Errno::ISDIR, path)),
-        },
-    };
-    let _lock = WriteLock::acquire(FileIdentity::of(&target.found));
-    replace_contents(&target.file, data).map_err(FileError::at(path))
+pub fn write_file(root: &FileRoot, path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
+    root.run(&[path], |inside| {
+        let mode = Mode::from_raw_mode(0o666);
+        let target = match follow {
+            Follow::Yes => open_target(inside, OpenTarget::Path(path), path, mode)?,
+            Follow::No => match NameInDirectory::resolve(inside, path, follow)? {
+                Some(target) => open_target(inside, OpenTarget::Entry(target.entry()), path, mode)?,
+                None => return Err(FileError::os(Errno::ISDIR, path)),
+            },
+        };
+        let _lock = WriteLock::acquire(FileIdentity::of(&target.found));
+        replace_contents(&target.file, data).map_err(FileError::at(path))
+    })
 }
 
 /// A regular file that is open for writing.
@@ -48,34 +51,31 @@ fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
     written.map_err(|(_, error)| error).and(truncated)
 }
 
-/// Opens a regular file for writing by its name in a directory, or creates it with the permissions `mode`. The
-/// contents are not truncated. `path` is only the path in an error.
-pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
-    directory: F,
-    name: P,
+/// Opens a regular file for writing, or creates it with the permissions `mode`. The contents are not truncated. `path`
+/// is only the path in an error.
+pub(crate) fn open_target(
+    inside: &EnteredRoot<'_>,
+    target: OpenTarget<'_>,
     path: &Path,
-    follow: Follow,
     mode: Mode,
 ) -> Result<WriteTarget, FileError> {
-    let (at, no_follow) = match follow {
-        Follow::Yes => (AtFlags::empty(), OFlags::empty()),
-        Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
-    };
+    let follow = target.follow();
     // Opening a device can have side effects, and opening a FIFO disturbs its reader. With `Follow::No`, a FIFO is
     // opened nevertheless, without waiting, because clients expect the error `ENXIO` if no process reads the FIFO.
-    let before = stat(&directory, name, at).map(|stat| kind(&stat));
+    let before = inside.stat_target(target).map(|stat| kind(&stat));
     match (before, follow) {
         (Ok(FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket), _)
         | (Ok(FileType::Fifo), Follow::Yes) => return Err(FileError::not_a_file(path, follow)),
         _ => {}
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
     let created = match before {
-        Err(Errno::NOENT) => openat(&directory, name, flags | OFlags::EXCL, mode).ok(),
+        Err(Errno::NOENT) => inside.open_target(target, flags | OFlags::EXCL, mode).ok(),
         _ => None,
     };
     let is_new = created.is_some();
-    let file = created.map_or_else(|| openat(&directory, name, flags, mode), Ok).map_err(FileError::at(path))?;
+    let opened = created.map_or_else(|| inside.open_target(target, flags, mode), Ok);
+    let file = opened.map_err(FileError::at(path))?;
     let found = stat_open(&file).map_err(FileError::at(path))?;
     if kind(&found) != FileType::RegularFile {
         return Err(FileError::not_a_file(path, follow));

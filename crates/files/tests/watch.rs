@@ -15,7 +15,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use files::{ChangeBatch, PathChange, PathChangeKind, PathWatch, WatchEnd, WatchOptions, WatchedDirectoryCount};
+use files::{
+    ChangeBatch, FileRoot, PathChange, PathChangeKind, PathWatch, WatchEnd, WatchOptions, WatchedDirectoryCount,
+};
 use tempfile::TempDir;
 
 /// The timeout of every wait. Long enough for a busy machine, so only a bug makes a test wait this long.
@@ -32,7 +34,11 @@ fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (PathWatch, Rec
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     });
-    (PathWatch::start(root, recursive, options, &WatchedDirectoryCount::default(), sink).unwrap(), receiver)
+    (
+        PathWatch::start(FileRoot::host(), root, recursive, options, &WatchedDirectoryCount::default(), sink)
+            .unwrap(),
+        receiver,
+    )
 }
 
 /// The paths that exist below the root now, and whether each is a directory.
@@ -525,7 +531,9 @@ fn after_an_overflow_of_the_event_queue_the_missed_directories_are_watched() {
         let _fails_once_released = wait.recv();
         ControlFlow::Continue(())
     });
-    let watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
+    let watch =
+        PathWatch::start(FileRoot::host(), root.path(), true, options(), &WatchedDirectoryCount::default(), sink)
+            .unwrap();
     let mut mirror = Mirror {
         root: root.path().to_owned(),
         known: listing(root.path()),
@@ -638,6 +646,7 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
         "{end:?}"
     );
     let refused = PathWatch::start(
+        FileRoot::host(),
         root.path(),
         true,
         few_directories,
@@ -652,6 +661,7 @@ fn a_missing_or_relative_path_cannot_be_watched() {
     let root = temporary_directory();
     let start = |path: &Path| {
         PathWatch::start(
+            FileRoot::host(),
             path,
             true,
             options(),
@@ -685,7 +695,9 @@ fn a_sink_that_returns_break_ends_the_watch() {
         sender.send(changes).unwrap();
         ControlFlow::Break(())
     });
-    let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
+    let _watch =
+        PathWatch::start(FileRoot::host(), root.path(), true, options(), &WatchedDirectoryCount::default(), sink)
+            .unwrap();
     fs::write(root.path().join("a"), "").unwrap();
     receiver.recv_timeout(TIMEOUT).unwrap();
     assert!(matches!(receiver.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected)));
@@ -702,7 +714,9 @@ fn a_watch_whose_thread_panics_reports_its_end() {
         let _receiver_may_be_dropped = sender.send(changes);
         ControlFlow::Continue(())
     });
-    let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
+    let _watch =
+        PathWatch::start(FileRoot::host(), root.path(), true, options(), &WatchedDirectoryCount::default(), sink)
+            .unwrap();
     File::create(root.path().join("file")).unwrap();
     let last = receiver.recv_timeout(TIMEOUT).expect("the watch reports its end");
     assert!(last.overflow && matches!(last.end, Some(WatchEnd::Failed(_))), "{last:?}");

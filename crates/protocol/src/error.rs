@@ -41,7 +41,7 @@ impl ErrorCode {
     }
 }
 
-/// Values of [`ErrorData::kind`] for errors that no system call caused. Many errors share one code, so a client
+/// Values of [`ErrorData::kind`] that do not stand for an error of a system call alone. Many errors share one code, so a client
 /// distinguishes these errors by their kind.
 pub mod error_kind {
     /// With -32600: the session has no process of this id.
@@ -54,6 +54,9 @@ pub mod error_kind {
     /// With -32600: the message is larger than `--max-message-bytes`. The server has handled no part of it; the client can send smaller
     /// messages.
     pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
+    /// With -32600 or -32603: the sandbox of the request does not allow the operation on files. `errno` has the error of the
+    /// system call. Without the sandbox, the operation would not have failed in this way.
+    pub const SANDBOX_DENIED: &str = "sandboxDenied";
     /// With -32603: the start of a process hung until the time `timeoutMs` was over, so the program was not executed.
     pub const START_TIMED_OUT: &str = "startTimedOut";
 }

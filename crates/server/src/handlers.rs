@@ -13,6 +13,7 @@ mod legacy;
 mod poll_once;
 mod read;
 mod refused_blocks;
+mod request_root;
 mod sandbox_lookup;
 mod start;
 mod stdin;

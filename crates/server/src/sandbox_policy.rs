@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use files::Follow;
+use files::{FileRoot, Follow};
 use protocol::{
     FileSystemPermissions, NetworkAccess, PathAccess, PathUri, PermissionPath, Permissions, SandboxContext,
     SpecialPath, WireError,
@@ -182,7 +182,7 @@ fn resolve(request: &PolicyRequest, tmpdir: Option<&OsStr>) -> Result<FilePolicy
 /// The directory that a `.git` file names. Git makes such files in worktrees and submodules. None if there is no such
 /// file, or if it does not name a directory: then there is nothing more to protect.
 fn git_directory_of(git_file: &Path) -> Option<PathBuf> {
-    let contents = files::read_file(git_file, Follow::Yes, MAX_GIT_FILE_BYTES).ok()?;
+    let contents = files::read_file(FileRoot::host(), git_file, Follow::Yes, MAX_GIT_FILE_BYTES).ok()?;
     let named = contents.trim_ascii_end().strip_prefix(b"gitdir:")?.trim_ascii_start();
     (!named.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(named)))
 }

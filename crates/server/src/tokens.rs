@@ -142,10 +142,11 @@ impl Tokens {
 impl AcceptedTokens {
     /// Reads and parses a token file. Other kinds of files are refused, so that a FIFO or a device cannot block the call for ever.
     fn read(file: &Path) -> Result<Self, TokenError> {
-        let text = files::read_file(file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES).map_err(|error| {
-            let source = std::io::Error::new(error.kind(), error);
-            TokenError::Read { path: file.to_owned(), source }
-        })?;
+        let text = files::read_file(files::FileRoot::host(), file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES)
+            .map_err(|error| {
+                let source = std::io::Error::new(error.kind(), error);
+                TokenError::Read { path: file.to_owned(), source }
+            })?;
         Self::parse(&text, file)
     }
 

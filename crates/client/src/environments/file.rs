@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use files::Follow;
+use files::{FileRoot, Follow};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -61,7 +61,7 @@ pub(super) fn find(variables: &HomeAndVariables) -> Result<Option<EnvironmentsFi
 
 /// Reads a file, without waiting for a FIFO or a device in its place. `None` if there is no file.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    match files::read_file(path, Follow::Yes, MAX_FILE_BYTES) {
+    match files::read_file(FileRoot::host(), path, Follow::Yes, MAX_FILE_BYTES) {
         Ok(bytes) => {
             let text = String::from_utf8(bytes);
             text.map(Some).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))

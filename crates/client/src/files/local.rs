@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use files::{Cancel, CancelOnDrop, CommitOptions, DanglingLinks, FileError, Follow, RegularFile, Upload};
+use files::{Cancel, CancelOnDrop, CommitOptions, DanglingLinks, FileError, FileRoot, Follow, RegularFile, Upload};
 use protocol::fs::{DirectoryEntry, Extent, ExtentsResult, FileMetadata, FileTime, WalkOptions, WalkResult};
 use protocol::{PathUri, SandboxContext};
 
@@ -33,7 +33,9 @@ pub struct LocalFileSystem;
 impl ExecutorFileSystem for LocalFileSystem {
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
         let follow = follow(options.follow_symlinks);
-        on_path(path, options.sandbox.as_ref(), move |path| files::read_file(path, follow, MAX_READ_FILE_BYTES))
+        on_path(path, options.sandbox.as_ref(), move |root, path| {
+            files::read_file(root, path, follow, MAX_READ_FILE_BYTES)
+        })
     }
 
     fn read_file_stream<'a>(
@@ -41,7 +43,9 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, FileReader> {
-        on_path(path, sandbox, |path| open(path).map(|(source, metadata)| FileReader::new(source, Some(metadata))))
+        on_path(path, sandbox, |root, path| {
+            open(root, path).map(|(source, metadata)| FileReader::new(source, Some(metadata)))
+        })
     }
 
     fn read_extents<'a>(
@@ -49,15 +53,15 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ExtentReader> {
-        on_path(path, sandbox, |path| {
+        on_path(path, sandbox, |root, path| {
             let has_extents = true;
-            open(path).map(|(source, metadata)| ExtentReader::new(source, Some(metadata), has_extents))
+            open(root, path).map(|(source, metadata)| ExtentReader::new(source, Some(metadata), has_extents))
         })
     }
 
     fn write_file<'a>(&'a self, path: &'a PathUri, data: Bytes, options: &'a FileOptions) -> FileFuture<'a, ()> {
         let follow = follow(options.follow_symlinks);
-        on_path(path, options.sandbox.as_ref(), move |path| files::write_file(path, &data, follow))
+        on_path(path, options.sandbox.as_ref(), move |root, path| files::write_file(root, path, &data, follow))
     }
 
     fn write_file_stream<'a>(
@@ -66,30 +70,32 @@ impl ExecutorFileSystem for LocalFileSystem {
         options: &'a WriteStreamOptions,
     ) -> FileFuture<'a, FileWriter> {
         let kept = options.clone();
-        on_path(path, options.sandbox.as_ref(), move |path| {
-            let upload = Upload::create(path, kept.replace, follow(kept.follow_symlinks))?;
+        on_path(path, options.sandbox.as_ref(), move |root, path| {
+            let upload = Upload::create(root, path, kept.replace, follow(kept.follow_symlinks))?;
             Ok(FileWriter::new(BlockSink::Local(Arc::new(upload)), kept))
         })
     }
 
     fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()> {
         let (recursive, follow) = (options.recursive, follow(options.follow_symlinks));
-        on_path(path, options.sandbox.as_ref(), move |path| files::create_directory(path, recursive, follow))
+        on_path(path, options.sandbox.as_ref(), move |root, path| {
+            files::create_directory(root, path, recursive, follow)
+        })
     }
 
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
         let follow = follow(options.follow_symlinks);
-        on_path(path, options.sandbox.as_ref(), move |path| Ok(to_wire(&files::metadata(path, follow)?)))
+        on_path(path, options.sandbox.as_ref(), move |root, path| Ok(to_wire(&files::metadata(root, path, follow)?)))
     }
 
     fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()> {
         let (mode, follow) = (new.mode, follow(new.follow_symlinks));
         let mtime = new.mtime.map(|time| (time.secs, time.nanos));
-        on_path(path, new.sandbox.as_ref(), move |path| files::set_metadata(path, mode, mtime, follow))
+        on_path(path, new.sandbox.as_ref(), move |root, path| files::set_metadata(root, path, mode, mtime, follow))
     }
 
     fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri> {
-        on_path(path, sandbox, |path| uri(&files::canonicalize(path)?))
+        on_path(path, sandbox, |root, path| uri(&files::canonicalize(root, path)?))
     }
 
     fn read_directory<'a>(
@@ -97,7 +103,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>> {
-        on_path(path, sandbox, |path| read_directory(path, DanglingLinks::LeftOut))
+        on_path(path, sandbox, |root, path| read_directory(root, path, DanglingLinks::LeftOut))
     }
 
     fn read_directory_with_links<'a>(
@@ -105,7 +111,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>> {
-        on_path(path, sandbox, |path| read_directory(path, DanglingLinks::Listed))
+        on_path(path, sandbox, |root, path| read_directory(root, path, DanglingLinks::Listed))
     }
 
     fn walk<'a>(
@@ -117,7 +123,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         // If the caller drops the future, the walk on the other thread stops.
         let cancel = CancelOnDrop::new();
         let cancelled = cancel.flag();
-        let walked = on_path(path, sandbox, move |path| walk::walk(path, options, &cancelled));
+        let walked = on_path(path, sandbox, move |root, path| walk::walk(root, path, options, &cancelled));
         Box::pin(async move {
             let walked = walked.await;
             drop(cancel);
@@ -127,21 +133,23 @@ impl ExecutorFileSystem for LocalFileSystem {
 
     fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()> {
         let (recursive, force, follow) = (options.recursive, options.force, follow(options.follow_symlinks));
-        on_path(path, options.sandbox.as_ref(), move |path| {
+        on_path(path, options.sandbox.as_ref(), move |root, path| {
             // A removal that has begun is never cancelled.
-            files::remove(path, recursive, force, follow, &Cancel::new())
+            files::remove(root, path, recursive, force, follow, &Cancel::new())
         })
     }
 
     fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()> {
         let recursive = options.recursive;
         // A copy that has begun is never cancelled.
-        on_paths(from, to, options.sandbox.as_ref(), move |from, to| files::copy(from, to, recursive, &Cancel::new()))
+        on_paths(from, to, options.sandbox.as_ref(), move |root, from, to| {
+            files::copy(root, from, to, recursive, &Cancel::new())
+        })
     }
 
     fn rename<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a RenameOptions) -> FileFuture<'a, ()> {
         let replace = options.replace;
-        on_paths(from, to, options.sandbox.as_ref(), move |from, to| files::rename(from, to, replace))
+        on_paths(from, to, options.sandbox.as_ref(), move |root, from, to| files::rename(root, from, to, replace))
     }
 
     fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString> {
@@ -154,13 +162,13 @@ impl ExecutorFileSystem for LocalFileSystem {
         target: OsString,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ()> {
-        on_path(path, sandbox, move |path| files::symlink(&target, path))
+        on_path(path, sandbox, move |root, path| files::symlink(root, &target, path))
     }
 }
 
 /// Opens a file for reading in blocks.
-fn open(path: &Path) -> Result<(BlockSource, FileMetadata), FileError> {
-    let file = files::open_file(path, Follow::Yes)?;
+fn open(root: &FileRoot, path: &Path) -> Result<(BlockSource, FileMetadata), FileError> {
+    let file = files::open_file(root, path, Follow::Yes)?;
     let metadata = to_wire(&file.metadata()?);
     Ok((BlockSource::Local(Arc::new(file)), metadata))
 }
@@ -230,8 +238,12 @@ fn to_wire(metadata: &files::Metadata) -> FileMetadata {
 }
 
 /// Lists a directory. As on a server, entries say whether they are links only if links without a target are listed.
-fn read_directory(directory: &Path, dangling: DanglingLinks) -> Result<Vec<DirectoryEntry>, FileError> {
-    let entries = files::read_directory(directory, MAX_DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
+fn read_directory(
+    root: &FileRoot,
+    directory: &Path,
+    dangling: DanglingLinks,
+) -> Result<Vec<DirectoryEntry>, FileError> {
+    let entries = files::read_directory(root, directory, MAX_DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
         let is_symlink = (dangling == DanglingLinks::Listed).then_some(entry.is_symlink);
         let (file_name, path) = match entry.name.into_string() {
@@ -255,15 +267,15 @@ fn native_path(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathB
     path.to_native().map_err(|error| FileSystemError::invalid_input(error.to_string()).about(path))
 }
 
-/// Runs an operation on one path, on a thread for blocking work.
+/// Runs an operation on one path in the root of this machine, on a thread for blocking work.
 fn on_path<'a, T: Send + 'static>(
     path: &'a PathUri,
     sandbox: Option<&'a SandboxContext>,
-    operation: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
+    operation: impl FnOnce(&FileRoot, &Path) -> Result<T, FileError> + Send + 'static,
 ) -> FileFuture<'a, T> {
     Box::pin(async move {
         let path = native_path(path, sandbox)?;
-        blocking(move || operation(&path)).await
+        blocking(move || operation(FileRoot::host(), &path)).await
     })
 }
 
@@ -272,11 +284,11 @@ fn on_paths<'a, T: Send + 'static>(
     from: &'a PathUri,
     to: &'a PathUri,
     sandbox: Option<&'a SandboxContext>,
-    operation: impl FnOnce(&Path, &Path) -> Result<T, FileError> + Send + 'static,
+    operation: impl FnOnce(&FileRoot, &Path, &Path) -> Result<T, FileError> + Send + 'static,
 ) -> FileFuture<'a, T> {
     Box::pin(async move {
         let (from, to) = (native_path(from, sandbox)?, native_path(to, sandbox)?);
-        blocking(move || operation(&from, &to)).await
+        blocking(move || operation(FileRoot::host(), &from, &to)).await
     })
 }
 

@@ -4,25 +4,26 @@
 //! reading a link to an endless device would use up all memory. So these files are opened without waiting, and only regular files up to
 //! a maximum size are read.
 
-use std::fs::{self, Metadata};
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use grep_matcher::{Captures as _, Matcher as _};
 use grep_regex::RegexMatcher;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{FileType, Statx};
 
 use super::run::open;
 use super::{SearchSummary, has_too_many_braces};
+use crate::root::EnteredRoot;
+use crate::stat::kind;
 
 /// Largest ignore file or configuration of git that is read. Real ones are far smaller.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most lines of an ignore file. Each line becomes a regular expression, which can take 10 KB of memory.
 pub const MAX_LINES: usize = 10_000;
-/// The device number of `/dev/null`, `makedev(1, 3)`. If an ignore file is a link to this device, or an environment
+/// Major and minor number of `/dev/null`. If an ignore file is a link to this device, or an environment
 /// variable such as `GIT_CONFIG_GLOBAL` names the device, the file counts as missing.
-const NULL_DEVICE: u64 = 0x103;
+const NULL_DEVICE: (u32, u32) = (1, 3);
 
 /// The reason why rules cannot be used. `path` is an ignore file or a configuration of git that cannot be read
 /// without waiting or within the limits, or a directory with too many rules.
@@ -79,11 +80,12 @@ impl UnreadableRules {
 /// Reads the rules of an ignore file, for paths below `directory`. Empty if the file does not exist or may not be
 /// read. Lines with syntax errors are skipped, and the first of them is added to the errors of `summary`.
 pub(super) fn read_rules(
+    inside: &EnteredRoot<'_>,
     path: &Path,
     directory: &Path,
     summary: &mut SearchSummary,
 ) -> Result<Gitignore, UnreadableRules> {
-    let Some(bytes) = read(path)? else { return Ok(Gitignore::empty()) };
+    let Some(bytes) = read(inside, path)? else { return Ok(Gitignore::empty()) };
     if exceeds_line_limits(&bytes) {
         return Err(UnreadableRules { path: path.to_owned(), cause: UnreadableCause::NotOrdinaryFile });
     }
@@ -107,23 +109,28 @@ pub(super) fn read_rules(
 /// The path of `info/exclude` of the git repository whose top is `directory`. In a worktree, `.git` is a file that
 /// names a directory, and the file `commondir` there names the directory of the repository. `None` if one of these
 /// two files does not name a directory, as in a submodule.
-pub(super) fn exclude_file(directory: &Path) -> Result<Option<PathBuf>, UnreadableRules> {
+pub(super) fn exclude_file(inside: &EnteredRoot<'_>, directory: &Path) -> Result<Option<PathBuf>, UnreadableRules> {
     let git = directory.join(".git");
-    if git.is_dir() {
+    if inside.is_directory(&git) {
         return Ok(Some(git.join("info/exclude")));
     }
-    let Some(git_directory) = first_line(&git)?.and_then(|line| line.strip_prefix("gitdir: ").map(PathBuf::from))
+    let Some(git_directory) =
+        first_line(inside, &git)?.and_then(|line| line.strip_prefix("gitdir: ").map(PathBuf::from))
     else {
         return Ok(None);
     };
-    let common = first_line(&git_directory.join("commondir"))?
+    let common = first_line(inside, &git_directory.join("commondir"))?
         .map(|line| if line.starts_with('.') { git_directory.join(line) } else { PathBuf::from(line) });
     Ok(common.map(|common| common.join("info/exclude")))
 }
 
 /// Reads the global excludes of git, for paths below `directory`. They are in the file that a configuration of git
 /// names in `core.excludesFile`. The default is `git/ignore` in the configuration directory of the user.
-pub(super) fn global_excludes(directory: &Path, summary: &mut SearchSummary) -> Result<Gitignore, UnreadableRules> {
+pub(super) fn global_excludes(
+    inside: &EnteredRoot<'_>,
+    directory: &Path,
+    summary: &mut SearchSummary,
+) -> Result<Gitignore, UnreadableRules> {
     let home = std::env::home_dir();
     let user_directory = environment_path("XDG_CONFIG_HOME")
         .or_else(|| home.as_deref().map(|home| home.join(".config")))
@@ -135,13 +142,13 @@ pub(super) fn global_excludes(directory: &Path, summary: &mut SearchSummary) -> 
         Some(environment_path("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"))),
     ];
     for configuration in configurations.into_iter().flatten() {
-        let named = read(&configuration)?.and_then(|bytes| named_excludes_file(&bytes, home.as_deref()));
+        let named = read(inside, &configuration)?.and_then(|bytes| named_excludes_file(&bytes, home.as_deref()));
         if let Some(named) = named {
-            return read_rules(&named, directory, summary);
+            return read_rules(inside, &named, directory, summary);
         }
     }
     match user_directory {
-        Some(user_directory) => read_rules(&user_directory.join("ignore"), directory, summary),
+        Some(user_directory) => read_rules(inside, &user_directory.join("ignore"), directory, summary),
         None => Ok(Gitignore::empty()),
     }
 }
@@ -165,16 +172,17 @@ fn named_excludes_file(configuration: &[u8], home: Option<&Path>) -> Option<Path
 
 /// The contents of a regular file. `None` if the file does not exist, is a directory or `/dev/null`, or reading it
 /// fails.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, UnreadableRules> {
+fn read(inside: &EnteredRoot<'_>, path: &Path) -> Result<Option<Vec<u8>>, UnreadableRules> {
     let unreadable = |cause| Err(UnreadableRules { path: path.to_owned(), cause });
     // Opening a device can have side effects, even if the open does not wait. So the kind is checked before.
-    match fs::metadata(path) {
-        Err(_) => return Ok(None),
-        Ok(found) if found.is_dir() || is_null_device(&found) => return Ok(None),
-        Ok(found) if !found.is_file() => return unreadable(UnreadableCause::NotOrdinaryFile),
-        Ok(_) => {}
+    let Ok(found) = inside.stat(path) else { return Ok(None) };
+    match kind(&found) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Ok(None),
+        FileType::CharacterDevice if is_null_device(&found) => return Ok(None),
+        _ => return unreadable(UnreadableCause::NotOrdinaryFile),
     }
-    let file = match open(path) {
+    let file = match open(inside, path) {
         Ok(Some(file)) => file,
         Ok(None) => return unreadable(UnreadableCause::NotOrdinaryFile),
         Err(error) if error.kind() == ErrorKind::WouldBlock => return unreadable(UnreadableCause::Leased),
@@ -188,8 +196,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, UnreadableRules> {
     }
 }
 
-fn is_null_device(found: &Metadata) -> bool {
-    found.file_type().is_char_device() && found.rdev() == NULL_DEVICE
+fn is_null_device(device: &Statx) -> bool {
+    (device.stx_rdev_major, device.stx_rdev_minor) == NULL_DEVICE
 }
 
 /// Whether an ignore file has too many lines, or a line with too many braces.
@@ -198,8 +206,8 @@ fn exceeds_line_limits(text: &[u8]) -> bool {
     lines.any(|(index, line)| index > MAX_LINES || has_too_many_braces(line))
 }
 
-fn first_line(path: &Path) -> Result<Option<String>, UnreadableRules> {
-    let bytes = read(path)?.unwrap_or_default();
+fn first_line(inside: &EnteredRoot<'_>, path: &Path) -> Result<Option<String>, UnreadableRules> {
+    let bytes = read(inside, path)?.unwrap_or_default();
     Ok(utf8_lines(&bytes).lines().next().map(str::to_owned))
 }
 

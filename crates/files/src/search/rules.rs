@@ -15,6 +15,7 @@ use ignore::overrides::Override;
 
 use super::SearchSummary;
 use super::ignore_files::{self, UnreadableRules};
+use crate::root::EnteredRoot;
 
 /// Names of the ignore files of a directory, in descending precedence.
 const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
@@ -83,6 +84,7 @@ impl DirectoryRules {
     /// Reads the rules of a directory. Returns `above` itself if the directory has no rules and is not the top of a
     /// repository.
     pub(super) fn read(
+        inside: &EnteredRoot<'_>,
         directory: &Path,
         names: RuleFileNames,
         above: Option<&Arc<Self>>,
@@ -92,14 +94,15 @@ impl DirectoryRules {
         let mut by_kind = [const { None }; RULE_KINDS];
         for ((rules, name), is_present) in by_kind.iter_mut().zip(IGNORE_FILES).zip(names.ignore_files) {
             if is_present {
-                *rules = Some(ignore_files::read_rules(&directory.join(name), directory, summary)?);
+                *rules = Some(ignore_files::read_rules(inside, &directory.join(name), directory, summary)?);
             }
         }
-        let has_git = names.git && directory.join(".git").exists();
-        if has_git && let Some(exclude) = ignore_files::exclude_file(directory)? {
-            by_kind[RULE_KINDS - 1] = Some(ignore_files::read_rules(&exclude, directory, summary)?);
+        let exists = |name: &str| inside.stat(&directory.join(name)).is_ok();
+        let has_git = names.git && exists(".git");
+        if has_git && let Some(exclude) = ignore_files::exclude_file(inside, directory)? {
+            by_kind[RULE_KINDS - 1] = Some(ignore_files::read_rules(inside, &exclude, directory, summary)?);
         }
-        let is_repository = has_git || (names.jujutsu && directory.join(".jj").exists());
+        let is_repository = has_git || (names.jujutsu && exists(".jj"));
         let by_kind = by_kind.map(|rules| rules.unwrap_or_else(Gitignore::empty));
         if !is_repository && by_kind.iter().all(Gitignore::is_empty) {
             return Ok(above.cloned());

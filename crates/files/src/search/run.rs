@@ -1,10 +1,9 @@
 //! Running a search. Several threads take tasks from one stack: a directory to list or a file to search. Each thread has its own buffers
 //! and its own [`SearchSummary`], and all share a [`RunningSearch`].
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,13 +12,15 @@ use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher};
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use parking_lot::Mutex;
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::lines::{LineSink, PendingLines};
 use super::tasks::TaskStack;
 use super::walk::Task;
 use super::{MAX_SEARCHED_BYTES, PreparedSearch, SearchCompletion, SearchHit, SearchQuery, SearchSummary};
 use crate::Cancel;
+use crate::root::EnteredRoot;
+use crate::stat::{kind, stat_open};
 
 /// Most bytes of one file that a thread holds in memory: the longest line and the lines around it, or the whole file if matches may span
 /// lines.
@@ -35,10 +36,14 @@ impl PreparedSearch {
     /// lease.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(SearchHit) -> ControlFlow<()> + Sync)) -> SearchSummary {
         let mut summary = self.preparation.clone();
-        let first = self.walk.first_task().unwrap_or_else(|error| {
-            summary.add_error(&self.query.root, &error);
-            None
-        });
+        let begun = self.file_root.enter().and_then(|inside| Ok((self.walk.first_task(&inside)?, inside)));
+        let (first, inside) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                summary.add_error(&self.query.root, io::Error::from(error));
+                return summary;
+            }
+        };
         let tasks = TaskStack::new(first);
         let run = RunningSearch {
             prepared: self,
@@ -50,9 +55,9 @@ impl PreparedSearch {
         };
         thread::scope(|scope| {
             // If a thread cannot be started, the search runs with the threads that it has.
-            let start_one = |_| thread::Builder::new().spawn_scoped(scope, || Worker::new(&run).work());
+            let start_one = |_| thread::Builder::new().spawn_scoped(scope, || run.work_on_new_thread());
             let _started_count = (1..self.query.thread_count()).map_while(|number| start_one(number).ok()).count();
-            Worker::new(&run).work();
+            Worker::new(&run, &inside).work();
         });
         summary.add(run.total.into_inner());
         summary.completion = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
@@ -77,6 +82,13 @@ struct RunningSearch<'r> {
 }
 
 impl RunningSearch<'_> {
+    fn work_on_new_thread(&self) {
+        // If this fails, the search runs with the other threads.
+        if let Ok(inside) = self.prepared.file_root.enter() {
+            Worker::new(self, &inside).work();
+        }
+    }
+
     fn deliver(&self, hit: SearchHit) -> ControlFlow<()> {
         if self.is_over() {
             return ControlFlow::Break(());
@@ -118,17 +130,18 @@ fn searcher(query: &SearchQuery, unit: SearchedUnit) -> Searcher {
 /// One thread of a search. Its summary is added to the total when the thread ends.
 struct Worker<'r> {
     run: &'r RunningSearch<'r>,
+    inside: &'r EnteredRoot<'r>,
     searcher: Searcher,
     unit: SearchedUnit,
     summary: SearchSummary,
 }
 
 impl<'r> Worker<'r> {
-    fn new(run: &'r RunningSearch<'r>) -> Self {
+    fn new(run: &'r RunningSearch<'r>, inside: &'r EnteredRoot<'r>) -> Self {
         let query = &run.prepared.query;
         let is_multi_line = query.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
         let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
-        Self { run, searcher: searcher(query, unit), unit, summary: SearchSummary::default() }
+        Self { run, inside, searcher: searcher(query, unit), unit, summary: SearchSummary::default() }
     }
 
     /// Performs tasks until none is left or the search is over.
@@ -149,7 +162,7 @@ impl<'r> Worker<'r> {
             (Task::File(path), Some(matcher)) => self.search(&path, matcher),
             (Task::Directory(directory), matcher) => {
                 let run = self.run;
-                *added = walk.tasks_in(&directory, query, &|| run.is_over(), &mut self.summary);
+                *added = walk.tasks_in(self.inside, &directory, query, &|| run.is_over(), &mut self.summary);
                 if matcher.is_some() {
                     return ControlFlow::Continue(());
                 }
@@ -172,11 +185,11 @@ impl<'r> Worker<'r> {
     }
 
     fn search(&mut self, path: &Path, matcher: &RegexMatcher) -> ControlFlow<()> {
-        let file = match open(path) {
+        let file = match open(self.inside, path) {
             Ok(Some(file)) => file,
             Ok(None) => return ControlFlow::Continue(()),
             Err(error) => {
-                self.summary.add_error(path, &error);
+                self.summary.add_error(path, error);
                 return ControlFlow::Continue(());
             }
         };
@@ -212,10 +225,10 @@ impl Drop for Worker<'_> {
 }
 
 /// Opens a file without waiting for the writer of a FIFO or the holder of a lease. `None` if it is not a regular file.
-pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
-    let without_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(without_waiting.bits().cast_signed()).open(path)?;
-    Ok(file.metadata()?.is_file().then_some(file))
+pub(super) fn open(inside: &EnteredRoot<'_>, path: &Path) -> io::Result<Option<File>> {
+    let without_waiting = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = inside.open(path, without_waiting, Mode::empty())?;
+    Ok((kind(&stat_open(&file)?) == FileType::RegularFile).then(|| File::from(file)))
 }
 
 /// A file that reports its end early when the search is over, because the searcher has no other way to stop in a large file without

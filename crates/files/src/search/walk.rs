@@ -2,20 +2,27 @@
 //! files, depth and size. `rules` knows what the ignore files mean. This module opens only directories:
 //! `ignore_files` and `run` open the files, in a way that does not wait, because a tree can contain FIFOs.
 
-use std::fs::{self, DirEntry, Metadata};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ignore::Error;
 use ignore::gitignore::Gitignore;
 use ignore::overrides::{Override, OverrideBuilder};
+use rustix::fs::{FileType, Mode, Statx};
+use rustix::io::Errno;
 
 use super::ignore_files::{self, UnreadableRules};
 use super::rules::{DirectoryRules, EntryFilter, RuleFileNames, RulesOrigin};
 use super::{PrepareSearchError, SearchQuery, SearchSummary, shortened};
-use crate::FileError;
+use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
+use crate::root::{EnteredRoot, EntryAt};
+use crate::stat::{FileIdentity, kind, stat_open};
+use crate::{EntryKind, FileError};
 
 /// A file to search or a directory to list.
 #[derive(Debug)]
@@ -39,7 +46,7 @@ pub(super) struct DirectoryTask {
 #[derive(Debug)]
 struct Ancestor {
     path: PathBuf,
-    device_and_inode: (u64, u64),
+    identity: FileIdentity,
     above: Option<Arc<Self>>,
 }
 
@@ -53,18 +60,22 @@ pub(super) struct SearchWalk {
 impl SearchWalk {
     /// Compiles the globs, and reads the rules above the root and the global excludes. Fails if a glob is invalid, or
     /// if the rules above the root or those of the root cannot be read.
-    pub(super) fn prepare(query: &SearchQuery, summary: &mut SearchSummary) -> Result<Self, PrepareSearchError> {
+    pub(super) fn prepare(
+        inside: &EnteredRoot<'_>,
+        query: &SearchQuery,
+        summary: &mut SearchSummary,
+    ) -> Result<Self, PrepareSearchError> {
         let root = &query.root;
         let globs = compile_globs(query)?;
         let (mut canonical_root, mut rules_above_root) = (root.clone(), None);
         let mut global_excludes = Gitignore::empty();
         if query.respect_ignore {
-            canonical_root = root.canonicalize().map_err(FileError::at(root))?;
-            rules_above_root = rules_above(&canonical_root, summary).map_err(|unreadable| {
+            canonical_root = inside.canonicalize(root).map_err(FileError::at(root))?;
+            rules_above_root = rules_above(inside, &canonical_root, summary).map_err(|unreadable| {
                 let text = format!("{}: {}", unreadable.path.display(), unreadable.why_directory_is_left_out());
                 FileError::failed_check(ErrorKind::InvalidData, text, &unreadable.path)
             })?;
-            global_excludes = ignore_files::global_excludes(root, summary).unwrap_or_else(|unreadable| {
+            global_excludes = ignore_files::global_excludes(inside, root, summary).unwrap_or_else(|unreadable| {
                 summary.add_error(&unreadable.path, unreadable.why_global_excludes_are_unused());
                 Gitignore::empty()
             });
@@ -75,20 +86,23 @@ impl SearchWalk {
     }
 
     /// The task for the root, which is never skipped. `None` if the root is neither a file nor a directory.
-    pub(super) fn first_task(&self) -> io::Result<Option<Task>> {
+    pub(super) fn first_task(&self, inside: &EnteredRoot<'_>) -> Result<Option<Task>, Errno> {
         let path = self.filter.root.clone();
-        let kind = fs::metadata(&path)?.file_type();
-        if kind.is_dir() {
-            let rules_above = self.rules_above_root.clone();
-            return Ok(Some(Task::Directory(DirectoryTask { path, depth: 0, rules_above, ancestors: None })));
-        }
-        Ok(kind.is_file().then_some(Task::File(path)))
+        Ok(match kind(&inside.stat(&path)?) {
+            FileType::Directory => {
+                let rules_above = self.rules_above_root.clone();
+                Some(Task::Directory(DirectoryTask { path, depth: 0, rules_above, ancestors: None }))
+            }
+            FileType::RegularFile => Some(Task::File(path)),
+            _ => None,
+        })
     }
 
     /// Lists a directory and returns tasks for the entries that are not skipped. A directory or entry that cannot be
     /// read is added to the errors of `summary`. Stops early when `is_over` returns true.
     pub(super) fn tasks_in(
         &self,
+        inside: &EnteredRoot<'_>,
         directory: &DirectoryTask,
         query: &SearchQuery,
         is_over: &dyn Fn() -> bool,
@@ -97,7 +111,7 @@ impl SearchWalk {
         if query.max_depth.is_some_and(|limit| directory.depth >= limit) {
             return Vec::new();
         }
-        let listed = match directory.list(query, is_over, summary) {
+        let listed = match directory.list(inside, query, is_over, summary) {
             Ok(listed) => listed,
             Err(error) => {
                 summary.add_error(error.path().unwrap_or(&directory.path), &error);
@@ -106,52 +120,54 @@ impl SearchWalk {
         };
         let mut tasks = Vec::new();
         for entry in listed.entries.iter().take_while(|_| !is_over()) {
-            match self.task_for(entry, &listed, query) {
-                Ok(task) => tasks.extend(task),
-                Err(error) => summary.add_error(&entry.path(), &error),
+            let path = directory.path.join(&entry.name);
+            match self.task_for(inside, entry, &path, &listed, query) {
+                Ok(Some(kind)) => tasks.push(listed.task(path, kind)),
+                Ok(None) => {}
+                Err(error) => summary.add_error(&path, &error),
             }
         }
         tasks
     }
 
-    /// The task for an entry. `None` if the entry is skipped.
+    /// Whether an entry is searched as a file or as a directory. `None` if the entry is skipped.
     fn task_for(
         &self,
-        entry: &DirEntry,
+        inside: &EnteredRoot<'_>,
+        entry: &TreeEntry,
+        path: &Path,
         listed: &ListedDirectory,
         query: &SearchQuery,
-    ) -> Result<Option<Task>, Error> {
-        let mut kind = entry.file_type()?;
+    ) -> Result<Option<EntryKind>, Error> {
+        let at = EntryAt::new(&listed.directory, &entry.name);
+        let mut entry_kind = entry.listed_kind;
+        if entry_kind == FileType::Unknown {
+            entry_kind = kind(&at.stat().map_err(io::Error::from)?);
+        }
         let mut followed = None;
-        if kind.is_symlink() {
+        if entry_kind == FileType::Symlink {
             if !query.follow_symlinks {
                 return Ok(None);
             }
-            let target = fs::metadata(entry.path())?;
-            kind = target.file_type();
-            listed.check_loop(entry, &target)?;
+            let target = inside.stat_following(at, path).map_err(io::Error::from)?;
+            entry_kind = kind(&target);
+            listed.check_loop(path, &target)?;
             followed = Some(target);
         }
-        let path = entry.path();
-        if self.filter.skips(&path, kind.is_dir(), listed.rules.as_deref()) {
+        if self.filter.skips(path, entry_kind == FileType::Directory, listed.rules.as_deref()) {
             return Ok(None);
         }
-        if kind.is_file()
+        if entry_kind == FileType::RegularFile
             && let Some(limit) = query.max_file_size
-            && followed.map_or_else(|| entry.metadata(), Ok).is_ok_and(|found| found.len() > limit)
+            && followed.map_or_else(|| at.stat(), Ok).is_ok_and(|found| found.stx_size > limit)
         {
             return Ok(None);
         }
-        if kind.is_dir() {
-            let (rules_above, ancestors) = (listed.rules.clone(), listed.ancestors.clone());
-            return Ok(Some(Task::Directory(DirectoryTask {
-                path,
-                depth: listed.depth + 1,
-                rules_above,
-                ancestors,
-            })));
-        }
-        Ok(kind.is_file().then_some(Task::File(path)))
+        Ok(match entry_kind {
+            FileType::Directory => Some(EntryKind::Directory),
+            FileType::RegularFile => Some(EntryKind::File),
+            _ => None,
+        })
     }
 }
 
@@ -160,9 +176,17 @@ fn skipped_directory_error(unreadable: UnreadableRules) -> FileError {
     FileError::failed_check(ErrorKind::InvalidData, unreadable.why_directory_is_left_out(), &unreadable.path)
 }
 
+/// An entry of a directory, as the directory lists it.
+struct TreeEntry {
+    name: OsString,
+    /// `Unknown` where the file system does not store the kind in the directory.
+    listed_kind: FileType,
+}
+
 /// The entries of a directory, with the rules and ancestors that apply to all of them.
 struct ListedDirectory {
-    entries: Vec<DirEntry>,
+    directory: OwnedFd,
+    entries: Vec<TreeEntry>,
     depth: usize,
     rules: Option<Arc<DirectoryRules>>,
     ancestors: Option<Arc<Ancestor>>,
@@ -170,11 +194,22 @@ struct ListedDirectory {
 
 impl ListedDirectory {
     /// Fails if the target of a link is a directory above the link.
-    fn check_loop(&self, link: &DirEntry, target: &Metadata) -> Result<(), Error> {
+    fn check_loop(&self, link: &Path, target: &Statx) -> Result<(), Error> {
         let mut ancestors = std::iter::successors(self.ancestors.as_deref(), |ancestor| ancestor.above.as_deref());
-        match ancestors.find(|ancestor| ancestor.device_and_inode == (target.dev(), target.ino())) {
-            Some(ancestor) => Err(Error::Loop { ancestor: ancestor.path.clone(), child: link.path() }),
+        match ancestors.find(|ancestor| ancestor.identity == FileIdentity::of(target)) {
+            Some(ancestor) => Err(Error::Loop { ancestor: ancestor.path.clone(), child: link.to_owned() }),
             None => Ok(()),
+        }
+    }
+
+    /// The task for an entry of this directory.
+    fn task(&self, path: PathBuf, kind: EntryKind) -> Task {
+        let (rules_above, ancestors) = (self.rules.clone(), self.ancestors.clone());
+        match kind {
+            EntryKind::File => Task::File(path),
+            EntryKind::Directory => {
+                Task::Directory(DirectoryTask { path, depth: self.depth + 1, rules_above, ancestors })
+            }
         }
     }
 }
@@ -183,44 +218,44 @@ impl DirectoryTask {
     /// Reads the names in the directory and the ignore files among them.
     fn list(
         &self,
+        inside: &EnteredRoot<'_>,
         query: &SearchQuery,
         is_over: &dyn Fn() -> bool,
         summary: &mut SearchSummary,
     ) -> Result<ListedDirectory, FileError> {
         let path = &self.path;
+        let directory = inside.open(path, OPEN_TO_LIST, Mode::empty()).map_err(FileError::at(path))?;
         let mut names = RuleFileNames::NONE;
         let mut entries = Vec::new();
-        for entry in fs::read_dir(path).map_err(FileError::at(path))?.take_while(|_| !is_over()) {
-            match entry {
-                Ok(entry) => {
-                    names.note(&entry.file_name());
-                    entries.push(entry);
-                }
-                Err(error) => summary.add_error(path, &error),
-            }
+        let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
+            let name = OsStr::from_bytes(name.to_bytes());
+            names.note(name);
+            entries.push(TreeEntry { name: name.to_owned(), listed_kind });
+            if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if let Err(error) = listed {
+            summary.add_error(path, io::Error::from(error));
         }
         let mut rules = None;
         if query.respect_ignore {
-            rules = DirectoryRules::read(path, names, self.rules_above.as_ref(), RulesOrigin::InTree, summary)
+            let above = self.rules_above.as_ref();
+            rules = DirectoryRules::read(inside, path, names, above, RulesOrigin::InTree, summary)
                 .map_err(skipped_directory_error)?;
         }
         let mut ancestors = None;
         if query.follow_symlinks {
-            ancestors = Some(self.self_and_ancestors().map_err(FileError::at(path))?);
+            let identity = FileIdentity::of(&stat_open(&directory).map_err(FileError::at(path))?);
+            let above = self.ancestors.clone();
+            ancestors = Some(Arc::new(Ancestor { path: path.clone(), identity, above }));
         }
-        Ok(ListedDirectory { entries, depth: self.depth, rules, ancestors })
-    }
-
-    fn self_and_ancestors(&self) -> io::Result<Arc<Ancestor>> {
-        let found = fs::metadata(&self.path)?;
-        let device_and_inode = (found.dev(), found.ino());
-        Ok(Arc::new(Ancestor { path: self.path.clone(), device_and_inode, above: self.ancestors.clone() }))
+        Ok(ListedDirectory { directory, entries, depth: self.depth, rules, ancestors })
     }
 }
 
 /// The rules of all directories above the root. The rules of the root itself are read too, only to fail early if they cannot be read; they
 /// are read again when the root is listed.
 fn rules_above(
+    inside: &EnteredRoot<'_>,
     canonical_root: &Path,
     summary: &mut SearchSummary,
 ) -> Result<Option<Arc<DirectoryRules>>, UnreadableRules> {
@@ -228,6 +263,7 @@ fn rules_above(
     let mut rules = None;
     for directory in above.into_iter().rev() {
         rules = DirectoryRules::read(
+            inside,
             directory,
             RuleFileNames::ALL_POSSIBLE,
             rules.as_ref(),
@@ -237,6 +273,7 @@ fn rules_above(
     }
     let mut ignored_summary = SearchSummary::default();
     DirectoryRules::read(
+        inside,
         canonical_root,
         RuleFileNames::ALL_POSSIBLE,
         None,

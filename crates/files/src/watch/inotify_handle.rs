@@ -5,24 +5,25 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::WatchedDirectoryCount;
 use super::event_queue::EventQueue;
 use super::shared_inotify::{AddDirectoryError, SharedInotify};
 use super::subscriptions::WatchId;
-use crate::FileError;
 use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::resolve::{OPEN_TO_TRAVERSE, open_child};
-use crate::stat::{kind, stat};
+use crate::root::{EnteredRoot, EntryAt, WatchablePath, open_self};
+use crate::stat::kind;
+use crate::{FileError, FileRoot, Follow};
 
 /// The events that are requested for a watched directory. The last two flags are not events but options.
 const CONTENT_EVENTS: WatchFlags = WatchFlags::CREATE
@@ -97,30 +98,37 @@ pub(super) struct ScannedEntries {
 /// The access of one watch to the shared inotify instance. Dropping it removes the directories of the watch from
 /// inotify, except those that other watches have too.
 pub(super) struct InotifyHandle {
+    /// The root in which the paths of the watch are resolved.
+    file_root: FileRoot,
     shared_inotify: Arc<SharedInotify>,
     watch: WatchId,
     queue: Arc<EventQueue>,
 }
 
 impl InotifyHandle {
-    /// Subscribes a new watch, whose events are put into `queue`. Its directories are counted in `count`. `root` is
-    /// only the path in an error.
-    pub(super) fn new(root: &Path, count: &WatchedDirectoryCount, queue: Arc<EventQueue>) -> Result<Self, FileError> {
+    /// Subscribes a new watch, whose paths are resolved in `file_root`, and whose events are put into `queue`. Its
+    /// directories are counted in `count`. `root` is only the path in an error.
+    pub(super) fn new(
+        file_root: &FileRoot,
+        root: &Path,
+        count: &WatchedDirectoryCount,
+        queue: Arc<EventQueue>,
+    ) -> Result<Self, FileError> {
         let shared_inotify = SharedInotify::current(root)?;
         let watch = shared_inotify.subscribe(Arc::clone(&queue), count.clone());
-        Ok(Self { shared_inotify, watch, queue })
+        Ok(Self { file_root: file_root.clone(), shared_inotify, watch, queue })
     }
 
     /// Adds the root, or the directory that contains the root if the root is a single file. A symbolic link is
     /// followed.
     pub(super) fn watch_root_directory(&self, path: &Path) -> Result<WatchDescriptor, FileError> {
-        self.add(path, CONTENT_EVENTS).map_err(|error| watch_error(error, path))
+        self.add(path, Follow::Yes, CONTENT_EVENTS).map_err(|error| watch_error(error, path))
     }
 
     /// Adds the parent directory of a root that is a directory, only for the events that the root is removed or
     /// moved. `None` if that fails, for lack of permission for example; the watch then works without these events.
     pub(super) fn watch_root_parent(&self, path: &Path) -> Option<WatchDescriptor> {
-        self.add(path, ROOT_PARENT_EVENTS).ok()
+        self.add(path, Follow::Yes, ROOT_PARENT_EVENTS).ok()
     }
 
     /// Opens a directory, adds it to inotify and lists it. All three steps concern the same directory, even if its
@@ -134,17 +142,20 @@ impl InotifyHandle {
         path: &Path,
         max_files: Option<usize>,
     ) -> Result<DirectoryScan, FileError> {
-        let directory = match open(root, path) {
+        let inside = self.file_root.enter().map_err(FileError::at(path))?;
+        let directory = match open(&inside, root, path) {
             Ok(directory) => directory,
             Err(Errno::NOENT) => return Ok(DirectoryScan::Missing),
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(FileError::os(error, path)),
             Err(_) => return Ok(DirectoryScan::Refused(None)),
         };
-        let opened = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        let added = match self.add(&opened, CONTENT_EVENTS) {
+        let opened = WatchablePath::Borrowed(&directory);
+        let added = match self.shared_inotify.add_directory(self.watch, &opened, CONTENT_EVENTS) {
             // There is no `/proc`. The path may lead to another directory by now. An event then says so, and the
             // caller discards the scan.
-            Err(AddDirectoryError::Kernel(Errno::NOENT)) => self.add(path, CONTENT_EVENTS | WatchFlags::DONT_FOLLOW),
+            Err(AddDirectoryError::Kernel(Errno::NOENT)) => {
+                self.add(path, Follow::No, CONTENT_EVENTS | WatchFlags::DONT_FOLLOW)
+            }
             added => added,
         };
         let descriptor = match added {
@@ -181,8 +192,20 @@ impl InotifyHandle {
         self.queue.take(events)
     }
 
-    fn add(&self, path: &Path, flags: WatchFlags) -> Result<WatchDescriptor, AddDirectoryError> {
-        self.shared_inotify.add_directory(self.watch, path, flags)
+    fn add(&self, path: &Path, follow: Follow, flags: WatchFlags) -> Result<WatchDescriptor, AddDirectoryError> {
+        let inside = self.file_root.enter().map_err(AddDirectoryError::Kernel)?;
+        let watchable = inside.watchable(path, follow).map_err(AddDirectoryError::Kernel)?;
+        self.shared_inotify.add_directory(self.watch, &watchable, flags)
+    }
+
+    /// Whether the name at the end of a path exists, also if it is a link without a target.
+    pub(super) fn is_present(&self, path: &Path) -> bool {
+        self.file_root.enter().is_ok_and(|inside| inside.stat_itself(path).is_ok())
+    }
+
+    /// Whether a path leads to a directory.
+    pub(super) fn is_directory(&self, path: &Path) -> bool {
+        self.file_root.enter().is_ok_and(|inside| inside.is_directory(path))
     }
 }
 
@@ -192,20 +215,20 @@ impl Drop for InotifyHandle {
     }
 }
 
-fn open(root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
+fn open(inside: &EnteredRoot<'_>, root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
     if path == root {
-        return openat(CWD, path, OPEN_TO_LIST, Mode::empty());
+        return inside.open(path, OPEN_TO_LIST, Mode::empty());
     }
-    match openat(CWD, path, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()) {
+    match inside.open(path, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()) {
         Err(Errno::NAMETOOLONG) => {}
         opened => return opened,
     }
     // The path is too long for one system call.
-    let mut directory = openat(CWD, root, OPEN_TO_TRAVERSE, Mode::empty())?;
+    let mut directory = inside.open(root, OPEN_TO_TRAVERSE, Mode::empty())?;
     for name in path.strip_prefix(root).unwrap_or(path) {
         directory = open_child(&directory, name)?;
     }
-    openat(&directory, c".", OPEN_TO_LIST, Mode::empty())
+    open_self(&directory, OPEN_TO_LIST, Mode::empty())
 }
 
 fn list(directory: &OwnedFd, max_files: Option<usize>) -> Result<ScannedEntries, Errno> {
@@ -213,7 +236,7 @@ fn list(directory: &OwnedFd, max_files: Option<usize>) -> Result<ScannedEntries,
     let mut files = 0;
     each_entry(directory, &mut buffer(), |name, listed_kind| {
         let is_directory = match listed_kind {
-            FileType::Unknown => stat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)),
+            FileType::Unknown => EntryAt::listed(directory, name).stat().map(|stat| kind(&stat)),
             known => Ok(known),
         } == Ok(FileType::Directory);
         files += usize::from(!is_directory);

@@ -25,6 +25,7 @@ use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 use super::subscriptions::{AdditionResult, Subscriptions, WatchId};
 use crate::FileError;
+use crate::root::{WatchablePath, read_kernel_setting};
 
 /// Size of the buffer for one read: about a thousand events with names of ordinary length.
 const READ_BYTES: usize = 64 << 10;
@@ -103,7 +104,7 @@ impl SharedInotify {
     pub(super) fn add_directory(
         &self,
         watch: WatchId,
-        path: &Path,
+        path: &WatchablePath<'_>,
         flags: WatchFlags,
     ) -> Result<WatchDescriptor, AddDirectoryError> {
         let InotifyInstance { inotify, subscriptions, .. } = &*self.instance;
@@ -111,7 +112,7 @@ impl SharedInotify {
             let start = subscriptions.lock().begin_addition();
             // The kernel has one set of flags for a directory. `MASK_ADD` keeps those that other watches have asked
             // for.
-            let descriptor = match inotify::add_watch(inotify, path, flags | WatchFlags::MASK_ADD) {
+            let descriptor = match path.add_to(inotify, flags | WatchFlags::MASK_ADD) {
                 Ok(descriptor) => descriptor,
                 Err(error) => {
                     subscriptions.lock().end_addition();
@@ -232,7 +233,7 @@ impl InotifyInstance {
 
 /// The number of directories that the kernel lets this user watch: the smallest limit in [`LIMIT_FILES`].
 fn max_directories() -> usize {
-    let read = |path: &&str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+    let read = |path: &&str| read_kernel_setting(path)?.trim().parse().ok();
     LIMIT_FILES.iter().filter_map(read).min().unwrap_or(DEFAULT_MAX_DIRECTORIES)
 }
 

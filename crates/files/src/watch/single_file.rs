@@ -36,7 +36,7 @@ impl SingleFile {
             parent,
             parent_path: parent_path.to_owned(),
             name: name.to_owned(),
-            is_present: std::fs::symlink_metadata(path).is_ok(),
+            is_present: inotify.is_present(path),
             is_out_of_sync: false,
         })
     }
@@ -81,9 +81,9 @@ impl SingleFile {
 
     /// Looks whether the file exists, after events were lost. Reports nothing, because the lost events are reported
     /// as an overflow. Fails if the directory of the file does not exist any more.
-    pub(super) fn rescan(&mut self) -> Result<(), WatchEnd> {
+    pub(super) fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         self.is_out_of_sync = false;
-        self.is_present = std::fs::symlink_metadata(&self.path).is_ok();
-        if self.parent_path.is_dir() { Ok(()) } else { Err(WatchEnd::RootRemoved) }
+        self.is_present = inotify.is_present(&self.path);
+        if inotify.is_directory(&self.parent_path) { Ok(()) } else { Err(WatchEnd::RootRemoved) }
     }
 }

@@ -5,19 +5,20 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::coalesce::{Coalescer, PathEvent};
-use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, InotifyHandle};
 use super::pending_renames::SECOND_EVENT_TIMEOUT;
 use super::single_file::SingleFile;
 use super::watched_tree::WatchedTree;
-use super::{ChangeBatch, PathChange, PathChangeKind, WatchEnd, WatchOptions, WatchedDirectoryCount};
+use super::{ChangeBatch, PathChange, PathChangeKind, WatchEnd, WatchOptions};
 use crate::FileError;
+use crate::root::EnteredRoot;
+use crate::stat::kind;
 
 pub(super) struct Watcher {
     root: PathBuf,
@@ -38,20 +39,16 @@ impl Watcher {
     /// Begins to watch. When this function returns, the directories to be watched are in inotify, except those that
     /// could not be scanned yet.
     pub(super) fn new(
+        inside: &EnteredRoot<'_>,
+        inotify: InotifyHandle,
         root: &Path,
         recursive: bool,
         options: WatchOptions,
-        count: &WatchedDirectoryCount,
-        queue: Arc<EventQueue>,
         sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
-        let is_directory = match std::fs::metadata(root) {
-            Ok(metadata) => metadata.is_dir(),
-            // A symbolic link without a target is watched like a file.
-            Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
-        };
-        let inotify = InotifyHandle::new(root, count, queue)?;
-        let target = if is_directory {
+        // A symbolic link without a target is watched like a file.
+        let found = inside.stat(root).or_else(|_| inside.stat_itself(root)).map_err(FileError::at(root))?;
+        let target = if kind(&found) == FileType::Directory {
             WatchTarget::Tree(Box::new(WatchedTree::new(&inotify, root, recursive, options)?))
         } else {
             WatchTarget::File(SingleFile::new(&inotify, root)?)
@@ -227,7 +224,7 @@ impl WatchTarget {
     fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         match self {
             Self::Tree(tree) => tree.rescan(inotify),
-            Self::File(file) => file.rescan(),
+            Self::File(file) => file.rescan(inotify),
         }
     }
 

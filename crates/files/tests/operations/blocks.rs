@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use files::{DataExtent, Follow, open_file};
+use files::{DataExtent, FileRoot, Follow, open_file};
 
 use crate::support::{TestDirectory, assert_refused};
 
@@ -14,7 +14,7 @@ const GIB: u64 = 1 << 30;
 fn blocks_can_be_read_in_any_order_and_report_the_end_of_the_file() {
     let test_dir = TestDirectory::new();
     let contents: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
-    let file = open_file(&test_dir.file("a", &contents), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &test_dir.file("a", &contents), Follow::Yes).unwrap();
     assert_eq!(file.metadata().unwrap().size, 10_000);
     let read = |offset, len| {
         let mut into = b"before".to_vec();
@@ -31,7 +31,7 @@ fn blocks_can_be_read_in_any_order_and_report_the_end_of_the_file() {
 #[test]
 fn a_buffer_with_spare_capacity_gets_only_the_bytes_asked_for() {
     let test_dir = TestDirectory::new();
-    let file = open_file(&test_dir.file("a", [7; 100]), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &test_dir.file("a", [7; 100]), Follow::Yes).unwrap();
     let mut into = Vec::with_capacity(64 * 1024);
     assert!(!file.read_block(0, 10, &mut into).unwrap());
     assert_eq!(into, [7; 10]);
@@ -40,7 +40,7 @@ fn a_buffer_with_spare_capacity_gets_only_the_bytes_asked_for() {
 #[test]
 fn offsets_that_no_file_can_have_are_refused() {
     let test_dir = TestDirectory::new();
-    let file = open_file(&test_dir.file("a", "a"), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &test_dir.file("a", "a"), Follow::Yes).unwrap();
     for offset in [u64::MAX, u64::MAX - 5, i64::MAX as u64] {
         assert_refused(file.read_block(offset, 10, &mut Vec::new()), "file read offset overflowed");
     }
@@ -50,7 +50,7 @@ fn offsets_that_no_file_can_have_are_refused() {
 fn an_open_file_can_be_read_after_its_path_was_replaced() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "old");
-    let file = open_file(&path, Follow::No).unwrap();
+    let file = open_file(FileRoot::host(), &path, Follow::No).unwrap();
     fs::remove_file(&path).unwrap();
     fs::write(&path, "new").unwrap();
     let mut into = Vec::new();
@@ -73,7 +73,7 @@ fn sparse_file(test_dir: &TestDirectory) -> PathBuf {
 #[test]
 fn the_extents_of_a_sparse_file_cover_its_data_and_can_be_listed_in_parts() {
     let test_dir = TestDirectory::new();
-    let file = open_file(&sparse_file(&test_dir), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &sparse_file(&test_dir), Follow::Yes).unwrap();
     let covers = |extents: &[DataExtent], at: u64| extents.iter().any(|e| e.offset <= at && at + 4096 <= e.end());
 
     let all = file.extents(0, 10).unwrap();
@@ -91,7 +91,7 @@ fn the_extents_of_a_sparse_file_cover_its_data_and_can_be_listed_in_parts() {
 #[test]
 fn a_hole_is_read_as_zeros() {
     let test_dir = TestDirectory::new();
-    let file = open_file(&sparse_file(&test_dir), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &sparse_file(&test_dir), Follow::Yes).unwrap();
     let mut into = Vec::new();
     assert!(!file.read_block(19 * GIB - 1, 3, &mut into).unwrap());
     assert_eq!(into, [0, 1, 1]);
@@ -100,17 +100,17 @@ fn a_hole_is_read_as_zeros() {
 #[test]
 fn a_file_without_holes_is_one_extent() {
     let test_dir = TestDirectory::new();
-    let file = open_file(&test_dir.file("a", [1; 10_000]), Follow::Yes).unwrap();
+    let file = open_file(FileRoot::host(), &test_dir.file("a", [1; 10_000]), Follow::Yes).unwrap();
     assert_eq!(file.extents(10, 5).unwrap().extents, [DataExtent { offset: 10, length: 9_990 }]);
 }
 
 #[test]
 fn a_file_without_information_about_holes_is_one_extent_of_its_reported_size() {
     // Files of sysfs do not support `SEEK_DATA`.
-    let sysfs_file = open_file("/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
+    let sysfs_file = open_file(FileRoot::host(), "/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
     let size = sysfs_file.metadata().unwrap().size;
     assert!(size > 0);
     assert_eq!(sysfs_file.extents(1, 5).unwrap().extents, [DataExtent { offset: 1, length: size - 1 }]);
-    let proc_file = open_file("/proc/self/status".as_ref(), Follow::Yes).unwrap();
+    let proc_file = open_file(FileRoot::host(), "/proc/self/status".as_ref(), Follow::Yes).unwrap();
     assert_eq!(proc_file.extents(0, 5).unwrap().extents, [], "files of procfs report the size 0");
 }

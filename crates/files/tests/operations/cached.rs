@@ -5,7 +5,7 @@ use std::fs;
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 
-use files::{FileError, Follow, metadata, metadata_if_cached, read_file, read_file_if_cached};
+use files::{FileError, FileRoot, Follow, metadata, metadata_if_cached, read_file, read_file_if_cached};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{ReadWriteFlags, preadv2};
 
@@ -58,12 +58,14 @@ fn cached_answers_equal_the_results_of_the_blocking_calls() {
     let other_paths = ["/", "/dev/null", "/proc/self/status", "/proc/version", "/dev/shm", "/proc/self/exe", "/etc"];
     for path in names.map(|name| test_dir.at(name)).into_iter().chain(other_paths.map(PathBuf::from)) {
         // The blocking calls come first, so that the kernel has the file in its cache afterwards.
-        let (described, read) =
-            (comparable(metadata(&path, Follow::Yes)), comparable(read_file(&path, Follow::Yes, LIMIT)));
-        if let Some(answer) = metadata_if_cached(&path) {
+        let (described, read) = (
+            comparable(metadata(FileRoot::host(), &path, Follow::Yes)),
+            comparable(read_file(FileRoot::host(), &path, Follow::Yes, LIMIT)),
+        );
+        if let Some(answer) = metadata_if_cached(FileRoot::host(), &path) {
             assert_eq!(comparable(answer), described, "{path:?}");
         }
-        if let Some(answer) = read_file_if_cached(&path, LIMIT) {
+        if let Some(answer) = read_file_if_cached(FileRoot::host(), &path, LIMIT) {
             assert_eq!(comparable(answer), read, "{path:?}");
         }
     }
@@ -84,20 +86,23 @@ fn kernel_support(path: &Path) -> (bool, bool) {
 fn a_cached_file_gets_an_answer_if_the_kernel_can_open_and_read_it_without_blocking() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "contents");
-    let described = metadata(&path, Follow::Yes).unwrap();
-    assert_eq!(read_file(&path, Follow::Yes, LIMIT).unwrap(), b"contents");
+    let described = metadata(FileRoot::host(), &path, Follow::Yes).unwrap();
+    assert_eq!(read_file(FileRoot::host(), &path, Follow::Yes, LIMIT).unwrap(), b"contents");
     let (can_open, can_read) = kernel_support(&path);
-    assert_eq!(metadata_if_cached(&path).map(Result::unwrap), can_open.then_some(described));
-    assert_eq!(read_file_if_cached(&path, LIMIT).map(Result::unwrap), can_read.then(|| b"contents".to_vec()));
+    assert_eq!(metadata_if_cached(FileRoot::host(), &path).map(Result::unwrap), can_open.then_some(described));
+    assert_eq!(
+        read_file_if_cached(FileRoot::host(), &path, LIMIT).map(Result::unwrap),
+        can_read.then(|| b"contents".to_vec())
+    );
 }
 
 #[test]
 fn files_of_procfs_get_no_cached_answer_because_it_is_not_a_local_file_system() {
-    assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
+    assert!(metadata_if_cached(FileRoot::host(), "/proc/version".as_ref()).is_none());
     // The blocking call finds out that the device of procfs is not local.
-    metadata("/proc/version".as_ref(), Follow::Yes).unwrap();
-    assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
-    assert!(read_file_if_cached("/proc/version".as_ref(), LIMIT).is_none());
+    metadata(FileRoot::host(), "/proc/version".as_ref(), Follow::Yes).unwrap();
+    assert!(metadata_if_cached(FileRoot::host(), "/proc/version".as_ref()).is_none());
+    assert!(read_file_if_cached(FileRoot::host(), "/proc/version".as_ref(), LIMIT).is_none());
 }
 
 #[test]
@@ -106,18 +111,21 @@ fn cached_answers_show_changes_at_once() {
     let path = test_dir.file("a", "");
     for size in 1..200 {
         fs::write(&path, vec![size as u8; size]).unwrap();
-        let described = metadata(&path, Follow::Yes).unwrap();
-        assert!(metadata_if_cached(&path).is_none_or(|answer| answer.unwrap() == described));
-        assert!(read_file_if_cached(&path, LIMIT).is_none_or(|answer| answer.unwrap() == vec![size as u8; size]));
+        let described = metadata(FileRoot::host(), &path, Follow::Yes).unwrap();
+        assert!(metadata_if_cached(FileRoot::host(), &path).is_none_or(|answer| answer.unwrap() == described));
+        assert!(
+            read_file_if_cached(FileRoot::host(), &path, LIMIT)
+                .is_none_or(|answer| answer.unwrap() == vec![size as u8; size])
+        );
     }
     fs::remove_file(&path).unwrap();
-    assert!(metadata_if_cached(&path).is_none_or(|answer| answer.is_err()));
+    assert!(metadata_if_cached(FileRoot::host(), &path).is_none_or(|answer| answer.is_err()));
 }
 
 #[test]
 fn a_file_larger_than_the_limit_is_left_to_the_blocking_call() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "contents");
-    read_file(&path, Follow::Yes, LIMIT).unwrap();
-    assert!(read_file_if_cached(&path, 7).is_none());
+    read_file(FileRoot::host(), &path, Follow::Yes, LIMIT).unwrap();
+    assert!(read_file_if_cached(FileRoot::host(), &path, 7).is_none());
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use files::{
-    CommitOptions, DanglingLinks, FileError, Follow, Upload, copy, create_directory, metadata, read_directory,
-    read_file, remove, rename, write_file,
+    CommitOptions, DanglingLinks, FileError, FileRoot, Follow, Upload, copy, create_directory, metadata,
+    read_directory, read_file, remove, rename, write_file,
 };
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -244,30 +244,36 @@ fn apply(root: &Path, operation: &Operation, follow: Follow) -> OperationResult 
     let at = |path: &ModelPath| path.iter().fold(root.to_owned(), |above, name| above.join(name));
     let without_text = |result: Result<(), FileError>| result.map(|()| String::new());
     let result = match operation {
-        Operation::Write(path, data) => without_text(write_file(&at(path), data, follow)),
+        Operation::Write(path, data) => without_text(write_file(FileRoot::host(), &at(path), data, follow)),
         Operation::Upload(path, data, replace) => {
-            without_text(Upload::create(&at(path), *replace, Follow::Yes).and_then(|upload| {
+            without_text(Upload::create(FileRoot::host(), &at(path), *replace, Follow::Yes).and_then(|upload| {
                 upload.write_block(0, data)?;
                 upload.commit(&CommitOptions::default())
             }))
         }
-        Operation::Read(path) => read_file(&at(path), follow, 1000).map(|data| format!("{data:?}")),
-        Operation::CreateDirectory(path, recursive) => without_text(create_directory(&at(path), *recursive, follow)),
+        Operation::Read(path) => read_file(FileRoot::host(), &at(path), follow, 1000).map(|data| format!("{data:?}")),
+        Operation::CreateDirectory(path, recursive) => {
+            without_text(create_directory(FileRoot::host(), &at(path), *recursive, follow))
+        }
         Operation::Remove(path, recursive, force) => {
             // A recursive removal without following links is not supported.
             let follow = if *recursive { Follow::Yes } else { follow };
-            without_text(remove(&at(path), *recursive, *force, follow, &not_cancelled()))
+            without_text(remove(FileRoot::host(), &at(path), *recursive, *force, follow, &not_cancelled()))
         }
-        Operation::Rename(from, to, replace) => without_text(rename(&at(from), &at(to), *replace)),
-        Operation::Copy(from, to, recursive) => without_text(copy(&at(from), &at(to), *recursive, &not_cancelled())),
-        Operation::Describe(path) => metadata(&at(path), follow)
+        Operation::Rename(from, to, replace) => without_text(rename(FileRoot::host(), &at(from), &at(to), *replace)),
+        Operation::Copy(from, to, recursive) => {
+            without_text(copy(FileRoot::host(), &at(from), &at(to), *recursive, &not_cancelled()))
+        }
+        Operation::Describe(path) => metadata(FileRoot::host(), &at(path), follow)
             .map(|found| if found.is_directory { "directory".into() } else { format!("file of {}", found.size) }),
-        Operation::List(path) => read_directory(&at(path), 1000, DanglingLinks::LeftOut).map(|entries| {
-            let mut names: Vec<_> =
-                entries.iter().map(|entry| format!("{} ", entry.name.to_string_lossy())).collect();
-            names.sort();
-            names.concat()
-        }),
+        Operation::List(path) => {
+            read_directory(FileRoot::host(), &at(path), 1000, DanglingLinks::LeftOut).map(|entries| {
+                let mut names: Vec<_> =
+                    entries.iter().map(|entry| format!("{} ", entry.name.to_string_lossy())).collect();
+                names.sort();
+                names.concat()
+            })
+        }
     };
     result.map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use files::{CommitOptions, Follow, Upload, copy, remove, write_file};
+use files::{CommitOptions, FileRoot, Follow, Upload, copy, remove, write_file};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
@@ -35,10 +35,17 @@ fn role_remove_mounts() {
     let refusal = |path: &Path| format!("`{}` is a mount point and is not removed", path.display());
 
     for recursive in [true, false] {
-        assert_eq!(error_text(remove(&mounted, recursive, true, Follow::Yes, &not_cancelled())), refusal(&mounted));
+        assert_eq!(
+            error_text(remove(FileRoot::host(), &mounted, recursive, true, Follow::Yes, &not_cancelled())),
+            refusal(&mounted)
+        );
     }
-    assert_eq!(error_text(remove(&mounted, false, true, Follow::No, &not_cancelled())), refusal(&mounted));
-    let nested = remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_err();
+    assert_eq!(
+        error_text(remove(FileRoot::host(), &mounted, false, true, Follow::No, &not_cancelled())),
+        refusal(&mounted)
+    );
+    let nested =
+        remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((nested.to_string(), nested.path()), (refusal(&mounted), Some(mounted.as_path())));
     assert_eq!(names_in(&mounted), ["kept"]);
 
@@ -47,16 +54,25 @@ fn role_remove_mounts() {
         (test_dir.file("origin/kept", "").parent().unwrap().to_owned(), test_dir.directory("other/bound"));
     mount_bind(&origin, &bound).unwrap();
     assert_eq!(fs::metadata(&bound).unwrap().dev(), fs::metadata(test_dir.root()).unwrap().dev());
-    assert_eq!(error_text(remove(&test_dir.at("other"), true, true, Follow::Yes, &not_cancelled())), refusal(&bound));
-    assert_eq!(error_text(remove(&bound, true, true, Follow::Yes, &not_cancelled())), refusal(&bound));
+    assert_eq!(
+        error_text(remove(FileRoot::host(), &test_dir.at("other"), true, true, Follow::Yes, &not_cancelled())),
+        refusal(&bound)
+    );
+    assert_eq!(
+        error_text(remove(FileRoot::host(), &bound, true, true, Follow::Yes, &not_cancelled())),
+        refusal(&bound)
+    );
     let file = test_dir.file("third/file", "");
     mount_bind(origin.join("kept"), &file).unwrap();
-    assert_eq!(error_text(remove(&test_dir.at("third"), true, true, Follow::Yes, &not_cancelled())), refusal(&file));
+    assert_eq!(
+        error_text(remove(FileRoot::host(), &test_dir.at("third"), true, true, Follow::Yes, &not_cancelled())),
+        refusal(&file)
+    );
     assert_eq!(names_in(&origin), ["kept"]);
     for mounted in [mounted, bound, file] {
         rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
     }
-    remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
+    remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
     report_done();
 }
 
@@ -75,7 +91,7 @@ fn role_copy_mounted_tree() {
     test_dir.file("tree/a", "a");
     let (inside, target) = (test_dir.directory("tree/d/target"), test_dir.directory("target"));
     mount_bind(&inside, &target).unwrap();
-    let copied = copy(&test_dir.at("tree"), &target, true, &not_cancelled());
+    let copied = copy(FileRoot::host(), &test_dir.at("tree"), &target, true, &not_cancelled());
     assert_eq!(error_text(copied), "fs/copy cannot copy a directory to itself or one of its descendants");
     rustix::mount::unmount(&target, rustix::mount::UnmountFlags::empty()).unwrap();
     report_done();
@@ -96,23 +112,29 @@ fn role_fill_disk() {
     let small = test_dir.directory("small");
     mount_tmpfs(&small, "1m");
     let large = vec![1; 2_000_000];
-    assert_errno(write_file(&small.join("a"), &large, Follow::Yes), Errno::NOSPC);
+    assert_errno(write_file(FileRoot::host(), &small.join("a"), &large, Follow::Yes), Errno::NOSPC);
     fs::remove_file(small.join("a")).unwrap();
     let source = test_dir.file("large", &large);
-    assert_errno(copy(&source, &small.join("a"), false, &not_cancelled()), Errno::NOSPC);
+    assert_errno(copy(FileRoot::host(), &source, &small.join("a"), false, &not_cancelled()), Errno::NOSPC);
     assert_eq!(names_in(&small), Vec::<String>::new(), "a new file is not left unfinished");
     fs::create_dir(small.join("tree")).unwrap();
     fs::create_dir(test_dir.root().join("tree")).unwrap();
     fs::rename(&source, test_dir.root().join("tree/a")).unwrap();
-    assert_errno(copy(&test_dir.root().join("tree"), &small.join("tree"), true, &not_cancelled()), Errno::NOSPC);
+    assert_errno(
+        copy(FileRoot::host(), &test_dir.root().join("tree"), &small.join("tree"), true, &not_cancelled()),
+        Errno::NOSPC,
+    );
     assert_eq!(names_in(&small.join("tree")), Vec::<String>::new());
     fs::write(small.join("a"), "old").unwrap();
-    assert_errno(copy(&test_dir.root().join("tree/a"), &small.join("a"), false, &not_cancelled()), Errno::NOSPC);
+    assert_errno(
+        copy(FileRoot::host(), &test_dir.root().join("tree/a"), &small.join("a"), false, &not_cancelled()),
+        Errno::NOSPC,
+    );
     assert_eq!(names_in(&small), ["a", "tree"], "a file that existed before stays");
     fs::remove_dir(small.join("tree")).unwrap();
     fs::write(small.join("a"), "old").unwrap();
 
-    let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &small.join("a"), true, Follow::Yes).unwrap();
     upload.write_block(0, b"begin").unwrap();
     assert_errno(upload.write_block(5, &large), Errno::NOSPC);
     // Every later call returns the error of the failed block too, because a client may ask for the commit before it
@@ -123,7 +145,7 @@ fn role_fill_disk() {
     assert_eq!(error_text(upload.commit(&CommitOptions::default())), expected);
     assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"old".to_vec(), vec!["a".to_owned()]));
     drop(upload);
-    let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &small.join("a"), true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
     upload.commit(&CommitOptions::default()).unwrap();
     assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"new".to_vec(), vec!["a".to_owned()]));

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use files::{
-    CommitOptions, Follow, TreeWalkOptions, Upload, WalkItem, create_directory, metadata, read_file, remove,
-    set_metadata, walk, write_file,
+    CommitOptions, FileRoot, Follow, TreeWalkOptions, Upload, WalkItem, create_directory, metadata, read_file,
+    remove, set_metadata, walk, write_file,
 };
 
 use crate::roles::{is_role_process, report_done, run_without_privileges};
@@ -39,18 +39,25 @@ fn role_use_unlistable_directory() {
     chmod(&unlistable, 0o300);
     for follow in [Follow::Yes, Follow::No] {
         assert!(fs::read_dir(&unlistable).is_err(), "this user is bound by permissions");
-        assert_eq!(metadata(&unreadable, follow).unwrap().size, 5);
-        assert!(!metadata(&socket, follow).unwrap().is_file);
-        assert_eq!(error_text(read_file(&unreadable, follow, 10)), "Permission denied (os error 13)");
-        assert_eq!(error_text(write_file(&unreadable, b"", follow)), "Permission denied (os error 13)");
-        write_file(&file, b"b", follow).unwrap();
-        assert_eq!(read_file(&file, follow, 10).unwrap(), b"b");
-        create_directory(&unlistable.join(format!("{follow:?}/b")), true, follow).unwrap();
-        set_metadata(&file, Some(0o600), Some((1, 1)), follow).unwrap();
-        set_metadata(&unreadable, Some(0), None, follow).unwrap();
-        remove(&unlistable.join(format!("{follow:?}/b")), false, false, follow, &not_cancelled()).unwrap();
+        assert_eq!(metadata(FileRoot::host(), &unreadable, follow).unwrap().size, 5);
+        assert!(!metadata(FileRoot::host(), &socket, follow).unwrap().is_file);
+        assert_eq!(
+            error_text(read_file(FileRoot::host(), &unreadable, follow, 10)),
+            "Permission denied (os error 13)"
+        );
+        assert_eq!(
+            error_text(write_file(FileRoot::host(), &unreadable, b"", follow)),
+            "Permission denied (os error 13)"
+        );
+        write_file(FileRoot::host(), &file, b"b", follow).unwrap();
+        assert_eq!(read_file(FileRoot::host(), &file, follow, 10).unwrap(), b"b");
+        create_directory(FileRoot::host(), &unlistable.join(format!("{follow:?}/b")), true, follow).unwrap();
+        set_metadata(FileRoot::host(), &file, Some(0o600), Some((1, 1)), follow).unwrap();
+        set_metadata(FileRoot::host(), &unreadable, Some(0), None, follow).unwrap();
+        remove(FileRoot::host(), &unlistable.join(format!("{follow:?}/b")), false, false, follow, &not_cancelled())
+            .unwrap();
     }
-    let upload = Upload::create(&unlistable.join("uploaded"), false, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &unlistable.join("uploaded"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     upload.commit(&CommitOptions { sync: true, ..CommitOptions::default() }).unwrap();
     assert_eq!(fs::read(unlistable.join("uploaded")).unwrap(), b"abc");
@@ -91,19 +98,19 @@ fn role_use_unreadable_directory() {
             }
             ControlFlow::Continue(())
         };
-        assert!(!walk(root, &options, &not_cancelled(), visit).unwrap().truncated);
+        assert!(!walk(FileRoot::host(), root, &options, &not_cancelled(), visit).unwrap().truncated);
         (entries, errors)
     };
     let refusal = "Permission denied (os error 13)".to_owned();
     assert_eq!(walk_from(&tree), (3, vec![(closed.clone(), refusal.clone())]));
     assert_eq!(walk_from(&closed), (0, vec![(closed.clone(), refusal)]), "also as the root of the walk");
 
-    let error = remove(&tree, true, true, Follow::Yes, &not_cancelled()).unwrap_err();
+    let error = remove(FileRoot::host(), &tree, true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::PermissionDenied, Some(closed.as_path())));
     chmod(&closed, 0o700);
     fs::remove_file(closed.join("a")).unwrap();
     chmod(&closed, 0);
-    remove(&tree, true, false, Follow::Yes, &not_cancelled()).unwrap();
+    remove(FileRoot::host(), &tree, true, false, Follow::Yes, &not_cancelled()).unwrap();
     assert!(names_in(test_dir.root()).is_empty(), "an empty directory is removed without being listed");
     report_done();
 }
@@ -123,7 +130,7 @@ fn role_upload_into_read_only_directory() {
     let read_only = test_dir.directory("read-only");
     chmod(&read_only, 0o500);
     assert_eq!(
-        Upload::create(&read_only.join("a"), true, Follow::Yes).unwrap_err().kind(),
+        Upload::create(FileRoot::host(), &read_only.join("a"), true, Follow::Yes).unwrap_err().kind(),
         ErrorKind::PermissionDenied
     );
     report_done();

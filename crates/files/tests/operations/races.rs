@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use files::{Follow, create_directory, metadata, read_file, remove, set_metadata, write_file};
+use files::{FileRoot, Follow, create_directory, metadata, read_file, remove, set_metadata, write_file};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::{TestDirectory, names_in, not_cancelled};
@@ -40,20 +40,20 @@ fn operations_that_may_not_follow_links_do_not_follow_one_that_replaces_a_direct
     let mut reached = 0;
     run_while_exchanging(&[(test_dir.at("inside"), test_dir.at("link"))], || {
         for round in 0..3_000 {
-            reached += usize::from(write_file(&target, b"written", Follow::No).is_ok());
-            if let Ok(read) = read_file(&target, Follow::No, 100) {
+            reached += usize::from(write_file(FileRoot::host(), &target, b"written", Follow::No).is_ok());
+            if let Ok(read) = read_file(FileRoot::host(), &target, Follow::No, 100) {
                 assert_ne!(read, b"secret");
             }
-            if let Ok(found) = metadata(&target, Follow::No) {
+            if let Ok(found) = metadata(FileRoot::host(), &target, Follow::No) {
                 assert_ne!(
                     found.inode,
                     fs::metadata(&secret).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).unwrap()
                 );
             }
             // These operations fail while the link is there.
-            let _ = set_metadata(&target, Some(0o600), Some((1, 0)), Follow::No);
-            let _ = create_directory(&test_dir.at(format!("inside/d{round}/e")), true, Follow::No);
-            let _ = remove(&target, false, true, Follow::No, &not_cancelled());
+            let _ = set_metadata(FileRoot::host(), &target, Some(0o600), Some((1, 0)), Follow::No);
+            let _ = create_directory(FileRoot::host(), &test_dir.at(format!("inside/d{round}/e")), true, Follow::No);
+            let _ = remove(FileRoot::host(), &target, false, true, Follow::No, &not_cancelled());
         }
     });
     assert!(reached > 0, "the directory was there in some rounds");
@@ -77,11 +77,12 @@ fn removing_a_tree_does_not_follow_links_that_replace_its_directories() {
         });
         // The removal may fail because of the exchanges, but must not remove files outside.
         run_while_exchanging(&pairs, || {
-            remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_or_default();
+            remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled())
+                .unwrap_or_default();
         });
         assert_eq!(names_in(&test_dir.at("outside")).len(), 200, "round {round}");
-        remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
-        remove(&test_dir.at("links"), true, false, Follow::Yes, &not_cancelled()).unwrap();
+        remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
+        remove(FileRoot::host(), &test_dir.at("links"), true, false, Follow::Yes, &not_cancelled()).unwrap();
         assert_eq!(names_in(test_dir.root()), ["outside"]);
     }
 }
@@ -95,7 +96,9 @@ fn two_threads_can_remove_the_same_tree_at_once() {
         }
         thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap());
+                scope.spawn(|| {
+                    remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap()
+                });
             }
         });
         assert!(!test_dir.at("tree").exists());

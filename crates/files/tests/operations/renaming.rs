@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use files::rename;
+use files::{FileRoot, rename};
 use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno, names_in};
@@ -11,11 +11,11 @@ use crate::support::{TestDirectory, assert_errno, names_in};
 fn an_existing_file_is_replaced_only_if_asked() {
     let test_dir = TestDirectory::new();
     let (a, b) = (test_dir.file("a", "a"), test_dir.file("b", "b"));
-    assert_errno(rename(&a, &b, false), Errno::EXIST);
+    assert_errno(rename(FileRoot::host(), &a, &b, false), Errno::EXIST);
     assert_eq!(fs::read(&b).unwrap(), b"b");
-    rename(&a, &b, true).unwrap();
+    rename(FileRoot::host(), &a, &b, true).unwrap();
     assert_eq!((names_in(test_dir.root()), fs::read(&b).unwrap()), (vec!["b".to_owned()], b"a".to_vec()));
-    rename(&b, &test_dir.at("c"), false).unwrap();
+    rename(FileRoot::host(), &b, &test_dir.at("c"), false).unwrap();
     assert_eq!(names_in(test_dir.root()), ["c"]);
 }
 
@@ -24,8 +24,8 @@ fn directories_and_links_are_moved_as_they_are() {
     let test_dir = TestDirectory::new();
     test_dir.file("d/a", "");
     test_dir.link("none", "link");
-    rename(&test_dir.at("d"), &test_dir.at("e"), false).unwrap();
-    rename(&test_dir.at("link"), &test_dir.at("e/link"), false).unwrap();
+    rename(FileRoot::host(), &test_dir.at("d"), &test_dir.at("e"), false).unwrap();
+    rename(FileRoot::host(), &test_dir.at("link"), &test_dir.at("e/link"), false).unwrap();
     assert_eq!(names_in(&test_dir.at("e")), ["a", "link"]);
 }
 
@@ -34,10 +34,10 @@ fn a_directory_is_not_moved_below_itself_nor_onto_a_directory_with_entries() {
     let test_dir = TestDirectory::new();
     test_dir.file("e/a", "");
     for replace in [true, false] {
-        assert_errno(rename(&test_dir.at("e"), &test_dir.at("e/below"), replace), Errno::INVAL);
+        assert_errno(rename(FileRoot::host(), &test_dir.at("e"), &test_dir.at("e/below"), replace), Errno::INVAL);
     }
     test_dir.file("full/a", "");
-    assert_errno(rename(&test_dir.at("e"), &test_dir.at("full"), true), Errno::NOTEMPTY);
+    assert_errno(rename(FileRoot::host(), &test_dir.at("e"), &test_dir.at("full"), true), Errno::NOTEMPTY);
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn the_error_for_a_missing_source_or_destination_parent_has_the_path_that_cannot
     let test_dir = TestDirectory::new();
     let a = test_dir.file("a", "");
     for replace in [true, false] {
-        let error = rename(&test_dir.at("none"), &test_dir.at("b"), replace).unwrap_err();
+        let error = rename(FileRoot::host(), &test_dir.at("none"), &test_dir.at("b"), replace).unwrap_err();
         assert_eq!(error.path(), Some(test_dir.at("none").as_path()));
-        let error = rename(&a, &test_dir.at("none/b"), replace).unwrap_err();
+        let error = rename(FileRoot::host(), &a, &test_dir.at("none/b"), replace).unwrap_err();
         assert_eq!(error.path(), Some(test_dir.at("none/b").as_path()));
     }
 }

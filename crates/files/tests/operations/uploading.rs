@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::thread;
 
-use files::{CommitOptions, Follow, Upload};
+use files::{CommitOptions, FileRoot, Follow, Upload};
 use rustix::io::Errno;
 
 use crate::support::{TestDirectory, assert_errno, assert_refused, names_in};
@@ -19,7 +19,7 @@ fn default_options() -> CommitOptions {
 fn an_upload_is_invisible_until_it_is_committed() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "old");
-    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
     upload.write_block(3, b"def").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"old");
     upload.write_block(0, b"abc").unwrap();
@@ -32,7 +32,7 @@ fn an_upload_is_invisible_until_it_is_committed() {
 fn blocks_can_be_written_by_several_threads() {
     let test_dir = TestDirectory::new();
     let path = test_dir.at("a");
-    let upload = Upload::create(&path, false, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, false, Follow::Yes).unwrap();
     thread::scope(|scope| {
         for part in 0..8u8 {
             let upload = &upload;
@@ -51,7 +51,7 @@ fn blocks_can_be_written_by_several_threads() {
 #[test]
 fn a_dropped_upload_leaves_no_file() {
     let test_dir = TestDirectory::new();
-    let upload = Upload::create(&test_dir.at("a"), false, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &test_dir.at("a"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     drop(upload);
     assert!(names_in(test_dir.root()).is_empty());
@@ -66,13 +66,16 @@ fn a_replaced_file_keeps_mode_and_owner_and_a_new_file_gets_the_usual_mode() {
         std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
     }
     let before = fs::metadata(&path).unwrap();
-    Upload::create(&path, true, Follow::Yes).unwrap().commit(&default_options()).unwrap();
+    Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap().commit(&default_options()).unwrap();
     let after = fs::metadata(&path).unwrap();
     assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
     assert_ne!(after.ino(), before.ino());
 
     let other = test_dir.file("other", "");
-    Upload::create(&test_dir.at("new"), false, Follow::Yes).unwrap().commit(&default_options()).unwrap();
+    Upload::create(FileRoot::host(), &test_dir.at("new"), false, Follow::Yes)
+        .unwrap()
+        .commit(&default_options())
+        .unwrap();
     assert_eq!(fs::metadata(test_dir.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
 }
 
@@ -81,7 +84,7 @@ fn the_commit_sets_size_mode_and_time() {
     let test_dir = TestDirectory::new();
     for size in [0, 2, 10_000] {
         let path = test_dir.file("a", "old");
-        let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+        let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
         upload.write_block(0, b"abcd").unwrap();
         let mtime = Some((1_000_000_000, 5));
         let options = CommitOptions { size: Some(size), mode: Some(0o4701), mtime, sync: true, ..default_options() };
@@ -96,7 +99,7 @@ fn the_commit_sets_size_mode_and_time() {
 fn the_umask_applies_to_mode_if_new_and_not_to_mode() {
     let test_dir = TestDirectory::new();
     let mode_after_upload = |name: &str, options: CommitOptions| {
-        let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
+        let upload = Upload::create(FileRoot::host(), &test_dir.at(name), true, Follow::Yes).unwrap();
         upload.commit(&options).unwrap();
         fs::metadata(test_dir.at(name)).unwrap().mode() & 0o7777
     };
@@ -122,7 +125,7 @@ fn an_upload_follows_links_and_fails_at_a_loop_of_links() {
     test_dir.link("link", "further");
     test_dir.link("d/made", "dangling");
     let write = |name: &str| {
-        let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
+        let upload = Upload::create(FileRoot::host(), &test_dir.at(name), true, Follow::Yes).unwrap();
         upload.write_block(0, b"new").unwrap();
         upload.commit(&default_options()).unwrap();
     };
@@ -133,7 +136,7 @@ fn an_upload_follows_links_and_fails_at_a_loop_of_links() {
     assert_eq!(names_in(&test_dir.at("d")), ["a", "made"]);
     assert!(test_dir.at("link").is_symlink() && test_dir.at("further").is_symlink());
     test_dir.link("loop", "loop");
-    assert_errno(Upload::create(&test_dir.at("loop"), true, Follow::Yes), Errno::LOOP);
+    assert_errno(Upload::create(FileRoot::host(), &test_dir.at("loop"), true, Follow::Yes), Errno::LOOP);
 }
 
 #[test]
@@ -141,11 +144,11 @@ fn an_existing_file_is_not_replaced_unless_asked() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "old");
     let dangling = test_dir.link("none", "dangling");
-    assert_errno(Upload::create(&path, false, Follow::Yes), Errno::EXIST);
-    assert_errno(Upload::create(&dangling, false, Follow::Yes), Errno::EXIST);
+    assert_errno(Upload::create(FileRoot::host(), &path, false, Follow::Yes), Errno::EXIST);
+    assert_errno(Upload::create(FileRoot::host(), &dangling, false, Follow::Yes), Errno::EXIST);
 
     let late = test_dir.at("late");
-    let upload = Upload::create(&late, false, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &late, false, Follow::Yes).unwrap();
     fs::write(&late, "first").unwrap();
     assert_errno(upload.commit(&default_options()), Errno::EXIST);
     assert_eq!(fs::read(&late).unwrap(), b"first");
@@ -155,19 +158,25 @@ fn an_existing_file_is_not_replaced_unless_asked() {
 #[test]
 fn only_regular_files_are_replaced_and_the_parent_directory_must_exist() {
     let test_dir = TestDirectory::new();
-    assert_errno(Upload::create(&test_dir.directory("d"), true, Follow::Yes), Errno::ISDIR);
-    assert_errno(Upload::create("/".as_ref(), true, Follow::Yes), Errno::ISDIR);
+    assert_errno(Upload::create(FileRoot::host(), &test_dir.directory("d"), true, Follow::Yes), Errno::ISDIR);
+    assert_errno(Upload::create(FileRoot::host(), "/".as_ref(), true, Follow::Yes), Errno::ISDIR);
     for path in [test_dir.fifo("fifo"), test_dir.socket("socket"), "/dev/null".into()] {
-        assert_refused(Upload::create(&path, true, Follow::Yes), &format!("path `{}` is not a file", path.display()));
+        assert_refused(
+            Upload::create(FileRoot::host(), &path, true, Follow::Yes),
+            &format!("path `{}` is not a file", path.display()),
+        );
     }
-    assert_eq!(Upload::create(&test_dir.at("none/a"), true, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        Upload::create(FileRoot::host(), &test_dir.at("none/a"), true, Follow::Yes).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 
     let path = test_dir.at("late");
-    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
     test_dir.fifo("late");
     assert_refused(upload.commit(&default_options()), &format!("path `{}` is not a file", path.display()));
     fs::remove_file(&path).unwrap();
-    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
     test_dir.directory("late");
     assert_errno(upload.commit(&default_options()), Errno::ISDIR);
     assert_eq!(names_in(test_dir.root()), ["d", "fifo", "late", "socket"]);
@@ -177,7 +186,7 @@ fn only_regular_files_are_replaced_and_the_parent_directory_must_exist() {
 fn a_failed_commit_also_finishes_the_upload() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file("a", "old");
-    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
     let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..default_options() });
     assert_refused(refused, "nanoseconds must be below 1000000000");
@@ -190,7 +199,7 @@ fn a_failed_commit_also_finishes_the_upload() {
 fn a_block_at_an_offset_that_no_file_can_have_fails_and_so_does_the_commit() {
     let test_dir = TestDirectory::new();
     for offset in [u64::MAX, i64::MAX as u64] {
-        let upload = Upload::create(&test_dir.at("a"), false, Follow::Yes).unwrap();
+        let upload = Upload::create(FileRoot::host(), &test_dir.at("a"), false, Follow::Yes).unwrap();
         assert_refused(upload.write_block(offset, b"abc"), "file write offset overflowed");
         let expected = format!(
             "the upload has failed: 3 bytes at offset {offset} were not written: file write offset overflowed"
@@ -204,7 +213,7 @@ fn a_block_at_an_offset_that_no_file_can_have_fails_and_so_does_the_commit() {
 fn a_file_with_the_longest_possible_name_can_be_uploaded() {
     let test_dir = TestDirectory::new();
     let path = test_dir.file(&"n".repeat(255), "old");
-    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
+    let upload = Upload::create(FileRoot::host(), &path, true, Follow::Yes).unwrap();
     upload.commit(&default_options()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
+use files::{Cancel, EntryKind, FileError, FileRoot, TreeWalkOptions, WalkItem, walk};
 
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
 use crate::support::{TestDirectory, assert_refused, create_deep_tree, not_cancelled};
@@ -34,7 +34,7 @@ struct WalkRecord {
 
 fn record_walk(root: &Path, options: &TreeWalkOptions) -> Result<WalkRecord, FileError> {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
-    let end = walk(root, options, &not_cancelled(), &mut |item| {
+    let end = walk(FileRoot::host(), root, options, &not_cancelled(), &mut |item| {
         match item {
             WalkItem::Entry { path, kind } => {
                 let slash = if kind == EntryKind::Directory { "/" } else { "" };
@@ -171,7 +171,7 @@ fn names_may_contain_any_bytes() {
         }
         ControlFlow::Continue(())
     };
-    walk(test_dir.root(), &ALL, &not_cancelled(), visit).unwrap();
+    walk(FileRoot::host(), test_dir.root(), &ALL, &not_cancelled(), visit).unwrap();
     assert_eq!(paths, [test_dir.at(name), test_dir.at(name).join("a")]);
 }
 
@@ -183,13 +183,13 @@ fn the_visitor_and_the_caller_can_end_a_walk() {
         count += 1;
         if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    assert!(walk(test_dir.root(), &ALL, &not_cancelled(), stop_at_third).unwrap().truncated);
+    assert!(walk(FileRoot::host(), test_dir.root(), &ALL, &not_cancelled(), stop_at_third).unwrap().truncated);
     assert_eq!(count, 3);
 
     let cancelled = Cancel::new();
     cancelled.cancel();
     let no_visit = &mut |_: WalkItem<'_>| panic!("nothing is visited");
-    let error = walk("/none".as_ref(), &ALL, &cancelled, no_visit).unwrap_err();
+    let error = walk(FileRoot::host(), "/none".as_ref(), &ALL, &cancelled, no_visit).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "the walk is cancelled before the root is examined");
 }
 
@@ -240,7 +240,7 @@ fn a_walk_is_not_much_slower_than_find() {
             count += 1;
             ControlFlow::Continue(())
         };
-        assert!(!walk(test_dir.root(), &ALL, &not_cancelled(), visit).unwrap().truncated);
+        assert!(!walk(FileRoot::host(), test_dir.root(), &ALL, &not_cancelled(), visit).unwrap().truncated);
         assert_eq!(count, 49_510);
     });
     let find = fastest_of_five(&mut || {

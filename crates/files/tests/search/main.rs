@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use files::{
-    Cancel, CaseSensitivity, HitLine, Pattern, PrepareSearchError, SearchCompletion, SearchHit, SearchQuery,
-    SearchSummary,
+    Cancel, CaseSensitivity, FileRoot, HitLine, Pattern, PrepareSearchError, SearchCompletion, SearchHit,
+    SearchQuery, SearchSummary,
 };
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
 /// Runs a search to its end.
 fn run(search: SearchQuery) -> (Vec<SearchHit>, SearchSummary) {
     let found = Mutex::new(Vec::new());
-    let end = search.prepare().unwrap().run(&Cancel::new(), &|hit| {
+    let end = search.prepare(FileRoot::host()).unwrap().run(&Cancel::new(), &|hit| {
         found.lock().unwrap().push(hit);
         ControlFlow::Continue(())
     });
@@ -90,7 +90,7 @@ fn a_match_is_reported_before_the_rest_of_its_file_is_read() {
     let root = tree(&[("large", &text)]);
     let file = fs::OpenOptions::new().write(true).open(root.path().join("large")).unwrap();
     let found = Mutex::new(Vec::new());
-    let prepared = search(&root, pattern("needle")).prepare().unwrap();
+    let prepared = search(&root, pattern("needle")).prepare(FileRoot::host()).unwrap();
     prepared.run(&Cancel::new(), &|hit| {
         // Cuts off the second match, which the search must not have read yet.
         file.set_len(1 << 20).unwrap();
@@ -250,7 +250,7 @@ fn many_matches_come_in_order_in_small_batches() {
 #[test]
 fn a_sink_that_returns_break_ends_the_search() {
     let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", &"x\n".repeat(100_000))]);
-    let prepared = SearchQuery { threads: Some(1), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let prepared = SearchQuery { threads: Some(1), ..search(&root, pattern("x")) }.prepare(FileRoot::host()).unwrap();
     let calls = Mutex::new(0);
     let end = prepared.run(&Cancel::new(), &|_| {
         *calls.lock().unwrap() += 1;
@@ -263,7 +263,7 @@ fn a_sink_that_returns_break_ends_the_search() {
 #[test]
 fn a_sink_that_panics_ends_the_search_on_all_threads() {
     let root = tree(&[("a/a", "x\n"), ("b/b", "x\n"), ("c/c", "x\n")]);
-    let prepared = SearchQuery { threads: Some(3), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let prepared = SearchQuery { threads: Some(3), ..search(&root, pattern("x")) }.prepare(FileRoot::host()).unwrap();
     let run = || prepared.run(&Cancel::new(), &|_| panic!("on purpose"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 }
@@ -271,7 +271,7 @@ fn a_sink_that_panics_ends_the_search_on_all_threads() {
 #[test]
 fn cancelling_ends_the_search() {
     let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", "x")]);
-    let prepared = search(&root, pattern("x")).prepare().unwrap();
+    let prepared = search(&root, pattern("x")).prepare(FileRoot::host()).unwrap();
     let cancel = Cancel::new();
     let end = prepared.run(&cancel, &|_| {
         cancel.cancel();
@@ -297,7 +297,7 @@ fn unreadable_files_are_reported_and_the_others_are_searched() {
 #[test]
 fn an_invalid_query_is_refused_with_the_reason() {
     let root = tree(&[]);
-    let refusal = |search: SearchQuery| search.prepare().unwrap_err();
+    let refusal = |search: SearchQuery| search.prepare(FileRoot::host()).unwrap_err();
     let bad_pattern = refusal(search(&root, pattern("a(")));
     assert!(
         matches!(&bad_pattern, PrepareSearchError::InvalidPattern(text) if text.contains("unclosed group")),
@@ -368,7 +368,7 @@ fn a_directory_whose_ignore_file_is_special_or_exceeds_a_limit_is_reported_and_n
 
     // If such a file is in the root or above it, the whole search is refused, unless it reads no ignore files.
     for root in [at("fifo"), at("device"), at("fifo/b")] {
-        assert!(matches!(SearchQuery::below(root).prepare(), Err(PrepareSearchError::Root(_))));
+        assert!(matches!(SearchQuery::below(root).prepare(FileRoot::host()), Err(PrepareSearchError::Root(_))));
     }
     let all = SearchQuery { respect_ignore: false, ..SearchQuery::below(at("fifo")) };
     assert_eq!(names(root.path(), all), set(&["fifo/b"]));
@@ -382,7 +382,7 @@ fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
     let cancel = Cancel::new();
     let multi_line_pattern = Pattern { multi_line: true, ..pattern("a\\n?") };
     let search = SearchQuery { threads: Some(2), ..search(&root, multi_line_pattern) };
-    let end = search.prepare().unwrap().run(&cancel, &|_| {
+    let end = search.prepare(FileRoot::host()).unwrap().run(&cancel, &|_| {
         cancel.cancel();
         ControlFlow::Continue(())
     });
@@ -397,7 +397,7 @@ fn many_matches_over_many_lines_are_not_all_held_in_memory() {
     let before = peak_resident_bytes();
     let reported = Mutex::new((0, 0));
     let multi_line_pattern = Pattern { multi_line: true, ..pattern("a\\n?") };
-    let end = search(&root, multi_line_pattern).prepare().unwrap().run(&Cancel::new(), &|found| {
+    let end = search(&root, multi_line_pattern).prepare(FileRoot::host()).unwrap().run(&Cancel::new(), &|found| {
         let SearchHit::Lines { lines, .. } = found else { panic!("the search asks for lines") };
         let mut reported = reported.lock().unwrap();
         reported.0 += lines.len();

@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use files::{Cancel, PrepareSearchError, SearchCompletion, SearchQuery, SearchSummary};
+use files::{Cancel, FileRoot, PrepareSearchError, SearchCompletion, SearchQuery, SearchSummary};
 use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 
 use super::{listing, names, run, set, tree};
@@ -70,7 +70,7 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
         assert_eq!(end.errors[0].path, leased);
         assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
         let below = root.path().join("leased");
-        let refusal = run_with_timeout(move || SearchQuery::below(below).prepare().unwrap_err());
+        let refusal = run_with_timeout(move || SearchQuery::below(below).prepare(FileRoot::host()).unwrap_err());
         assert!(
             matches!(&refusal, PrepareSearchError::Root(error) if error.path() == Some(leased.as_path())),
             "{refusal}"
@@ -128,7 +128,7 @@ fn search_often(search: SearchQuery) -> Vec<SearchSummary> {
 
 /// Runs a search to its end. `None` if the search cannot begin, because an ignore file in its root is a FIFO.
 fn run_to_end(search: SearchQuery) -> Option<SearchSummary> {
-    let prepared = search.prepare().ok()?;
+    let prepared = search.prepare(FileRoot::host()).ok()?;
     Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use files::FileRoot;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,8 @@ pub(crate) struct ActiveHttpRequest {
 /// A request for the metadata of a file. Requests that arrive directly one after the other are answered together.
 pub(crate) struct FileMetadataRequest {
     pub(crate) call: Call,
+    /// The root in which `path` is resolved.
+    pub(crate) root: FileRoot,
     pub(crate) path: PathBuf,
     pub(crate) session: Arc<Session>,
 }

@@ -20,7 +20,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use files::Follow;
+use files::{FileRoot, Follow};
 use protocol::{ConfigLayer, ConfigLayers, ConfigReadResult, PathUri};
 use toml::Table;
 
@@ -116,10 +116,9 @@ impl ConfigLocations {
             return Ok(self.user_home.as_ref().ok_or_else(ConfigError::no_home)?.join(CODEX_DIRECTORY));
         };
         let path = Path::new(given);
-        match files::metadata(path, Follow::Yes) {
-            Ok(metadata) if metadata.is_directory => {
-                files::canonicalize(path).map_err(|error| ConfigError::home_access_failed(path, error))
-            }
+        match files::metadata(FileRoot::host(), path, Follow::Yes) {
+            Ok(metadata) if metadata.is_directory => files::canonicalize(FileRoot::host(), path)
+                .map_err(|error| ConfigError::home_access_failed(path, error)),
             Ok(_) => Err(ConfigError::home_is_no_directory(path, "but that path is not a directory")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(ConfigError::home_is_no_directory(path, "but that path does not exist"))

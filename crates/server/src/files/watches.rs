@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use files::{ChangeBatch, FileError, PathWatch, WatchOptions, WatchedDirectoryCount};
+use files::{ChangeBatch, FileError, FileRoot, PathWatch, WatchOptions, WatchedDirectoryCount};
 use parking_lot::Mutex;
 use protocol::fs::{ChangeKind, ChangedNotification, FileChange};
 use protocol::{PathUri, encode_notification, notification};
@@ -137,11 +137,12 @@ impl Drop for Watches {
 }
 
 impl SessionWatch {
-    /// Begins to detect changes of `path`. May block.
-    pub(crate) fn start(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
+    /// Begins to detect changes of `path`, which is resolved in `root`. May block.
+    pub(crate) fn start(self: &Arc<Self>, root: &FileRoot, path: &Path, recursive: bool) -> Result<(), FileError> {
         let watched = Arc::downgrade(self);
         let sink = Box::new(move |changes| Self::handle_changes(&watched, changes));
-        let path_watch = PathWatch::start(&path, recursive, WatchOptions::default(), &self.directory_count, sink)?;
+        let path_watch =
+            PathWatch::start(root, path, recursive, WatchOptions::default(), &self.directory_count, sink)?;
         *self.path_watch.lock() = Some(path_watch);
         // Another thread may have closed the watch meanwhile, when there was no `path_watch` to drop.
         if self.closed.is_cancelled() {
@@ -253,7 +254,7 @@ mod tests {
         let watches = Watches::new(1, 1);
         watches.close_all();
         let Ok(watched) = watches.create("late", ConnectionNumber(1)) else { panic!("there is room") };
-        watched.start(root.path().to_owned(), false).unwrap();
+        watched.start(FileRoot::host(), root.path(), false).unwrap();
         drop(watches);
         assert!(watched.closed.is_cancelled() && watched.path_watch.lock().is_none());
     }

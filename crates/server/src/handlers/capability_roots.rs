@@ -10,13 +10,12 @@ mod scan;
 
 use std::sync::Arc;
 
-use files::{Cancel, CancelOnDrop, Follow};
-use protocol::{
-    CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredRoot, SandboxContext, WireError, encode_response,
-};
+use files::{Cancel, CancelOnDrop, FileRoot, Follow};
+use protocol::{CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredRoot, WireError, encode_response};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::request_root::RequestRoot;
 use crate::connection::Call;
 use crate::limits::{MAX_CAPABILITY_ROOTS, MAX_ROOTS_AT_ONCE};
 use crate::session::Session;
@@ -64,7 +63,12 @@ async fn discover_all(
         let cancelled = cancel.flag();
         running.spawn(async move {
             let _permit = permits.acquire_owned().await.ok()?;
-            let found = session.files.operations.run(move || discover_one(root, &answer_room, &cancelled)).await?;
+            let file_root = match RequestRoot::of(root.sandbox.as_ref()) {
+                Ok(file_root) => file_root.ready().await,
+                Err(error) => Err(error),
+            };
+            let discover = move || discover_one(file_root, root, &answer_room, &cancelled);
+            let found = session.files.operations.run(discover).await?;
             Some((number, found))
         });
     }
@@ -80,13 +84,20 @@ async fn discover_all(
     Some(found.into_iter().map(|(_, root)| root).collect())
 }
 
-fn discover_one(root: CapabilityRoot, answer_room: &bundle::AnswerRoom, cancel: &Cancel) -> DiscoveredRoot {
-    let mut bundle = bundle::Bundle::new(answer_room);
-    let scanned = scan_root(&root, &mut bundle, cancel);
+fn discover_one(
+    file_root: Result<FileRoot, WireError>,
+    root: CapabilityRoot,
+    answer_room: &bundle::AnswerRoom,
+    cancel: &Cancel,
+) -> DiscoveredRoot {
+    let scanned = file_root.map_err(|error| error.message).and_then(|file_root| {
+        let mut bundle = bundle::Bundle::new(&file_root, answer_room);
+        let scanned = scan_root(&root, &mut bundle, cancel)?;
+        Ok((scanned, bundle.into_warnings()))
+    });
     let CapabilityRoot { id, path, sandbox: _ } = root;
     match scanned {
-        Ok(scan::Scanned { plugin, skills, namespace_manifests }) => {
-            let warnings = bundle.into_warnings();
+        Ok((scan::Scanned { plugin, skills, namespace_manifests }, warnings)) => {
             DiscoveredRoot { id, path, plugin, skills, namespace_manifests, warnings, error: None }
         }
         Err(error) => DiscoveredRoot {
@@ -107,12 +118,9 @@ fn scan_root(
     bundle: &mut bundle::Bundle<'_>,
     cancel: &Cancel,
 ) -> Result<scan::Scanned, String> {
-    if root.sandbox.as_ref().is_some_and(SandboxContext::restricts_files) {
-        return Err("filesystem sandbox cannot be enforced on this executor".to_owned());
-    }
     let uri = &root.path;
     let native = uri.to_native().map_err(|error| format!("failed to inspect capability root {uri}: {error}"))?;
-    let metadata = files::metadata(&native, Follow::Yes)
+    let metadata = files::metadata(bundle.file_root(), &native, Follow::Yes)
         .map_err(|error| format!("failed to inspect capability root {uri}: {error}"))?;
     if !metadata.is_directory {
         return Err(format!("capability root {uri} is not a directory"));

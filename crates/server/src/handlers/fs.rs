@@ -1,6 +1,5 @@
-//! The methods `fs/*`. A request that asks for a sandbox is refused if the sandbox restricts files, because this
-//! server cannot enforce it. Work that can block runs on a thread that may block. This file has what the handlers
-//! share: permits, memory for answers, and errors.
+//! The methods `fs/*`. Work that can block runs on a thread that may block. This file has what the handlers share:
+//! the root and the path of a request, permits, memory for answers, and errors.
 //!
 //! If an operation panics, or a semaphore is closed, a handler drops its [`Call`]. The client then gets an error,
 //! unless the connection has ended.
@@ -15,10 +14,11 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use files::FileError;
-use protocol::{ErrorCode, ErrorData, PathUri, SandboxContext, WireError, encode_response};
+use files::{FileError, FileRoot};
+use protocol::{ErrorCode, ErrorData, PathUri, SandboxContext, WireError, encode_response, error_kind};
 use serde::Serialize;
 
+use super::request_root::RequestRoot;
 use crate::connection::Call;
 use crate::files::MemoryNeed;
 use crate::limits::SMALL_ANSWER_BYTES;
@@ -40,28 +40,31 @@ enum AnswerAttempt {
 fn spawn_query<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
-    operation: impl Fn() -> Result<R, WireError> + Send + Sync + 'static,
+    root: RequestRoot,
+    operation: impl Fn(&FileRoot) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     let connection = Arc::clone(&call.connection);
-    connection.spawn(answer(call, session, operation));
+    connection.spawn(answer(call, session, root, operation));
 }
 
 /// As [`spawn_query`], but in the task of the caller.
 async fn answer<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
-    operation: impl Fn() -> Result<R, WireError> + Send + Sync + 'static,
+    root: RequestRoot,
+    operation: impl Fn(&FileRoot) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     let id = call.id().clone();
-    let attempt = move |_| match operation() {
+    let attempt = move |root: &FileRoot, _: usize| match operation(root) {
         Ok(result) => AnswerAttempt::Answer(encode_response(&id, &result)),
         Err(error) => AnswerAttempt::Failed(error),
     };
-    answer_in_room(call, session, attempt).await;
+    answer_in_room(call, session, root, attempt).await;
 }
 
-/// Answers with the message that `attempt` makes. The argument of `attempt` is the size that the answer may have; for
-/// the first attempt it is [`SMALL_ANSWER_BYTES`]. An attempt may ignore it and make a larger answer. If the first
+/// Answers with the message that `attempt` makes, or with an error if the root of the request cannot be made. The
+/// second argument of `attempt` is the size that the answer may have; for the first attempt it is
+/// [`SMALL_ANSWER_BYTES`]. An attempt may ignore it and make a larger answer. If the first
 /// answer is larger and its memory permits ("room") are not available at once, the answer is dropped, and made again
 /// when the permits are there.
 ///
@@ -72,10 +75,15 @@ async fn answer<R: Serialize + Send + 'static>(
 async fn answer_in_room(
     call: Call,
     session: Arc<Session>,
-    attempt: impl Fn(usize) -> AnswerAttempt + Send + Sync + 'static,
+    root: RequestRoot,
+    attempt: impl Fn(&FileRoot, usize) -> AnswerAttempt + Send + Sync + 'static,
 ) {
+    let root = match root.ready().await {
+        Ok(root) => root,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
     let connection = Arc::clone(&call.connection);
-    let attempt = Arc::new(attempt);
+    let attempt = Arc::new(move |answer_bytes| attempt(&root, answer_bytes));
     let first = Arc::clone(&attempt);
     let tried = session.files.operations.run_for_reply(MemoryNeed::Ordinary, move || first(SMALL_ANSWER_BYTES)).await;
     let mut bytes = match tried {
@@ -121,21 +129,36 @@ async fn answer_in_room(
 fn spawn_change<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
-    operation: impl FnOnce() -> Result<R, WireError> + Send + 'static,
+    root: RequestRoot,
+    operation: impl FnOnce(&FileRoot) -> Result<R, WireError> + Send + 'static,
 ) {
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
+        let root = match root.ready().await {
+            Ok(root) => root,
+            Err(error) => return call.finish::<()>(Err(error)),
+        };
         // The request is answered on the same thread, because waking this task takes as long as a small write.
-        session.files.operations.run(move || call.finish(operation())).await;
+        session.files.operations.run(move || call.finish(operation(&root))).await;
     });
 }
 
-/// The native path of a URI. Fails if the request asks for a sandbox that restricts files, which this server cannot
-/// enforce.
-fn native_path(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, WireError> {
-    if sandbox.is_some_and(SandboxContext::restricts_files) {
-        return Err(WireError::invalid_request("filesystem sandbox cannot be enforced on this executor"));
-    }
+/// The root of a request and its native path in this root.
+fn locate(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<(RequestRoot, PathBuf), WireError> {
+    Ok((RequestRoot::of(sandbox)?, native_path(path)?))
+}
+
+/// As [`locate`], for a request with two paths.
+fn locate_both(
+    source: &PathUri,
+    destination: &PathUri,
+    sandbox: Option<&SandboxContext>,
+) -> Result<(RequestRoot, (PathBuf, PathBuf)), WireError> {
+    Ok((RequestRoot::of(sandbox)?, (native_path(source)?, native_path(destination)?)))
+}
+
+/// The native path of a URI.
+fn native_path(path: &PathUri) -> Result<PathBuf, WireError> {
     path.to_native().map_err(|error| {
         let path = Some(path.as_str().to_owned());
         WireError::invalid_request(error.to_string()).with_data(ErrorData {
@@ -162,10 +185,47 @@ fn wire_error(error: &FileError) -> WireError {
         ErrorKind::InvalidInput | ErrorKind::PermissionDenied => ErrorCode::InvalidRequest,
         _ => ErrorCode::Internal,
     };
-    WireError::new(code, error.to_string()).with_data(ErrorData::from_io(error.io(), error.path()))
+    let mut data = ErrorData::from_io(error.io(), error.path());
+    if error.is_sandbox_denial() {
+        error_kind::SANDBOX_DENIED.clone_into(&mut data.kind);
+    }
+    WireError::new(code, error.to_string()).with_data(data)
 }
 
 /// [`wire_error`] for use in `map_err`.
 fn failed(error: FileError) -> WireError {
     wire_error(&error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use files::Cancel;
+
+    use super::*;
+
+    /// A mount point of this machine that is not in `/`.
+    fn nested_mount_point() -> PathBuf {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount_points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+        mount_points.into_iter().find(|path| path.iter().count() > 2 && path.is_dir()).unwrap()
+    }
+
+    #[test]
+    fn only_an_error_that_a_sandbox_has_caused_has_the_kind_of_a_denial() {
+        let mount_point = nested_mount_point();
+        // In a sandbox whose root is the directory above, this mount point is one that the host does not have there.
+        let top = std::fs::File::open(mount_point.parent().unwrap()).unwrap();
+        let inside = Path::new("/").join(mount_point.file_name().unwrap());
+        for (root, path, kind) in [
+            (FileRoot::sandbox(top.into()), inside, error_kind::SANDBOX_DENIED),
+            (FileRoot::host().clone(), mount_point, "other"),
+        ] {
+            let removed = files::remove(&root, &path, false, false, files::Follow::Yes, &Cancel::new());
+            let error = wire_error(&removed.unwrap_err());
+            assert_eq!(error.data.unwrap().kind, kind, "{}", error.message);
+            assert_eq!(error.code, ErrorCode::Internal.number());
+        }
+    }
 }

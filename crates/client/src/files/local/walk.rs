@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
-use files::{Cancel, EntryKind, FileError, WalkItem};
+use files::{Cancel, EntryKind, FileError, FileRoot, WalkItem};
 use protocol::fs::{WalkAnswer, WalkKind, WalkOptions, WalkResult};
 
-pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result<WalkResult, FileError> {
+pub(super) fn walk(
+    file_root: &FileRoot,
+    root: &Path,
+    options: WalkOptions,
+    cancel: &Cancel,
+) -> Result<WalkResult, FileError> {
     let options = files::TreeWalkOptions {
         max_depth: options.max_depth,
         max_directories: options.max_directories,
@@ -14,7 +19,7 @@ pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result
         prune_hidden_directories: options.prune_hidden_directories,
     };
     let mut answer = WalkAnswer::default();
-    let end = files::walk(root, &options, cancel, &mut |item| match item {
+    let end = files::walk(file_root, root, &options, cancel, &mut |item| match item {
         WalkItem::Entry { path, kind: EntryKind::Directory } => answer.add_entry(path, WalkKind::Directory),
         WalkItem::Entry { path, kind: EntryKind::File } => answer.add_entry(path, WalkKind::File),
         WalkItem::Error { path, error } => answer.add_failure(path, error.to_string()),

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use files::{FileError, Follow};
+use files::{FileError, FileRoot, Follow};
 use toml::Table;
 
 use super::ConfigError;
@@ -47,7 +47,7 @@ impl DocumentReader {
     /// The text of a file. None if it does not exist. A dangling symbolic link counts as not existing, and so does a path below something
     /// that is not a directory.
     pub(super) fn text(&mut self, path: &Path, role: FileRole) -> Result<Option<String>, ConfigError> {
-        let bytes = match files::read_file(path, Follow::Yes, MAX_CONFIG_FILE_BYTES) {
+        let bytes = match files::read_file(FileRoot::host(), path, Follow::Yes, MAX_CONFIG_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(unreadable(path, role, error)),

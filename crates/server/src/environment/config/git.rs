@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::limits::MAX_GIT_POINTER_BYTES;
-use files::Follow;
+use files::{FileRoot, Follow};
 
 const DOT_GIT: &str = ".git";
 
@@ -57,9 +57,9 @@ pub(super) enum DotGit {
 /// The kind of `.git` in `folder`.
 pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
     let dot_git = folder.join(DOT_GIT);
-    match files::metadata(&dot_git, Follow::Yes) {
+    match files::metadata(FileRoot::host(), &dot_git, Follow::Yes) {
         Ok(metadata) if !metadata.is_directory => DotGit::Pointer,
-        Ok(_) if files::metadata(&dot_git.join("HEAD"), Follow::Yes).is_ok() => DotGit::Repository,
+        Ok(_) if files::metadata(FileRoot::host(), &dot_git.join("HEAD"), Follow::Yes).is_ok() => DotGit::Repository,
         _ => DotGit::None,
     }
 }
@@ -72,31 +72,31 @@ fn main_checkout(folder: &Path) -> Option<PathBuf> {
     if !std::fs::symlink_metadata(&administrative).ok()?.is_dir() {
         return None;
     }
-    let administrative = files::canonicalize(&administrative).ok()?;
+    let administrative = files::canonicalize(FileRoot::host(), &administrative).ok()?;
     let worktrees = administrative.parent().filter(|parent| parent.ends_with("worktrees"))?;
     // The repository that the main checkout and all its linked worktrees share. Git calls it the common directory.
     let common = worktrees.parent()?;
     // The path in a file of the administrative directory.
     let named_in = |file: &str| {
         let path = resolve_path(&contents(&administrative.join(file))?, &administrative);
-        files::canonicalize(&path).ok()
+        files::canonicalize(FileRoot::host(), &path).ok()
     };
-    let points_back = named_in("gitdir")? == files::canonicalize(&dot_git).ok()?;
+    let points_back = named_in("gitdir")? == files::canonicalize(FileRoot::host(), &dot_git).ok()?;
     let is_part_of_common = named_in("commondir")? == common;
     let main = common.parent()?;
     let main_dot_git = main.join(DOT_GIT);
     // The `.git` of the main checkout may be a file too, that points to a repository in another place.
-    let repository = match files::metadata(&main_dot_git, Follow::Yes).ok()? {
+    let repository = match files::metadata(FileRoot::host(), &main_dot_git, Follow::Yes).ok()? {
         metadata if metadata.is_directory => main_dot_git,
         _ => pointed_to(&main_dot_git)?,
     };
-    let belongs_to_main = files::canonicalize(&repository).ok()? == common;
+    let belongs_to_main = files::canonicalize(FileRoot::host(), &repository).ok()? == common;
     (points_back && is_part_of_common && belongs_to_main).then(|| main.to_owned())
 }
 
 /// The directory that a `.git` file points to. None if `.git` is a symbolic link, which could lead to the `.git` file of another user.
 fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
-    if files::metadata(dot_git, Follow::Yes).ok()?.is_symlink {
+    if files::metadata(FileRoot::host(), dot_git, Follow::Yes).ok()?.is_symlink {
         return None;
     }
     let contents = contents(dot_git)?;
@@ -104,7 +104,7 @@ fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
 }
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
-    files::read_file(path, Follow::Yes, MAX_GIT_POINTER_BYTES).ok()
+    files::read_file(FileRoot::host(), path, Follow::Yes, MAX_GIT_POINTER_BYTES).ok()
 }
 
 /// The path in the contents of a file. A relative path is relative to `base`.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::limits::MAX_HOSTS_FILE_BYTES;
-use files::Follow;
+use files::{FileRoot, Follow};
 
 /// The file that may contain the domain of this machine.
 const HOSTS: &str = "/etc/hosts";
@@ -15,7 +15,8 @@ pub(super) fn of_machine() -> Option<String> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     NAME.get_or_init(|| {
         let name = normalized(&rustix::system::uname().nodename().to_string_lossy())?;
-        let hosts = files::read_file(Path::new(HOSTS), Follow::Yes, MAX_HOSTS_FILE_BYTES).unwrap_or_default();
+        let hosts = files::read_file(FileRoot::host(), Path::new(HOSTS), Follow::Yes, MAX_HOSTS_FILE_BYTES)
+            .unwrap_or_default();
         Some(with_domain(&String::from_utf8_lossy(&hosts), &name).unwrap_or(name))
     })
     .clone()

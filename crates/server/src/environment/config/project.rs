@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use files::Follow;
+use files::{FileRoot, Follow};
 use toml::{Table, Value};
 
 use super::document::{DocumentReader, FileRole, parse};
@@ -48,7 +48,8 @@ pub(super) fn layers(
     let mut layers = Vec::new();
     for folder in folders {
         let directory = folder.join(CODEX_DIRECTORY);
-        let is_directory = files::metadata(&directory, Follow::Yes).is_ok_and(|metadata| metadata.is_directory);
+        let is_directory =
+            files::metadata(FileRoot::host(), &directory, Follow::Yes).is_ok_and(|metadata| metadata.is_directory);
         // The configuration of the user is a layer already. It is found here if `folder` is the home directory.
         if !is_directory || is_same(&directory, codex_home) {
             continue;
@@ -90,14 +91,14 @@ fn layer(directory: &Path, table: Table) -> Layer {
 fn project_root<'a>(cwd: &'a Path, markers: &[String]) -> &'a Path {
     let has = |folder: &Path, marker: &str| match marker {
         ".git" => kind_of_dot_git(folder) != DotGit::None,
-        _ => files::metadata(&folder.join(marker), Follow::Yes).is_ok(),
+        _ => files::metadata(FileRoot::host(), &folder.join(marker), Follow::Yes).is_ok(),
     };
     cwd.ancestors().find(|folder| markers.iter().any(|marker| has(folder, marker))).unwrap_or(cwd)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other
-        || matches!((files::canonicalize(one), files::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+        || matches!((files::canonicalize(FileRoot::host(), one), files::canonicalize(FileRoot::host(), other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Removes the value at the path `keys`.

@@ -71,7 +71,7 @@ impl ProjectTrust {
     /// trust level decides. The canonical path of each is checked before the path as given. Without a level, the folder is not trusted.
     pub(super) fn trusts(&self, folder: &Path, project_root: &Path, git_root: Option<&Path>) -> bool {
         let level = [Some(folder), Some(project_root), git_root].into_iter().flatten().find_map(|path| {
-            let canonical = files::canonicalize(path).ok();
+            let canonical = files::canonicalize(files::FileRoot::host(), path).ok();
             canonical.as_deref().and_then(|path| self.level(path)).or_else(|| self.level(path))
         });
         level == Some(TrustLevel::Trusted)

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::{MAX_CAPABILITY_FILE_BYTES, MAX_CAPABILITY_ROOT_BYTES};
-use files::Follow;
+use files::{FileRoot, Follow};
 use protocol::{CapabilityFile, PathUri};
 
 /// Bytes of JSON around the text of a file: names of members, quotes, braces.
@@ -45,6 +45,7 @@ pub(super) fn root_bytes(id: &str, path: &PathUri) -> usize {
 
 /// Reads the files of one root within the limits, and collects the warnings about files that are left out.
 pub(super) struct Bundle<'a> {
+    file_root: &'a FileRoot,
     /// Bytes of files that the root may still return.
     left: u64,
     room: &'a AnswerRoom,
@@ -54,15 +55,20 @@ pub(super) struct Bundle<'a> {
 }
 
 impl<'a> Bundle<'a> {
-    pub(super) fn new(room: &'a AnswerRoom) -> Self {
-        Self { left: MAX_CAPABILITY_ROOT_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
+    pub(super) fn new(file_root: &'a FileRoot, room: &'a AnswerRoom) -> Self {
+        Self { file_root, left: MAX_CAPABILITY_ROOT_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
+    }
+
+    /// The root in which the files of the capability root are read.
+    pub(super) fn file_root(&self) -> &'a FileRoot {
+        self.file_root
     }
 
     /// Reads a file that the answer will contain `copies` times. If the file does not exist or is not a regular file,
     /// returns None. If the file cannot be read or does not fit, returns None and adds a warning.
     pub(super) fn read(&mut self, path: &Path, copies: usize) -> Option<CapabilityFile> {
         let uri = PathUri::from_native(path)?;
-        let size = match files::metadata(path, Follow::Yes) {
+        let size = match files::metadata(self.file_root, path, Follow::Yes) {
             Ok(metadata) if !metadata.is_file => return None,
             Ok(metadata) => metadata.size,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -76,13 +82,14 @@ impl<'a> Bundle<'a> {
             return self
                 .leave_out(format!("capability root bundle exceeds the {MAX_CAPABILITY_ROOT_BYTES}-byte limit"));
         }
-        let bytes = match files::read_file(path, Follow::Yes, MAX_CAPABILITY_FILE_BYTES.min(self.left)) {
-            Ok(bytes) => bytes,
-            Err(error) if error.size_limit().is_some() => {
-                return self.leave_out(format!("capability file {uri} exceeded its read limit"));
-            }
-            Err(error) => return self.leave_out(format!("failed to read capability file {uri}: {error}")),
-        };
+        let bytes =
+            match files::read_file(self.file_root, path, Follow::Yes, MAX_CAPABILITY_FILE_BYTES.min(self.left)) {
+                Ok(bytes) => bytes,
+                Err(error) if error.size_limit().is_some() => {
+                    return self.leave_out(format!("capability file {uri} exceeded its read limit"));
+                }
+                Err(error) => return self.leave_out(format!("failed to read capability file {uri}: {error}")),
+            };
         let contents = match String::from_utf8(bytes) {
             Ok(contents) => contents,
             Err(error) => {
@@ -158,7 +165,7 @@ mod tests {
     #[test]
     fn a_file_that_reports_no_size_is_left_out_if_its_contents_exceed_the_limit() {
         let room = AnswerRoom::new(1 << 20, 0);
-        let mut tight = Bundle { left: 10, ..Bundle::new(&room) };
+        let mut tight = Bundle { left: 10, ..Bundle::new(FileRoot::host(), &room) };
         assert_eq!(tight.read(Path::new("/proc/self/status"), 1), None);
         assert_eq!(tight.into_warnings(), ["capability file file:///proc/self/status exceeded its read limit"]);
     }

@@ -98,7 +98,7 @@ fn find_files(
     let mut skills = Vec::new();
     let mut manifests = Vec::new();
     let mut left_name_bytes = MAX_SCAN_NAME_BYTES;
-    let end = files::walk(root, &LIMITS, cancel, &mut |item| {
+    let end = files::walk(bundle.file_root(), root, &LIMITS, cancel, &mut |item| {
         let path = match &item {
             WalkItem::Entry { path, .. } | WalkItem::Error { path, .. } => *path,
         };

@@ -6,10 +6,11 @@
 //! be an upload, and belongs to the session.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use files::{CommitOptions, FileError};
+use files::{CommitOptions, FileError, FileRoot};
 use protocol::fs::{
     BlockAnswer, CloseParams, CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleResult,
     OpenParams, ReadBlockParams, WriteBlockParams,
@@ -18,9 +19,10 @@ use protocol::{ErrorCode, NoResult, WireError, encoded_len};
 
 use super::super::poll_once::poll_once;
 use super::super::refused_blocks::note_refused_block;
+use super::super::request_root::RequestRoot;
 use super::super::waiting::WaitingBytes;
 use super::query::to_wire;
-use super::{failed, follow, native_path};
+use super::{failed, follow, locate};
 use crate::connection::Call;
 use crate::files::{FileHandle, HandleRefusal, HandleState, MemoryNeed};
 use crate::limits::{MAX_BLOCK_BYTES, MAX_EXTENTS, MAX_HANDLE_ID_BYTES};
@@ -34,18 +36,18 @@ const _: () =
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
-    let path = native_path(&params.path, params.sandbox.as_ref());
-    open_handle(call, params.handle_id, session, path, |path| {
-        let file = files::open_file(&path, files::Follow::Yes)?;
+    let path = locate(&params.path, params.sandbox.as_ref());
+    open_handle(call, params.handle_id, session, path, |root, path| {
+        let file = files::open_file(root, path, files::Follow::Yes)?;
         let metadata = file.metadata()?;
         Ok((HandleState::File(file), Some(to_wire(&metadata))))
     });
 }
 
 pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
-    let path = native_path(&params.path, params.sandbox.as_ref());
-    open_handle(call, params.handle_id, session, path, move |path| {
-        let upload = files::Upload::create(&path, params.replace, follow(params.follow_symlinks))?;
+    let path = locate(&params.path, params.sandbox.as_ref());
+    open_handle(call, params.handle_id, session, path, move |root, path| {
+        let upload = files::Upload::create(root, path, params.replace, follow(params.follow_symlinks))?;
         Ok((HandleState::Upload(upload), None))
     });
 }
@@ -56,23 +58,26 @@ fn open_handle(
     call: Call,
     handle_id: String,
     session: Arc<Session>,
-    path: Result<std::path::PathBuf, WireError>,
-    operation: impl FnOnce(std::path::PathBuf) -> Result<(HandleState, Option<protocol::fs::FileMetadata>), FileError>
+    located: Result<(RequestRoot, PathBuf), WireError>,
+    operation: impl FnOnce(&FileRoot, &Path) -> Result<(HandleState, Option<protocol::fs::FileMetadata>), FileError>
     + Send
     + 'static,
 ) {
-    let created = check_id(&handle_id).and(path).and_then(|path| {
+    let created = check_id(&handle_id).and(located).and_then(|located| {
         let locked =
             session.files.handles.create_locked(&handle_id).map_err(|refusal| refused(&refusal, &handle_id))?;
-        Ok((path, locked))
+        Ok((located, locked))
     });
-    let (path, (handle, mut guard)) = match created {
+    let ((root, path), (handle, mut guard)) = match created {
         Ok(created) => created,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        let opened = session.files.operations.run(move || operation(path)).await;
+        let opened = match root.ready().await {
+            Ok(root) => session.files.operations.run(move || operation(&root, &path).map_err(failed)).await,
+            Err(error) => Some(Err(error)),
+        };
         let result = match opened {
             Some(Ok((opened, metadata))) => {
                 *guard = opened;
@@ -80,7 +85,7 @@ fn open_handle(
             }
             Some(Err(error)) => {
                 session.files.handles.remove_if_same(&handle_id, &handle);
-                Err(failed(error))
+                Err(error)
             }
             // The operation panicked. Dropping `call` answers with an error.
             None => return,

@@ -5,14 +5,15 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Cancel, CancelOnDrop, DanglingLinks, EntryKind, FileError, WalkItem};
+use files::{Cancel, CancelOnDrop, DanglingLinks, EntryKind, FileError, FileRoot, WalkItem};
 use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
     ReadDirectoryResult, WalkAnswer, WalkKind, WalkParams, WalkResult,
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
-use super::{AnswerAttempt, answer, answer_in_room, failed, follow, native_path, spawn_query, uri, wire_error};
+use super::super::request_root::RequestRoot;
+use super::{AnswerAttempt, answer, answer_in_room, failed, follow, locate, spawn_query, uri, wire_error};
 use crate::connection::{Call, Connection, FileMetadataRequest};
 use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
@@ -30,8 +31,8 @@ const AROUND_ENTRY_BYTES: usize = 80;
 const GROWTH_BYTES: u64 = 64 << 10;
 
 pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
-    let path = match native_path(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => path,
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+        Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let config = &call.connection.shared.config;
@@ -39,7 +40,8 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let fitting_bytes = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
     if params.follow_symlinks
         && let Some(room) = call.connection.outbound.room_for_reply_now(READ_AT_ONCE_BYTES as usize)
-        && let Some(Ok(data)) = files::read_file_if_cached(&path, READ_AT_ONCE_BYTES.min(fitting_bytes))
+        && let Some(root) = root.at_once()
+        && let Some(Ok(data)) = files::read_file_if_cached(root, &path, READ_AT_ONCE_BYTES.min(fitting_bytes))
     {
         let message = encode_file(call.id(), &data);
         return call.finish_encoded(message, Some(room));
@@ -49,12 +51,12 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let connection = Arc::clone(&call.connection);
     let id = call.id().clone();
     let most = MAX_READ_FILE_BYTES.min(fitting_bytes);
-    let attempt = move |answer_bytes: usize| {
+    let attempt = move |root: &FileRoot, answer_bytes: usize| {
         let limit = (answer_bytes.saturating_sub(around) as u64 / 4 * 3).min(most);
-        match files::read_file(&path, follow, limit) {
+        match files::read_file(root, &path, follow, limit) {
             Ok(data) => AnswerAttempt::Answer(encode_file(&id, &data)),
             Err(error) if error.size_limit().is_some() && limit < most => {
-                let size = files::metadata(&path, follow).map_or(0, |found| found.size);
+                let size = files::metadata(root, &path, follow).map_or(0, |found| found.size);
                 // Files in `/proc` report the size 0, so the limit is doubled until the file fits.
                 let size = if size > limit { size } else { limit * 2 };
                 let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
@@ -63,7 +65,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
             Err(error) => AnswerAttempt::Failed(read_file_error(&error, message_limit)),
         }
     };
-    connection.spawn(answer_in_room(call, session, attempt));
+    connection.spawn(answer_in_room(call, session, root, attempt));
 }
 
 fn encode_file(id: &RequestId, data: &[u8]) -> Vec<u8> {
@@ -90,16 +92,19 @@ fn read_file_error(error: &FileError, message_limit: usize) -> WireError {
 }
 
 pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session: Arc<Session>) {
-    let path = match native_path(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => path,
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+        Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    if params.follow_symlinks {
+    if params.follow_symlinks
+        && let Some(root) = root.at_once()
+    {
         // `answer_file_metadata_requests` answers it, together with the other requests that have arrived.
         let connection = Arc::clone(&call.connection);
-        return connection.file_metadata_requests.lock().push(FileMetadataRequest { call, path, session });
+        let root = root.clone();
+        return connection.file_metadata_requests.lock().push(FileMetadataRequest { call, root, path, session });
     }
-    metadata_on_thread(call, path, files::Follow::No, session);
+    metadata_on_thread(call, root, path, follow(params.follow_symlinks), session);
 }
 
 /// Answers the requests for metadata that arrived together. If they are many, another worker thread of tokio answers them, and this one
@@ -121,19 +126,19 @@ fn answer_together(connection: &Connection, requests: Vec<FileMetadataRequest>) 
 
 /// The answer, if the kernel has the metadata in its cache. Otherwise None, and a thread that may block reads the metadata and answers.
 fn answer_if_cached(request: FileMetadataRequest) -> Option<(Call, Result<FileMetadata, WireError>)> {
-    let FileMetadataRequest { call, path, session } = request;
-    match files::metadata_if_cached(&path) {
+    let FileMetadataRequest { call, root, path, session } = request;
+    match files::metadata_if_cached(&root, &path) {
         Some(found) => Some((call, found.map(|metadata| to_wire(&metadata)).map_err(failed))),
         None => {
-            metadata_on_thread(call, path, files::Follow::Yes, session);
+            metadata_on_thread(call, RequestRoot::existing(root), path, files::Follow::Yes, session);
             None
         }
     }
 }
 
-fn metadata_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
-    spawn_query(call, session, move || {
-        files::metadata(&path, follow).map(|metadata| to_wire(&metadata)).map_err(failed)
+fn metadata_on_thread(call: Call, root: RequestRoot, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
+    spawn_query(call, session, root, move |root| {
+        files::metadata(root, &path, follow).map(|metadata| to_wire(&metadata)).map_err(failed)
     });
 }
 
@@ -151,15 +156,15 @@ pub(super) fn to_wire(metadata: &files::Metadata) -> FileMetadata {
 }
 
 pub(in crate::handlers) fn canonicalize(call: Call, params: PathParams, session: Arc<Session>) {
-    with_path(call, params, session, |path| {
-        let path = files::canonicalize(path).map_err(failed)?;
+    with_path(call, params, session, |root, path| {
+        let path = files::canonicalize(root, path).map_err(failed)?;
         Ok(PathResult { path: uri(&path)? })
     });
 }
 
 pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Arc<Session>) {
-    with_path(call, params, session, |path| {
-        let target = files::read_link(path).map_err(failed)?;
+    with_path(call, params, session, |root, path| {
+        let target = files::read_link(root, path).map_err(failed)?;
         Ok(match target.into_string() {
             Ok(target) => LinkTarget { target, raw: None },
             Err(target) => LinkTarget {
@@ -171,15 +176,15 @@ pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Ar
 }
 
 pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParams, session: Arc<Session>) {
-    let path = match native_path(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => path,
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+        Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let connection = Arc::clone(&call.connection);
     let id = call.id().clone();
-    let attempt = move |answer_bytes: usize| {
+    let attempt = move |root: &FileRoot, answer_bytes: usize| {
         let mut needed = AROUND_DATA_BYTES + id.to_string().len();
-        let listed = list(&path, params.dangling_links, |name| {
+        let listed = list(root, &path, params.dangling_links, |name| {
             needed += entry_bytes(&path, name);
             needed <= answer_bytes
         });
@@ -189,17 +194,19 @@ pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParam
             Err(error) => AnswerAttempt::Failed(error),
         }
     };
-    connection.spawn(answer_in_room(call, session, attempt));
+    connection.spawn(answer_in_room(call, session, root, attempt));
 }
 
 /// Lists a directory. `may_hold` is called with each name. If it returns false for a name, the result is None.
 fn list(
+    root: &FileRoot,
     path: &Path,
     dangling_links: bool,
     may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<ReadDirectoryResult>, WireError> {
     let dangling = if dangling_links { DanglingLinks::Listed } else { DanglingLinks::LeftOut };
-    let listed = files::read_directory_if_it_fits(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
+    let listed =
+        files::read_directory_if_it_fits(root, path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
     let Some(entries) = listed else { return Ok(None) };
     let entries = entries.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
@@ -236,17 +243,17 @@ fn with_path<R: serde::Serialize + Send + 'static>(
     call: Call,
     params: PathParams,
     session: Arc<Session>,
-    operation: impl Fn(&Path) -> Result<R, WireError> + Send + Sync + 'static,
+    operation: impl Fn(&FileRoot, &Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
-    match native_path(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => spawn_query(call, session, move || operation(&path)),
+    match locate(&params.path, params.sandbox.as_ref()) {
+        Ok((root, path)) => spawn_query(call, session, root, move |root| operation(root, &path)),
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
 
 pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Session>) {
-    let path = match native_path(&params.path, params.sandbox.as_ref()) {
-        Ok(path) => path,
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+        Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let options = files::TreeWalkOptions {
@@ -260,16 +267,21 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
     let cancelled = cancel.flag();
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        answer(call, session, move || walk_tree(&path, &options, &cancelled)).await;
+        answer(call, session, root, move |root| walk_tree(root, &path, &options, &cancelled)).await;
         // If the connection ends, this task is dropped before it gets here, and `cancel` ends the walk.
         drop(cancel);
     });
 }
 
 /// Walks the tree below `root`. May block.
-fn walk_tree(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
+fn walk_tree(
+    file_root: &FileRoot,
+    root: &Path,
+    options: &files::TreeWalkOptions,
+    cancel: &Cancel,
+) -> Result<WalkResult, WireError> {
     let mut answer = WalkAnswer::default();
-    let end = files::walk(root, options, cancel, &mut |item| match item {
+    let end = files::walk(file_root, root, options, cancel, &mut |item| match item {
         WalkItem::Entry { path, kind: EntryKind::Directory } => answer.add_entry(path, WalkKind::Directory),
         WalkItem::Entry { path, kind: EntryKind::File } => answer.add_entry(path, WalkKind::File),
         WalkItem::Error { path, error } => answer.add_failure(path, error.to_string()),
@@ -288,7 +300,7 @@ mod tests {
             let path = directory.path().join(OsStr::from_bytes(name));
             std::fs::write(&path, "").unwrap();
             let mut estimated = 0;
-            let listed = list(directory.path(), true, |name| {
+            let listed = list(FileRoot::host(), directory.path(), true, |name| {
                 estimated += entry_bytes(directory.path(), name);
                 true
             });

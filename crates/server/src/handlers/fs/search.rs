@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use files::{Pattern, PreparedSearch, SearchCompletion, SearchHit, SearchSummary};
+use files::{FileRoot, Pattern, PreparedSearch, SearchCompletion, SearchHit, SearchSummary};
 use parking_lot::Mutex;
 use protocol::fs::{
     CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
@@ -15,7 +15,7 @@ use protocol::fs::{
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
 use tokio::sync::{Notify, mpsc};
 
-use super::native_path;
+use super::locate;
 use crate::connection::{Call, Connection, SearchCancel};
 use crate::files::{MemoryNeed, SearchCost};
 use crate::limits::MAX_HANDLE_ID_BYTES;
@@ -65,16 +65,23 @@ impl Drop for ActiveSearch {
 }
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
-    let begun = native_path(&params.path, params.sandbox.as_ref()).and_then(|root| {
+    let begun = locate(&params.path, params.sandbox.as_ref()).and_then(|located| {
         files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
-        Ok((root, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
+        Ok((located, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
     });
-    let (root, active) = match begun {
+    let ((file_root, root), active) = match begun {
         Ok(begun) => begun,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
+        let file_root = match file_root.ready().await {
+            Ok(file_root) => file_root,
+            Err(error) => {
+                drop(active);
+                return call.finish::<()>(Err(error));
+            }
+        };
         let (sender, mut receiver) = batch_channel(params.max_matches);
         // `cancel` stops the threads of the search, and `waiting` the wait for a permit.
         let SearchCancel { running: cancel, waiting } = active.cancel.clone();
@@ -96,7 +103,7 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
             if cancel.is_cancelled() {
                 return Ok(cancelled_summary());
             }
-            let prepared = prepare(root, &params, threads)?;
+            let prepared = prepare(&file_root, root, &params, threads)?;
             let mut summary = prepared.run(&cancel, &|found| sender.add(found));
             sender.flush();
             // The threads may have found more matches than `sender` has accepted.
@@ -145,9 +152,14 @@ fn cancelled_summary() -> SearchSummary {
     SearchSummary { completion: SearchCompletion::Cancelled, ..SearchSummary::default() }
 }
 
-fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> Result<PreparedSearch, WireError> {
+fn prepare(
+    file_root: &FileRoot,
+    root: std::path::PathBuf,
+    params: &SearchParams,
+    threads: usize,
+) -> Result<PreparedSearch, WireError> {
     // A search reports unreadable files in its result. But if the root does not exist, the request fails.
-    std::fs::symlink_metadata(&root).map_err(|error| super::wire_error(&files::FileError::os(error, &root)))?;
+    files::check_present(file_root, &root).map_err(super::failed)?;
     let context = params.context_lines.unwrap_or(0);
     let search = files::SearchQuery {
         pattern: params.pattern.as_ref().map(|text| Pattern {
@@ -173,7 +185,7 @@ fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> R
         threads: Some(threads),
         ..files::SearchQuery::below(root)
     };
-    search.prepare().map_err(|error| refused(&error))
+    search.prepare(file_root).map_err(|error| refused(&error))
 }
 
 fn refused(error: &files::PrepareSearchError) -> WireError {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::fs::{UnwatchParams, WatchParams};
 use protocol::{ErrorCode, NoResult, WireError};
 
-use super::{failed, native_path};
+use super::{failed, locate};
 use crate::connection::Call;
 use crate::files::{SessionWatch, WatchRefusal};
 use crate::limits::MAX_HANDLE_ID_BYTES;
@@ -16,11 +16,10 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
         return resume(call, &params, &session, seq);
     }
     let listener = call.connection.number();
-    let created = check_id(&params.watch_id)
-        .and_then(|()| native_path(&params.path, params.sandbox.as_ref()))
-        .and_then(|path| {
+    let created =
+        check_id(&params.watch_id).and_then(|()| locate(&params.path, params.sandbox.as_ref())).and_then(|located| {
             Ok((
-                path,
+                located,
                 session
                     .files
                     .watches
@@ -28,7 +27,7 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
                     .map_err(|why| refused(&why, &params.watch_id))?,
             ))
         });
-    let (path, watched) = match created {
+    let ((root, path), watched) = match created {
         Ok(created) => created,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -36,7 +35,13 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
     let tasks = shared.tasks.clone();
     shared.tasks.spawn(async move {
         let starting = Arc::clone(&watched);
-        let started = session.files.operations.run(move || starting.start(path, params.recursive)).await;
+        let started = match root.ready().await {
+            Ok(root) => {
+                let start = move || starting.start(&root, &path, params.recursive).map_err(failed);
+                session.files.operations.run(start).await
+            }
+            Err(error) => Some(Err(error)),
+        };
         match started {
             Some(Ok(())) => {
                 call.finish(Ok(NoResult {}));
@@ -45,7 +50,7 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
             }
             Some(Err(error)) => {
                 session.files.watches.close(&watched);
-                call.finish::<()>(Err(failed(error)));
+                call.finish::<()>(Err(error));
             }
             // The operation panicked. Dropping `call` answers with an error.
             None => {}

@@ -1,0 +1,96 @@
+//! Which errors say that the sandbox has caused them. These tests use the root that has the paths of the host, because
+//! the crate compares with the host.
+
+use std::os::unix::fs::PermissionsExt;
+
+use files::{DanglingLinks, FileRoot, Follow, SearchQuery, Upload};
+use rustix::io::Errno;
+
+use crate::support::{TestSandbox, errno, is_root, not_cancelled};
+
+#[track_caller]
+fn assert_denied<T: std::fmt::Debug>(result: Result<T, files::FileError>, expected: Errno, is_denial: bool) {
+    assert_eq!(errno(&result), Some(expected), "{result:?}");
+    assert_eq!(result.unwrap_err().is_sandbox_denial(), is_denial);
+}
+
+#[test]
+fn writing_below_a_read_only_mount_is_denied_by_the_sandbox() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    let (file, new) = (sandbox.at("ro/file"), sandbox.at("ro/new"));
+    assert_eq!(files::read_file(&root, &file, Follow::Yes, 99).unwrap(), b"from outside");
+    for follow in [Follow::Yes, Follow::No] {
+        assert_denied(files::write_file(&root, &file, b"x", follow), Errno::ROFS, true);
+        assert_denied(files::write_file(&root, &new, b"x", follow), Errno::ROFS, true);
+        assert_denied(files::create_directory(&root, &new, false, follow), Errno::ROFS, true);
+        assert_denied(files::create_directory(&root, &new.join("a/b"), true, follow), Errno::ROFS, true);
+        assert_denied(files::set_metadata(&root, &file, Some(0o600), None, follow), Errno::ROFS, true);
+        assert_denied(files::set_metadata(&root, &file, None, Some((1, 1)), follow), Errno::ROFS, true);
+        assert_denied(Upload::create(&root, &file, true, follow), Errno::ROFS, true);
+        assert_denied(files::remove(&root, &file, false, false, follow, &not_cancelled()), Errno::ROFS, true);
+    }
+    assert_denied(files::symlink(&root, "x".as_ref(), &new), Errno::ROFS, true);
+    assert_denied(files::rename(&root, &file, &new, true), Errno::ROFS, true);
+    assert_denied(files::copy(&root, &sandbox.at("ws/file"), &new, false, &not_cancelled()), Errno::ROFS, true);
+    files::write_file(FileRoot::host(), &new, b"x", Follow::Yes).unwrap();
+}
+
+#[test]
+fn reading_what_a_mask_hides_is_denied_by_the_sandbox() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    let (masked, hidden) = (sandbox.at("masked"), sandbox.at("ws/hidden"));
+    for follow in [Follow::Yes, Follow::No] {
+        assert_denied(files::read_file(&root, &masked.join("file"), follow, 99), Errno::ACCESS, true);
+        assert_denied(files::read_file(&root, &masked.join("none"), follow, 99), Errno::ACCESS, true);
+        assert_denied(files::metadata(&root, &masked.join("file"), follow), Errno::ACCESS, true);
+        assert_denied(files::read_file(&root, &hidden, follow, 99), Errno::ACCESS, true);
+        assert_denied(files::open_file(&root, &hidden, follow), Errno::ACCESS, true);
+    }
+    assert_denied(files::read_directory(&root, &masked, 99, DanglingLinks::Listed), Errno::ACCESS, true);
+    assert_denied(files::canonicalize(&root, &masked.join("file")).map(|_| ()), Errno::ACCESS, true);
+    assert_denied(
+        files::copy(&root, &hidden, &sandbox.at("ws/copied"), false, &not_cancelled()),
+        Errno::ACCESS,
+        true,
+    );
+    let prepared = SearchQuery::below(masked.join("file")).prepare(&root);
+    let Err(files::PrepareSearchError::Root(error)) = prepared else { panic!("{prepared:?}") };
+    assert!(error.is_sandbox_denial());
+    assert_eq!(files::read_file(FileRoot::host(), &hidden, Follow::Yes, 99).unwrap(), b"from outside");
+}
+
+#[test]
+fn a_rename_between_mounts_of_the_sandbox_is_denied_by_it() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    for replace in [true, false] {
+        let renamed = files::rename(&root, &sandbox.at("ws/file"), &sandbox.at("ws/other-mount/new"), replace);
+        assert_denied(renamed, Errno::XDEV, true);
+        let renamed = files::rename(&root, &sandbox.at("ws/other-mount/file"), &sandbox.at("ws/new"), replace);
+        assert_denied(renamed, Errno::XDEV, true);
+    }
+    files::rename(FileRoot::host(), &sandbox.at("ws/file"), &sandbox.at("ws/other-mount/new"), true).unwrap();
+}
+
+#[test]
+fn errors_that_the_host_would_have_too_are_not_denials() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    let none = sandbox.at("ws/none/a");
+    assert_denied(files::read_file(&root, &none, Follow::Yes, 99), Errno::NOENT, false);
+    assert_denied(files::write_file(&root, &none, b"", Follow::Yes), Errno::NOENT, false);
+    assert_denied(files::rename(&root, &none, &sandbox.at("ws/b"), true), Errno::NOENT, false);
+    let between_devices = files::rename(&root, &sandbox.at("ws/file"), "/proc/none".as_ref(), true);
+    assert_denied(between_devices, Errno::XDEV, false);
+
+    let unreadable = sandbox.at("ws/unreadable");
+    std::fs::write(&unreadable, "").unwrap();
+    std::fs::set_permissions(&unreadable, std::fs::Permissions::from_mode(0o200)).unwrap();
+    // Root could read the file without the sandbox, and other users could not.
+    assert_denied(files::read_file(&root, &unreadable, Follow::Yes, 99), Errno::ACCESS, is_root());
+    // On the host nothing is a denial.
+    let in_the_way = files::create_directory(FileRoot::host(), &unreadable, false, Follow::Yes);
+    assert!(!in_the_way.unwrap_err().is_sandbox_denial());
+}
