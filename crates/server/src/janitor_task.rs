@@ -138,6 +138,7 @@ mod tests {
             cwd: "/".into(),
             stdio: Stdio::Pipes { stdin: StdinMode::Null },
             umask: None,
+            limits: None,
         };
         let leftover =
             shared.starter.start(session.job_owner(), command, tag, &StartCancel::default()).await.unwrap().unwrap();

@@ -15,7 +15,7 @@ use protocol::{
     error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
-use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, TerminalSize};
+use spawn::{ChildIo, SpawnCommand, SpawnError, SpawnLimits, Spawned, StdinMode, Stdio, TerminalSize};
 
 use super::capture_shell::SessionShell;
 use super::check_process_id;
@@ -24,6 +24,7 @@ use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
+use crate::process_limits::{limit_error, memory_scope, spawn_limits};
 use crate::process_task;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
@@ -49,6 +50,8 @@ pub(super) struct StartSpec {
     pub(super) timeout: Option<Duration>,
     /// Permission bits that new files of the process do not get. None: the umask of the server.
     pub(super) umask: Option<u32>,
+    /// What the process and its descendants may use. None: no limits, and the exit carries no usage.
+    pub(super) limits: Option<SpawnLimits>,
     /// Asks that the command begins with a shell snapshot: the state of a login shell after its profile has run.
     pub(super) snapshot: Option<SnapshotRequest>,
     /// The family of notifications in which the events of the process are sent.
@@ -60,9 +63,14 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     // An observing connection reads from a session to which another connection may be attached.
     let observes = matches!(call.connection.role(), Some(ConnectionRole::Observing(_)));
     match to_spec(&call.connection.shared, params, observes) {
-        Ok(spec) => begin(call, spec, session, |call, process_id| {
-            call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));
-        }),
+        Ok(spec) => {
+            let limits_memory = spec.limits.is_some_and(|limits| limits.memory_bytes.is_some());
+            let memory_limit_scope = limits_memory.then(|| memory_scope(&call.connection.shared.spawner));
+            begin(call, spec, session, move |call, process_id| {
+                let sandbox_type = Some(SandboxType::None);
+                call.finish(Ok(StartResult { process_id, sandbox_type, memory_limit_scope }));
+            });
+        }
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
@@ -115,6 +123,7 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         started_as,
         timeout: params.timeout_ms.map(Duration::from_millis),
         umask: params.umask,
+        limits: params.limits.map(|limits| spawn_limits(&limits)),
         snapshot,
         dialect: Dialect::Current,
     })
@@ -221,7 +230,9 @@ fn check(shared: &ServerState, spec: &StartSpec) -> Result<(), WireError> {
     if spec.umask.is_some_and(|mask| mask > LARGEST_UMASK) {
         return Err(WireError::invalid_params(format!("umask must be at most {LARGEST_UMASK}")));
     }
-    Ok(())
+    // Checked again by the start itself. Here a limit that cannot be enforced is refused before anything runs, for example the capture
+    // of a shell snapshot.
+    spec.limits.map_or(Ok(()), |limits| shared.spawner.check_limits(&limits).map_err(|error| limit_error(&error)))
 }
 
 /// Size of argv and environment in the memory of the new process: a NUL follows each argument, and each variable is
@@ -291,6 +302,7 @@ async fn launch(
         cwd: spec.cwd,
         stdio: spec.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
         umask: spec.umask,
+        limits: spec.limits,
     };
     let begun = Instant::now();
     let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel);
@@ -393,7 +405,10 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
         SpawnError::Cancelled => start_cancelled(id),
         SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } => WireError::invalid_params(message),
         SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
-        SpawnError::Cwd { source, path } | SpawnError::Program { source, path } => {
+        SpawnError::Limit(error) => limit_error(error),
+        SpawnError::Cwd { source, path }
+        | SpawnError::Program { source, path }
+        | SpawnError::MemoryLimit { source, path } => {
             WireError::internal(message).with_data(ErrorData::from_io(source, Some(path)))
         }
         SpawnError::Resource { source, .. } => {

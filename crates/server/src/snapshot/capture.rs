@@ -65,6 +65,7 @@ pub(super) async fn capture(
         cwd: cwd.to_owned(),
         stdio: Stdio::Report { descriptor: REPORT_DESCRIPTOR },
         umask: None,
+        limits: None,
     };
     let Spawned { child, io } = runner.start(command, cancel).await.ok_or(CaptureFailure::StartPanicked)??;
     let mut output = Vec::new();
