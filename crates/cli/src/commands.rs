@@ -19,6 +19,7 @@ mod help_texts;
 mod json_events;
 mod kept_session;
 mod kill;
+mod limit_args;
 mod logs;
 mod man;
 mod mcp_stdio;

@@ -31,7 +31,7 @@ async fn info_reports_the_shell_the_directories_and_the_capabilities() {
                 "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": true,
                 "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
                 "processResize": true, "processCloseStdin": true, "processWriteQuery": true, "processSignals": true, "processList": true,
-                "processTimeout": true, "processUmask": true, "readGaps": true, "readParts": true, "sessionKeep": true, "sessionObserve": true,
+                "processTimeout": true, "processLimits": true, "processUmask": true, "readGaps": true, "readParts": true, "sessionKeep": true, "sessionObserve": true,
                 "processFlow": true,
                 "fsRename": true, "fsWriteBlocks": true, "fsModeIfNew": true, "fsExtents": true, "fsSetMetadata": true,
                 "fsLinks": true, "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,

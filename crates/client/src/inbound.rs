@@ -125,6 +125,7 @@ impl PeerHandler for Inbound {
                         code: exited.exit_code,
                         sandbox_denied: exited.sandbox_denied,
                         timed_out: exited.timed_out,
+                        resources: exited.resources(),
                     };
                     self.handle(&record, record.push(exited.seq, Event::Exited(exit)));
                 }

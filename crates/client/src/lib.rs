@@ -70,9 +70,10 @@ pub use protocol::fs::{
 pub use protocol::{
     Capabilities, CapabilityFile, CapabilityRoot, ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult,
     DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus,
-    HttpHeader, HttpRequestParams, HttpResponse, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams,
-    ReadResult, RedirectPolicy, SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream,
-    TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
+    ExitResources, HttpHeader, HttpRequestParams, HttpResponse, LimitName, LimitReached, MemoryScope, PathUri,
+    ProcessId, ProcessLimits, ProcessState, ProcessSummary, ProcessUsage, ReadParams, ReadResult, RedirectPolicy,
+    SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteId, WriteResult, WriteStatus,
 };
 // The same types under the names that the published client of Codex has for them.
 pub use protocol::{

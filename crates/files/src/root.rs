@@ -12,6 +12,8 @@ mod entered;
 mod entry_at;
 mod kernel_paths;
 
+use std::any::Any;
+use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -32,7 +34,20 @@ pub(crate) use kernel_paths::{
 #[derive(Clone, Debug)]
 pub struct FileRoot {
     /// The root directory of a sandbox. `None` is the root of this machine.
-    sandbox: Option<Arc<OwnedFd>>,
+    sandbox: Option<Arc<SandboxDirectory>>,
+}
+
+/// The root directory of a sandbox.
+struct SandboxDirectory {
+    directory: OwnedFd,
+    /// Keeps the mounts of the sandbox. Without them the directory would show what they hide.
+    _sandbox: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for SandboxDirectory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", self.directory)
+    }
 }
 
 static HOST: FileRoot = FileRoot { sandbox: None };
@@ -47,8 +62,10 @@ impl FileRoot {
     /// `O_PATH` for example. No path and no symbolic link leads out of it. The mounts of the sandbox apply: an
     /// operation cannot write below a read-only mount, or read what another mount hides. While an operation works, its
     /// thread has no effective capabilities. Needs the system call `openat2` and `/proc`.
-    pub fn sandbox(directory: OwnedFd) -> Self {
-        Self { sandbox: Some(Arc::new(directory)) }
+    ///
+    /// `sandbox` is kept as long as this root or a clone exists. It must keep the mount namespace alive.
+    pub fn sandbox(directory: OwnedFd, sandbox: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { sandbox: Some(Arc::new(SandboxDirectory { directory, _sandbox: sandbox })) }
     }
 
     /// Allows the calling thread to resolve paths. While the result exists, the thread has no effective capabilities,
@@ -56,7 +73,7 @@ impl FileRoot {
     pub(crate) fn enter(&self) -> Result<EnteredRoot<'_>, Errno> {
         match &self.sandbox {
             None => Ok(EnteredRoot::host()),
-            Some(top) => Ok(EnteredRoot::sandbox(top.as_fd(), DroppedCapabilities::drop_effective()?)),
+            Some(top) => Ok(EnteredRoot::sandbox(top.directory.as_fd(), DroppedCapabilities::drop_effective()?)),
         }
     }
 

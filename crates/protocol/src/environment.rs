@@ -70,6 +70,8 @@ pub struct Capabilities {
     pub process_list: bool,
     /// `process/start` accepts `timeoutMs`; `process/exited` and `process/read` have `timedOut`.
     pub process_timeout: bool,
+    /// `process/start` accepts `limits`; `process/exited` and `process/read` then have `usage` and `limitReached`.
+    pub process_limits: bool,
     /// `process/start` accepts `umask`.
     pub process_umask: bool,
     /// `process/read` answers `oldestSeq`, `exitSeq`, `gap` and `droppedBytes`.

@@ -22,6 +22,7 @@ mod http;
 mod id;
 mod initialize;
 mod legacy;
+mod limits;
 mod method;
 mod output;
 mod process;
@@ -51,6 +52,7 @@ pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams, Take
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
+pub use limits::{ExitResources, LimitName, LimitReached, MemoryScope, ProcessLimits, ProcessUsage};
 pub use method::{Method, MethodFamily, Repeat, RequestOrder, TypedMethod, methods, notification};
 pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
+use crate::{
+    Base64Bytes, ExitResources, LimitReached, MemoryScope, PathUri, ProcessId, ProcessLimits, ProcessUsage,
+    ShellInfo, WriteId,
+};
 
 /// Params of `process/start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +51,9 @@ pub struct StartParams {
     /// Absent: no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Extension `processLimits`: what the process and its descendants may use. Absent: no limits, and the exit carries no usage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ProcessLimits>,
     /// Extension `processUmask`: the umask of the process, at most `0o777`. Absent: the umask of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
@@ -97,6 +103,7 @@ impl StartParams {
             env_policy: Some(EnvPolicy::inherit_all()),
             size: None,
             timeout_ms: None,
+            limits: None,
             umask: None,
             paused: false,
             sandbox: None,
@@ -179,6 +186,9 @@ pub struct StartResult {
     /// What confines the process. Absent if an older server answers: then the client cannot know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_type: Option<SandboxType>,
+    /// Extension `processLimits`: what `limits.memoryBytes` applies to. Absent if the memory is not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_scope: Option<MemoryScope>,
 }
 
 /// Which mechanism confines a process. This server answers only `none`; the others come from other implementations.
@@ -299,6 +309,12 @@ pub struct ReadResult {
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
+    /// Extension `processLimits`: what the process has used. Absent until the process has exited, and if it was started without `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<ProcessUsage>,
+    /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_reached: Option<LimitReached>,
     /// Extension `readGaps`: true if some output after `afterSeq` is no longer retained. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,
@@ -310,6 +326,13 @@ pub struct ReadResult {
     /// Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
+}
+
+impl ReadResult {
+    /// The members of the extension `processLimits`.
+    pub fn resources(&self) -> ExitResources {
+        ExitResources { usage: self.usage, limit_reached: self.limit_reached }
+    }
 }
 
 /// Params of `process/write`.
@@ -494,6 +517,19 @@ pub struct ExitedNotification {
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
+    /// Extension `processLimits`: what the process has used. Absent if it was started without `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<ProcessUsage>,
+    /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_reached: Option<LimitReached>,
+}
+
+impl ExitedNotification {
+    /// The members of the extension `processLimits`.
+    pub fn resources(&self) -> ExitResources {
+        ExitResources { usage: self.usage, limit_reached: self.limit_reached }
+    }
 }
 
 /// Params of the notification `process/closed`: the process has exited and its streams have ended.

@@ -177,6 +177,7 @@ fn exit_in(answer: &ReadResult) -> Option<Exit> {
         code,
         sandbox_denied: Some(answer.sandbox_denied),
         timed_out: answer.timed_out,
+        resources: answer.resources(),
     })
 }
 

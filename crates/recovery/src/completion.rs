@@ -86,7 +86,8 @@ impl Completion {
         self.last = self.last.max(answer.next_seq.saturating_sub(1));
         if let (true, Some(code)) = (answer.exited, answer.exit_code) {
             let sandbox_denied = Some(answer.sandbox_denied);
-            self.exit = Some(Exit { code, sandbox_denied, timed_out: answer.timed_out });
+            self.exit =
+                Some(Exit { code, sandbox_denied, timed_out: answer.timed_out, resources: answer.resources() });
         }
         if answer.closed && has_later_page(answer) {
             return self.read_rest();

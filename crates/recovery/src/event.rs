@@ -1,7 +1,7 @@
 //! The events of a process as a client receives them. The event log of the server has a type of its own (`session::LogEvent`).
 
 use bytes::Bytes;
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 
 /// One event of a process. Events are numbered from 1 without holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,4 +38,6 @@ pub struct Exit {
     pub sandbox_denied: Option<bool>,
     /// Whether the server ended the process because its time limit was reached.
     pub timed_out: bool,
+    /// What the process has used and which limit it has reached, if the server was asked to say so.
+    pub resources: ExitResources,
 }

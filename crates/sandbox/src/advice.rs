@@ -35,8 +35,9 @@ impl MachineSettings {
             no_user_namespaces: setting("/proc/sys/user/max_user_namespaces", "0"),
             only_for_root: setting("/proc/sys/kernel/unprivileged_userns_clone", "0"),
             restricted_by_apparmor: setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
-            has_filter: fs::read_to_string("/proc/self/status")
-                .is_ok_and(|status| status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))),
+            has_filter: fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+                status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+            }),
             is_root: rustix::process::geteuid().is_root(),
         }
     }

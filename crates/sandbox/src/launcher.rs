@@ -46,8 +46,7 @@ pub fn launcher_main() -> ExitCode {
     let (sandbox, listener) = match build(&plan) {
         Ok(built) => built,
         Err(failure) => {
-            let _server_may_be_gone =
-                channel::send(socket.as_fd(), &BuildReply::Failed(failure).encode(), &[]);
+            let _server_may_be_gone = channel::send(socket.as_fd(), &BuildReply::Failed(failure).encode(), &[]);
             return ExitCode::FAILURE;
         }
     };
@@ -60,6 +59,7 @@ struct BuiltSandbox {
     has_proc: bool,
     /// The user namespace of the commands, below that of the launcher. It owns none of the other namespaces.
     command_users: OwnedFd,
+    mounts: OwnedFd,
     network: SandboxNetwork,
     /// The user of the server on the host.
     host_user: u32,
@@ -68,6 +68,7 @@ struct BuiltSandbox {
 fn build(plan: &SandboxPlan) -> Result<(BuiltSandbox, Option<OwnedFd>), BuildFailure> {
     let ids = namespaces::enter(plan.network)?;
     let command_users = namespaces::user_namespace_for_commands(ids)?;
+    let mounts = namespaces::mount_namespace()?;
     let listener = match plan.network {
         SandboxNetwork::LoopbackOnly => Some(loopback::listen()?),
         SandboxNetwork::Host | SandboxNetwork::None => None,
@@ -75,21 +76,23 @@ fn build(plan: &SandboxPlan) -> Result<(BuiltSandbox, Option<OwnedFd>), BuildFai
     let has_proc = file_tree::build(plan)?;
     confinement::keep_only_the_launchers_capability()
         .map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
-    Ok((BuiltSandbox { has_proc, command_users, network: plan.network, host_user: ids.user }, listener))
+    Ok((BuiltSandbox { has_proc, command_users, mounts, network: plan.network, host_user: ids.user }, listener))
 }
 
 /// Tells the server that the sandbox is ready, and starts commands until the server closes the socket.
 fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> Option<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, "/", flags, Mode::empty()).ok()?;
-    let descriptors: Vec<BorrowedFd<'_>> = [Some(&root), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
+    let descriptors: Vec<BorrowedFd<'_>> =
+        [Some(&root), Some(&sandbox.mounts), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
     channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
     drop((root, listener));
     let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
     while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
         let Ok(request) = StartRequest::decode(&message) else { return None };
-        let expected =
-            REQUEST_DESCRIPTORS + usize::from(request.extra_descriptor.is_some()) + usize::from(request.enters_cgroup);
+        let expected = REQUEST_DESCRIPTORS
+            + usize::from(request.extra_descriptor.is_some())
+            + usize::from(request.enters_cgroup);
         if descriptors.len() != expected || request.argv.is_empty() || request.candidates.is_empty() {
             return None;
         }

@@ -13,7 +13,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// The answer to a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BuildReply {
-    /// The sandbox is ready. A descriptor of its root directory comes with the message, then, for
+    /// The sandbox is ready. Descriptors of its root directory and of its mount namespace come with the message, and, for
     /// [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
     Ready {
         /// Whether commands get a `/proc` of their own. If not, `/proc` is empty.
@@ -219,8 +219,7 @@ impl StartRequest {
             env: message.list(MessageReader::c_string)?,
             cwd: message.c_string()?,
             umask: message.option(MessageReader::small_number)?,
-            limits: message
-                .list(|message| Ok((message.small_number()?, message.number()?, message.number()?)))?,
+            limits: message.list(|message| Ok((message.small_number()?, message.number()?, message.number()?)))?,
             terminal: message.flag()?,
             extra_descriptor: message.option(MessageReader::small_number)?,
             enters_cgroup: message.flag()?,

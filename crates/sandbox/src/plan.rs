@@ -127,8 +127,8 @@ impl SandboxPlan {
                 return Err(MalformedMessage);
             }
             let kind = MountKind::read(message)?;
-            let source = message
-                .option(|message| Ok(FileId { device: message.number()?, inode: message.number()? }))?;
+            let source =
+                message.option(|message| Ok(FileId { device: message.number()?, inode: message.number()? }))?;
             Ok(PlannedMount { path, kind, source })
         })?;
         Ok(Self { base, mounts, network })

@@ -141,8 +141,7 @@ impl<'a> Planner<'a> {
         if path.starts_with("/proc") {
             return Err(PlanError::DeniedProc { path: path.to_owned() });
         }
-        let found =
-            HostPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })?;
+        let found = HostPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })?;
         let grants = access > self.access_around(path);
         for (link, target, id) in &found.links {
             // Whoever may write the directory of a link may replace the link.
@@ -247,15 +246,14 @@ impl<'a> Planner<'a> {
     }
 
     fn grants_below(&self, path: &Path) -> bool {
-        self.nodes.iter().any(|(other, node)| {
-            other != path && other.starts_with(path) && node.access > Access::Deny
-        })
+        self.nodes.iter().any(|(other, node)| other != path && other.starts_with(path) && node.access > Access::Deny)
     }
 
     /// A command could rename a writable directory above a protected path and make a new one in its place. A directory on which something is
     /// mounted cannot be renamed, so each of them is mounted on itself.
     fn pin_ancestors(&self, path: &Path, steps: &mut StepList) -> Result<(), PlanError> {
-        let mut pinned: Vec<&Path> = path.ancestors().skip(1).take_while(|above| self.is_plain_directory(above)).collect();
+        let mut pinned: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|above| self.is_plain_directory(above)).collect();
         pinned.reverse();
         for above in pinned {
             if steps.mounted.contains(above) {
@@ -303,7 +301,8 @@ impl StepList {
     }
 
     fn make_link(&mut self, link: &Path, target: &Path, nodes: &BTreeMap<PathBuf, AccessNode>) {
-        let visible = link.ancestors().skip(1).any(|above| nodes.get(above).is_some_and(|node| node.access > Access::Deny));
+        let visible =
+            link.ancestors().skip(1).any(|above| nodes.get(above).is_some_and(|node| node.access > Access::Deny));
         if !visible {
             self.make_directories_above(link, nodes);
             self.make(link, MountKind::MadeLink(target.to_owned()));
@@ -315,7 +314,9 @@ impl StepList {
         let mut above: Vec<&Path> = path
             .ancestors()
             .skip(1)
-            .take_while(|ancestor| *ancestor != Path::new("/") && *ancestor != Path::new("/dev") && !nodes.contains_key(*ancestor))
+            .take_while(|ancestor| {
+                *ancestor != Path::new("/") && *ancestor != Path::new("/dev") && !nodes.contains_key(*ancestor)
+            })
             .collect();
         above.reverse();
         for directory in above {

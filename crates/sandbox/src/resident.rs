@@ -28,6 +28,8 @@ pub struct ResidentSandbox {
     /// Locked while a request is sent, so that requests of several threads do not mix.
     launcher: Mutex<OwnedFd>,
     root: OwnedFd,
+    /// Keeps the mounts of the sandbox, also if the launcher is killed.
+    _mounts: OwnedFd,
     listener: Option<OwnedFd>,
     has_proc: bool,
 }
@@ -67,7 +69,14 @@ impl ResidentSandbox {
             BuildReply::Ready { has_proc } => {
                 let mut descriptors = descriptors.into_iter();
                 let root = descriptors.next().ok_or_else(malformed)?;
-                Ok(Self { launcher: Mutex::new(launcher), root, listener: descriptors.next(), has_proc })
+                let mounts = descriptors.next().ok_or_else(malformed)?;
+                Ok(Self {
+                    launcher: Mutex::new(launcher),
+                    root,
+                    _mounts: mounts,
+                    listener: descriptors.next(),
+                    has_proc,
+                })
             }
             BuildReply::Failed(failure) => Err(BuildError::Step(failure)),
         }

@@ -132,6 +132,7 @@ mod tests {
             shared.spawner.session_tags(),
             outbound,
             shared.session_files(),
+            shared.session_sandboxes(),
             config,
             shared.presence.enter(),
         ))
@@ -149,9 +150,14 @@ mod tests {
             cwd: "/".into(),
             stdio: Stdio::Pipes { stdin: StdinMode::Null },
             umask: None,
+            limits: None,
         };
-        let leftover =
-            shared.starter.start(session.job_owner(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
+        let leftover = shared
+            .starter
+            .start(session.job_owner(), command, tag, &StartCancel::default(), None)
+            .await
+            .unwrap()
+            .unwrap();
         // Work on all threads hangs until `release` is dropped.
         let (release, released) = std::sync::mpsc::channel::<()>();
         let released = Arc::new(Mutex::new(released));

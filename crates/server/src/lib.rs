@@ -23,6 +23,7 @@ mod metrics;
 mod outbound;
 mod presence;
 mod process;
+mod process_limits;
 mod process_task;
 mod sandbox_policy;
 mod sandboxes;

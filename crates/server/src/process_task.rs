@@ -5,13 +5,14 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 use session::{Delivery, LoggedExit, Pace};
 use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::ProcessOutcome;
 use crate::process::{Process, StopRequest};
+use crate::process_limits::exit_resources;
 use crate::server_state::ServerState;
 use crate::session::Session;
 use crate::survive::survive;
@@ -133,7 +134,12 @@ impl ProcessTask {
         process.close_terminal();
         process.delivery(|delivery| {
             if delivery.log().exit_event().is_none() {
-                delivery.exit(LoggedExit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
+                delivery.exit(LoggedExit {
+                    code: UNKNOWN_EXIT_CODE,
+                    sandbox_denied: false,
+                    timed_out: false,
+                    resources: ExitResources::NONE,
+                });
             }
             delivery.close();
         });
@@ -240,7 +246,9 @@ impl ProcessTask {
             if !exit_logged && pumps.iter().all(OutputPump::has_read_all_before_exit) {
                 exit_logged = true;
                 let sandbox_denied = process.was_denied(status.code());
-                let exit = LoggedExit { code: status.code(), sandbox_denied, timed_out };
+                let resources =
+                    process.child().and_then(|child| child.account()).map_or(ExitResources::NONE, exit_resources);
+                let exit = LoggedExit { code: status.code(), sandbox_denied, timed_out, resources };
                 process.delivery(|delivery| delivery.exit(exit));
                 self.announce();
             }

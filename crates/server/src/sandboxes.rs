@@ -2,15 +2,18 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
-use std::ffi::CString;
+use std::collections::VecDeque;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use files::FileRoot;
 use parking_lot::Mutex;
+use protocol::{SandboxContext, WireError};
 use sandbox::{
     BuildError, FilePolicy, Placeholder, PlanError, PlannedSandbox, ResidentSandbox, SandboxNetwork, SandboxPlan,
     StartReply, StartRequest, StartStage, plan_sandbox,
@@ -21,7 +24,8 @@ use spawn::{
 };
 use tokio::runtime::Handle;
 
-use crate::limits::{MAX_SANDBOXES, SANDBOX_IDLE_TIME};
+use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
+use crate::sandbox_policy::file_sandbox_policy;
 
 /// How often a plan is made again because files that it names have changed before the sandbox was ready.
 const MAX_PLANS: usize = 3;
@@ -33,12 +37,18 @@ pub(crate) struct SandboxLauncher {
     spawner: Arc<Spawner>,
     /// The runtime that watches the launchers.
     runtime: Handle,
+    /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
+    tmpdir: Option<OsString>,
 }
 
 impl SandboxLauncher {
     /// Must be called inside the tokio runtime that is to watch the launchers. `program` is that of the configuration.
-    pub(crate) fn new((program, args): (PathBuf, Vec<String>), spawner: Arc<Spawner>) -> Self {
-        Self { program, args, spawner, runtime: Handle::current() }
+    pub(crate) fn new(
+        (program, args): (PathBuf, Vec<String>),
+        spawner: Arc<Spawner>,
+        tmpdir: Option<OsString>,
+    ) -> Self {
+        Self { program, args, spawner, runtime: Handle::current(), tmpdir }
     }
 
     /// Starts a launcher and lets it make the sandbox.
@@ -68,13 +78,17 @@ impl SandboxLauncher {
 /// Why a session has no sandbox for a policy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SandboxRefusal {
+    #[error("sandbox runtime paths are not configured")]
+    NotConfigured,
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error("{}", sandbox::explain_build_error(.0))]
     Build(BuildError),
     #[error("the launcher of the sandbox was not started: {0}")]
     Launcher(SpawnError),
-    #[error("the session uses {MAX_SANDBOXES} sandboxes at once, which is the most; end processes, or use fewer different policies")]
+    #[error(
+        "the session uses {MAX_SANDBOXES} sandboxes at once, which is the most; end processes, or use fewer different policies"
+    )]
     TooMany,
     #[error("files that the policy names are being changed all the time; try again")]
     Unsteady,
@@ -94,9 +108,10 @@ pub(crate) struct SessionSandbox {
 }
 
 impl SessionSandbox {
-    /// The root directory of the sandbox, for file operations.
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
-        self.resident.root()
+    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
+    fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
+        let root = self.resident.root().try_clone_to_owned().ok()?;
+        Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
     }
 
     /// Whether no command runs, also none that was left behind by one that has ended.
@@ -107,23 +122,72 @@ impl SessionSandbox {
     }
 }
 
+/// The sandbox that file operations with a policy have used last.
+struct RecentPolicy {
+    context: SandboxContext,
+    sandbox: Weak<SessionSandbox>,
+    /// When the files that the policy names were looked at last.
+    checked: Instant,
+}
+
 /// All sandboxes of a session.
-#[derive(Default)]
 pub(crate) struct SessionSandboxes {
+    /// None: the server was configured without a launcher.
+    launcher: Option<Arc<SandboxLauncher>>,
+    /// At most [`MAX_SANDBOXES`]. The newest is the last.
+    recent: Mutex<VecDeque<RecentPolicy>>,
     known: Mutex<Vec<Arc<SessionSandbox>>>,
     /// Held while a sandbox is made, so that two requests do not make the same one.
     making: Mutex<()>,
 }
 
 impl SessionSandboxes {
+    pub(crate) fn new(launcher: Option<Arc<SandboxLauncher>>) -> Self {
+        Self { launcher, recent: Mutex::default(), known: Mutex::default(), making: Mutex::default() }
+    }
+
+    /// The root of the sandbox for file operations with this policy, if the policy was used within [`POLICY_RECHECK_TIME`].
+    /// Otherwise the files that the policy names may have changed. Does not block.
+    pub(crate) fn recent_file_root(&self, context: &SandboxContext) -> Option<FileRoot> {
+        let recent = self.recent.lock();
+        let known = recent.iter().find(|known| known.context == *context)?;
+        if known.checked.elapsed() >= POLICY_RECHECK_TIME {
+            return None;
+        }
+        let sandbox = known.sandbox.upgrade()?;
+        *sandbox.used.lock() = Instant::now();
+        sandbox.file_root()
+    }
+
+    /// The root of the sandbox for file operations with this policy, which is made if there is none. Blocks.
+    pub(crate) fn file_root(&self, context: &SandboxContext, tags: &SessionTags) -> Result<FileRoot, WireError> {
+        let tmpdir = self.launcher.as_ref().and_then(|launcher| launcher.tmpdir.as_deref());
+        let policy = file_sandbox_policy(context, tmpdir)?;
+        // File operations use no network, so a sandbox without one is as good as any.
+        let sandbox = self.obtain(tags, &policy, SandboxNetwork::None).map_err(|error| match error {
+            SandboxRefusal::NotConfigured => {
+                WireError::invalid_request("filesystem sandbox cannot be enforced on this executor")
+            }
+            _ => WireError::invalid_request(format!("failed to prepare fs sandbox: {error}")),
+        })?;
+        let mut recent = self.recent.lock();
+        recent.retain(|known| known.context != *context);
+        if recent.len() >= MAX_SANDBOXES {
+            recent.pop_front();
+        }
+        let (context, checked) = (context.clone(), Instant::now());
+        recent.push_back(RecentPolicy { context, sandbox: Arc::downgrade(&sandbox), checked });
+        sandbox.file_root().ok_or_else(|| WireError::internal("the server has no descriptor left for the sandbox"))
+    }
+
     /// The sandbox for a policy, which is made if there is none. Blocks.
     pub(crate) fn obtain(
         &self,
-        launcher: &SandboxLauncher,
         tags: &SessionTags,
         policy: &FilePolicy,
         network: SandboxNetwork,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
             let planned = plan_sandbox(policy, network)?;
             if let Some(known) = self.find(&planned.plan) {
@@ -221,7 +285,8 @@ impl ChildMaker for SessionSandbox {
             enters_cgroup: child.cgroup_procs.is_some(),
         };
         let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
-        let descriptors: Vec<BorrowedFd<'_>> = child.standard.into_iter().chain(others.into_iter().flatten()).collect();
+        let descriptors: Vec<BorrowedFd<'_>> =
+            child.standard.into_iter().chain(others.into_iter().flatten()).collect();
         let reply = self
             .resident
             .start(&request, connection.server_end, connection.maker_end, &descriptors)

@@ -3,6 +3,7 @@
 
 mod killing;
 
+use std::ffi::OsStr;
 use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,8 +29,8 @@ use crate::janitor::Janitor;
 use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
+use crate::sandboxes::{SandboxLauncher, SessionSandboxes};
 use crate::session::{Session, Sessions};
-use crate::sandboxes::SandboxLauncher;
 use crate::starter::Starter;
 
 /// Threads for work on files that exist from the beginning, so that work goes on even if the system gives no more threads. More than one,
@@ -83,7 +84,7 @@ pub(crate) struct ServerState {
     reclaiming: AtomicBool,
     pub(crate) starter: Starter,
     /// None if the server was configured without a launcher; then requests that need a sandbox are refused.
-    pub(crate) sandbox_launcher: Option<Arc<SandboxLauncher>>,
+    sandbox_launcher: Option<Arc<SandboxLauncher>>,
     /// Threads for work that blocks, mostly on files.
     pub(crate) threads: Arc<BlockingThreads>,
     /// Permits for file operations (`--max-file-operations-total`).
@@ -119,10 +120,9 @@ impl ServerState {
             search_permits: SearchPermits::new(config.max_searches),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
-            sandbox_launcher: config
-                .sandbox_launcher
-                .clone()
-                .map(|program| Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner)))),
+            sandbox_launcher: config.sandbox_launcher.clone().map(|program| {
+                Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner), env.get(OsStr::new("TMPDIR")).cloned()))
+            }),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,
             spawner,
@@ -157,6 +157,11 @@ impl ServerState {
     /// The part of a new session that is about files.
     pub(crate) fn session_files(&self) -> SessionFiles {
         SessionFiles::new(&self.config, &self.search_permits, &self.file_permits, &self.threads)
+    }
+
+    /// The part of a new session that is about sandboxes.
+    pub(crate) fn session_sandboxes(&self) -> SessionSandboxes {
+        SessionSandboxes::new(self.sandbox_launcher.clone())
     }
 
     pub(crate) fn add_connection(&self, outbound: &Arc<Outbound>) {

@@ -79,6 +79,7 @@ impl Session {
         tags: SessionTags,
         outbound: Arc<Outbound>,
         files: SessionFiles,
+        sandboxes: SessionSandboxes,
         config: &Config,
         presence: PresenceGuard,
     ) -> Self {
@@ -89,7 +90,7 @@ impl Session {
             table: ProcessTable::default(),
             files,
             snapshots: Snapshots::default(),
-            sandboxes: SessionSandboxes::default(),
+            sandboxes,
             http_owner: fetch::RequestOwner::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
             attachment: Mutex::new(SessionAttachment {

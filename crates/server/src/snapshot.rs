@@ -155,7 +155,8 @@ mod tests {
         let snapshot = ShellSnapshot { scope_id: scope.into(), shell };
         let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
         let env = Variables::new();
-        let context = CommandContext { cwd: Path::new("/"), policy: None, overlay: BTreeMap::new(), env: &env };
+        let context =
+            CommandContext { cwd: Path::new("/"), policy: None, overlay: BTreeMap::new(), env: &env, sandbox: None };
         let checked = SnapshotRequest::check(snapshot, &argv, arg0, context);
         checked.map(|request| request.is_some()).map_err(|error| error.message)
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 
 /// How much output a log retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct LoggedExit {
     pub sandbox_denied: bool,
     /// The server killed the process at its timeout.
     pub timed_out: bool,
+    /// What the process has used and which limit it has reached.
+    pub resources: ExitResources,
 }
 
 /// A piece of output that the process wrote to one stream.

@@ -71,8 +71,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Creates a pair of connected Unix stream sockets.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (one, other) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((above_stdio(one)?, above_stdio(other)?))
 }
 

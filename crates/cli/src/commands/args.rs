@@ -13,6 +13,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
+use super::limit_args::LimitArgs;
 use super::ps::quoted;
 use crate::units::TimeArg;
 
@@ -189,6 +190,8 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -211,6 +214,8 @@ pub(crate) struct ShellArgs {
     /// Print no line at the start, and leave the prompt of the shell alone
     #[arg(long, env = "EXEC_SERVER_NO_HINT", value_parser = FalseyValueParser::new())]
     pub(crate) no_hint: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

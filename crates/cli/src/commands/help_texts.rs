@@ -22,6 +22,7 @@ Examples:
   exec-server run --ssh build-host --cwd /srv/app -- git pull
   tar c src | exec-server run --connect ws://10.0.0.5:7000 -- tar x
   exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
+  exec-server run --limit-memory 2GiB --limit-cpu 60 -- ./untrusted
   exec-server run -d -- ./long-job      (then: exec-server attach)";
 
 pub(super) const SHELL: &str = "\

@@ -21,11 +21,17 @@ impl JsonEvents {
         let mut lines = Vec::new();
         match event {
             ExecProcessEvent::Output(output) => self.add_output(output.stream, &output.chunk, &mut lines),
-            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
+            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
                 self.add_incomplete(&mut lines);
                 let sandbox_denied = sandbox_denied.unwrap_or(false);
-                let exited = json!({"type": "exited", "exitCode": exit_code, "timedOut": timed_out,
+                let mut exited = json!({"type": "exited", "exitCode": exit_code, "timedOut": timed_out,
                     "sandboxDenied": sandbox_denied});
+                if let Some(usage) = resources.usage {
+                    exited["usage"] = json!(usage);
+                }
+                if let Some(reached) = resources.limit_reached {
+                    exited["limitReached"] = json!(reached);
+                }
                 push_line(&mut lines, &exited);
             }
             ExecProcessEvent::Closed { .. } | ExecProcessEvent::Failed(_) => self.add_incomplete(&mut lines),

@@ -119,7 +119,12 @@ async fn print_pages(
         }
         if let (None, true, Some(code)) = (exit, page.exited, page.exit_code) {
             exit_seq = page.exit_seq.unwrap_or(u64::MAX);
-            exit = Some(ExitStatus { code, sandbox_denied: page.sandbox_denied, timed_out: page.timed_out });
+            exit = Some(ExitStatus {
+                code,
+                sandbox_denied: page.sandbox_denied,
+                timed_out: page.timed_out,
+                resources: page.resources(),
+            });
         }
         let is_last = match stop_at {
             StopAt::Seq(end) => page.next_seq >= end || page.chunks.is_empty(),
@@ -159,8 +164,8 @@ async fn print_pages(
 
 /// The event that reports this exit.
 fn exited(seq: u64, exit: ExitStatus) -> ExecProcessEvent {
-    let ExitStatus { code: exit_code, sandbox_denied, timed_out } = exit;
-    ExecProcessEvent::Exited { seq, exit_code, sandbox_denied: Some(sandbox_denied), timed_out }
+    let ExitStatus { code: exit_code, sandbox_denied, timed_out, resources } = exit;
+    ExecProcessEvent::Exited { seq, exit_code, sandbox_denied: Some(sandbox_denied), timed_out, resources }
 }
 
 /// Prints the output until the process is closed, on a server without `sessionObserve`. Returns the exit code of the
@@ -179,8 +184,9 @@ async fn follow_events(
     while let Some(event) = events.next().await {
         printer.print_event(&event).await?;
         match event {
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
-                exited = Some(ExitStatus { code, sandbox_denied: sandbox_denied.unwrap_or(false), timed_out });
+            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
+                let sandbox_denied = sandbox_denied.unwrap_or(false);
+                exited = Some(ExitStatus { code, sandbox_denied, timed_out, resources });
             }
             ExecProcessEvent::Failed(text) => {
                 return Err(anyhow::Error::msg(text).context("cannot follow the process any longer"));

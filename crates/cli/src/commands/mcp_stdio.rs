@@ -156,9 +156,9 @@ async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus>
                 stdout.write_all(&output.chunk).await.context("cannot write to stdout")?;
                 stdout.flush().await.context("cannot write to stdout")?;
             }
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
+            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
                 let sandbox_denied = sandbox_denied.unwrap_or(false);
-                return Ok(ExitStatus { code, sandbox_denied, timed_out });
+                return Ok(ExitStatus { code, sandbox_denied, timed_out, resources });
             }
             ExecProcessEvent::Closed { .. } => break,
             ExecProcessEvent::Failed(text) => anyhow::bail!("the MCP server is lost: {text}"),

@@ -8,6 +8,8 @@ use client::{ConnectionState, ExecServerClient, ProcessId};
 
 use super::args::TargetArgs;
 use super::foreground::{Foreground, ForegroundEnd, Goodbye};
+use super::limit_args::sentence_about;
+use super::print::report;
 use super::signals::Signals;
 use crate::terminal_text::error_line;
 
@@ -52,7 +54,7 @@ impl ReattachHint<'_> {
 }
 
 /// Runs the process in the foreground until it ends or we leave it. With a hint, a person who leaves the process or
-/// loses the connection is told how to return. Returns our exit code, and how to leave the connection.
+/// loses the connection is told how to return. A limit that the process has reached is reported. Returns our exit code, and how to leave the connection.
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
@@ -65,6 +67,11 @@ pub(crate) async fn run_in_foreground(
     })?;
     if let (Some(hint), ForegroundEnd::Left) = (hint, end) {
         hint.print();
+    }
+    if let ForegroundEnd::Exited(status) = end
+        && let Some(reached) = status.resources.limit_reached
+    {
+        report(&sentence_about(reached));
     }
     Ok((end.exit_code(is_kept), end.goodbye()))
 }

@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
+use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, ProcessLimits, StartParams};
 
 use super::args::RunArgs;
 use super::capabilities::environment_info;
@@ -63,11 +63,14 @@ async fn run_with(
         "this server cannot end a command when its time is over, and a kept session outlives `run`; leave out \
          --timeout or --session"
     );
+    let limits = args.limits.limits(server)?;
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
     let mut params = context.start_params(&info, id, &args.command, flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
+    // Without any limit in them, they ask only for the usage that `--json` shows.
+    params.limits = limits.or_else(|| (args.json && server.process_limits).then(ProcessLimits::default));
     // This command leaves at once, so the server must not push output that a later command will read.
     params.paused = args.detach;
     let may_be_renamed = is_kept && args.id.is_none();

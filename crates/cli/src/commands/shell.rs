@@ -52,10 +52,12 @@ async fn shell_with(
     let info = environment_info(client).await?;
     let server = &info.capabilities;
     let end_of_input = input_plan::plan(server, tty).await?;
+    let limits = args.limits.limits(server)?;
     let id = choose_id(client, None, is_kept).await?;
     let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
     let mut params = context.start_params(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
+    params.limits = limits;
     hint.set_variable(&mut params, &args.env);
     if tty {
         make_login_shell(&mut params, server);

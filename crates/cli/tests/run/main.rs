@@ -8,6 +8,7 @@ mod exit_codes;
 mod full_disk;
 mod input;
 mod kept;
+mod limits;
 mod published;
 mod signals;
 mod silent_server;

@@ -91,8 +91,11 @@ async fn events_can_be_printed_as_json() {
         result.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     assert!(lines.contains(&json!({"type": "output", "stream": "stdout", "text": "é\n"})), "{lines:?}");
     assert!(lines.contains(&json!({"type": "output", "stream": "stderr", "base64": "/w=="})), "{lines:?}");
+    let mut last = lines.last().unwrap().clone();
+    let usage = last.as_object_mut().unwrap().remove("usage").unwrap();
+    assert!(usage["minorFaults"].as_u64().unwrap() > 0, "{usage}");
     let exited = json!({"type": "exited", "exitCode": 5, "timedOut": false, "sandboxDenied": false});
-    assert_eq!((lines.last(), result.status.code()), (Some(&exited), Some(5)));
+    assert_eq!((last, result.status.code()), (exited, Some(5)));
 }
 
 #[tokio::test]

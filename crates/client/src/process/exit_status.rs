@@ -1,5 +1,6 @@
 //! The exit status of a process, and its whole output.
 
+use protocol::ExitResources;
 use recovery::Exit;
 
 /// The way in which a process exited.
@@ -11,6 +12,9 @@ pub struct ExitStatus {
     pub sandbox_denied: bool,
     /// Whether the server killed the process because the timeout of the process was over.
     pub timed_out: bool,
+    /// What the process has used and which limit it has reached, if it was started with
+    /// [`limits`](protocol::StartParams::limits).
+    pub resources: ExitResources,
 }
 
 impl ExitStatus {
@@ -22,7 +26,12 @@ impl ExitStatus {
 
 impl From<Exit> for ExitStatus {
     fn from(exit: Exit) -> Self {
-        Self { code: exit.code, sandbox_denied: exit.sandbox_denied.unwrap_or(false), timed_out: exit.timed_out }
+        Self {
+            code: exit.code,
+            sandbox_denied: exit.sandbox_denied.unwrap_or(false),
+            timed_out: exit.timed_out,
+            resources: exit.resources,
+        }
     }
 }
 

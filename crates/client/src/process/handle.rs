@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use protocol::{
-    ProcessId, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, Stream,
-    WindowSize, WriteStatus, methods,
+    MemoryScope, ProcessId, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams,
+    StartResult, Stream, WindowSize, WriteStatus, methods,
 };
 use tokio::sync::watch;
 
@@ -31,6 +31,7 @@ pub struct ExecProcess {
     handle: Arc<ClientHandle>,
     record: Arc<ProcessRecord>,
     sandbox_type: Option<SandboxType>,
+    memory_limit_scope: Option<MemoryScope>,
     /// A subscription from the first event on. The first user who subscribes gets it.
     first_subscription: Mutex<Option<ExecProcessEventReceiver>>,
     /// Sequence number of the last event that the server no longer retained when the client attached to the process.
@@ -41,15 +42,12 @@ pub struct ExecProcess {
 }
 
 impl ExecProcess {
-    pub(crate) fn new(
-        handle: &Arc<ClientHandle>,
-        record: &Arc<ProcessRecord>,
-        sandbox_type: Option<SandboxType>,
-    ) -> Self {
+    pub(crate) fn new(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>, answer: Option<&StartResult>) -> Self {
         Self {
             handle: Arc::clone(handle),
             record: Arc::clone(record),
-            sandbox_type,
+            sandbox_type: answer.and_then(|answer| answer.sandbox_type),
+            memory_limit_scope: answer.and_then(|answer| answer.memory_limit_scope),
             first_subscription: Mutex::new(Some(ExecProcessEventReceiver::first(handle, record))),
             skipped_through: 0,
             last_seq_before_attach: 0,
@@ -81,6 +79,12 @@ impl ExecProcess {
     /// [`attach`](crate::ExecServerClient::attach).
     pub fn sandbox_type(&self) -> Option<SandboxType> {
         self.sandbox_type
+    }
+
+    /// What the limit of memory of the process applies to. `None` if its memory is not limited, and after
+    /// [`attach`](crate::ExecServerClient::attach).
+    pub fn memory_limit_scope(&self) -> Option<MemoryScope> {
+        self.memory_limit_scope
     }
 
     /// Bytes of output that the server no longer retained when the client attached to the process. 0 for a process
@@ -168,9 +172,9 @@ impl ExecProcess {
             match event {
                 ExecProcessEvent::Output(output) if output.stream == Stream::Stderr => stderr.extend(output.chunk),
                 ExecProcessEvent::Output(output) => stdout.extend(output.chunk),
-                ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
+                ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
                     let sandbox_denied = sandbox_denied.unwrap_or(false);
-                    status = Some(ExitStatus { code: exit_code, sandbox_denied, timed_out });
+                    status = Some(ExitStatus { code: exit_code, sandbox_denied, timed_out, resources });
                 }
                 ExecProcessEvent::Closed { .. } => {}
                 ExecProcessEvent::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),

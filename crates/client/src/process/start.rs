@@ -15,6 +15,10 @@ use crate::rpc::{CallError, CallSlot, PendingCall};
 /// Starts a process. If the connection is lost before the answer, the start fails, and a job kills the process over the next connection.
 pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
     let core = &handle.core;
+    // Another server would ignore the limits, and the process would run without them.
+    if params.limits.is_some() && !core.capabilities().await?.process_limits {
+        return Err(ExecServerError::Protocol("the server cannot limit what a process uses".to_owned()));
+    }
     let params = core.map_paths_of_start(params)?;
     core.wait_for_room_for_job().await?;
     loop {
@@ -34,7 +38,7 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
                         record.set_recoverable();
                         unfinished.succeed();
                         core.inbound.handle(&record, record.publish_early_events());
-                        return Ok(ExecProcess::new(handle, &record, result.sandbox_type));
+                        return Ok(ExecProcess::new(handle, &record, Some(&result)));
                     }
                     Err(CallError::Failed(error)) => return Err(error),
                     Err(CallError::Lost) => {
@@ -119,7 +123,12 @@ pub(crate) async fn attach(
         && seq <= skipped_through
     {
         // The exit event was skipped, so the record learns about the exit from the answer.
-        record.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
+        record.note_exit(Exit {
+            code,
+            sandbox_denied: Some(answer.sandbox_denied),
+            timed_out: answer.timed_out,
+            resources: answer.resources(),
+        });
     }
     let last_seq_before_attach = answer.next_seq.saturating_sub(1);
     record.skip(skipped_through, lost_bytes);

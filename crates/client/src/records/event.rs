@@ -1,7 +1,7 @@
 //! The events of a process, as users of the client see them.
 
 use bytes::Bytes;
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 use recovery::{Event, Exit};
 
 /// Bytes that a process wrote to one of its streams.
@@ -30,6 +30,9 @@ pub enum ExecProcessEvent {
         sandbox_denied: Option<bool>,
         /// Whether the server killed the process because the timeout of the process was over.
         timed_out: bool,
+        /// What the process has used and which limit it has reached, if it was started with
+        /// [`limits`](protocol::StartParams::limits).
+        resources: ExitResources,
     },
     /// The process has exited and its streams have ended. No event follows.
     Closed {
@@ -44,8 +47,8 @@ impl ExecProcessEvent {
     pub(crate) fn new(seq: u64, event: Event) -> Self {
         match event {
             Event::Output { stream, chunk } => Self::Output(ProcessOutputChunk { seq, stream, chunk }),
-            Event::Exited(Exit { code, sandbox_denied, timed_out }) => {
-                Self::Exited { seq, exit_code: code, sandbox_denied, timed_out }
+            Event::Exited(Exit { code, sandbox_denied, timed_out, resources }) => {
+                Self::Exited { seq, exit_code: code, sandbox_denied, timed_out, resources }
             }
             Event::Closed => Self::Closed { seq },
         }
@@ -57,8 +60,13 @@ impl ExecProcessEvent {
             Self::Output(output) => {
                 Some((output.seq, Event::Output { stream: output.stream, chunk: output.chunk.clone() }))
             }
-            Self::Exited { seq, exit_code, sandbox_denied, timed_out } => {
-                let exit = Exit { code: *exit_code, sandbox_denied: *sandbox_denied, timed_out: *timed_out };
+            Self::Exited { seq, exit_code, sandbox_denied, timed_out, resources } => {
+                let exit = Exit {
+                    code: *exit_code,
+                    sandbox_denied: *sandbox_denied,
+                    timed_out: *timed_out,
+                    resources: *resources,
+                };
                 Some((*seq, Event::Exited(exit)))
             }
             Self::Closed { seq } => Some((*seq, Event::Closed)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ProcessId, Signal, WriteStatus};
+use protocol::{ExitResources, ProcessId, Signal, WriteStatus};
 use tokio::sync::{OnceCell, broadcast};
 use tokio::time::{Duration, Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -333,6 +333,7 @@ fn response(
         sandbox_denied: exit.is_some_and(|exit| exit.sandbox_denied == Some(true)),
         ran_without_sandbox: false,
         timed_out: exit.is_some_and(|exit| exit.timed_out),
+        resources: exit.map_or(ExitResources::NONE, |exit| exit.resources),
         stdin,
         failure: end.as_ref().and_then(CommandEnd::failure),
     }

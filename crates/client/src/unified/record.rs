@@ -85,8 +85,8 @@ impl CommandRecord {
                 drop(state);
                 self.progress.send_modify(|progress| progress.bytes += output.chunk.len() as u64);
             }
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
-                self.state.lock().exit = Some(Exit { code, sandbox_denied, timed_out });
+            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
+                self.state.lock().exit = Some(Exit { code, sandbox_denied, timed_out, resources });
             }
             ExecProcessEvent::Closed { .. } => self.end_unless_ended(CommandEnd::Closed),
             ExecProcessEvent::Failed(text) => self.end_unless_ended(CommandEnd::Failed(text)),

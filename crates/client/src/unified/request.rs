@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use protocol::{EnvPolicy, PathUri, ProcessId, StartParams, WindowSize};
+use protocol::{EnvPolicy, PathUri, ProcessId, ProcessLimits, StartParams, WindowSize};
 use serde_json::value::RawValue;
 
 /// The id by which later calls find a command.
@@ -57,6 +57,8 @@ pub struct ExecCommandRequest {
     pub sandbox: Option<Box<RawValue>>,
     /// The server kills the command after this time. Needs the extension `processTimeout`.
     pub timeout: Option<Duration>,
+    /// What the command and its descendants may use. Needs the extension `processLimits`: without it, the command is not started.
+    pub limits: Option<ProcessLimits>,
     /// How long the call waits for the end of the command before it returns with the output so far.
     pub yield_time: Duration,
     /// Bytes of output that the call returns at most.
@@ -87,6 +89,7 @@ impl ExecCommandRequest {
             stdin: false,
             sandbox: None,
             timeout: None,
+            limits: None,
             yield_time: YIELD_TIME,
             max_output_bytes: MAX_OUTPUT_BYTES,
         }
@@ -110,6 +113,7 @@ impl ExecCommandRequest {
             size: self.size,
             pipe_stdin: self.stdin && !self.tty,
             sandbox: self.sandbox.clone().filter(|_| confinement == Confinement::AsAsked),
+            limits: self.limits,
             timeout_ms: self.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             ..StartParams::new(process_id, argv, self.cwd.clone())
         }

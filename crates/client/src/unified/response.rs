@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use protocol::ExitResources;
+
 use super::request::ExecSessionId;
 
 /// The output of a command since the last call, and its state.
@@ -31,6 +33,8 @@ pub struct ExecCommandResponse {
     pub ran_without_sandbox: bool,
     /// Whether the server killed the command because its timeout was over.
     pub timed_out: bool,
+    /// What the command has used and which limit it has reached, if its request had `limits` and it has exited.
+    pub resources: ExitResources,
     /// What happened to the text of the request.
     pub stdin: StdinOutcome,
     /// The reason why the client can no longer follow the command. `None` if there was no failure.

@@ -1,6 +1,6 @@
 //! Events that the server pushes, and their subscribers.
 
-use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
+use client::{ExecProcessEvent, ExitResources, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
 use testkit::scripted::{ScriptedReply, read_result};
 
@@ -24,7 +24,9 @@ async fn events_are_delivered_in_the_order_of_their_numbers() {
     while let Some(event) = events.recv().await.unwrap() {
         received.push(event);
     }
-    let exited = ExecProcessEvent::Exited { seq: 3, exit_code: 0, sandbox_denied: Some(false), timed_out: false };
+    let resources = ExitResources::NONE;
+    let exited =
+        ExecProcessEvent::Exited { seq: 3, exit_code: 0, sandbox_denied: Some(false), timed_out: false, resources };
     assert_eq!(received, [output(1, b"one"), output(2, b"two"), exited, ExecProcessEvent::Closed { seq: 4 }]);
     assert_eq!(server.count("process/read"), 0);
 }

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use files::{Cancel, FileRoot};
 use rustix::fs::{Mode, OFlags};
@@ -93,7 +94,7 @@ impl TestSandbox {
     }
 
     fn root_at(&self, path: &Path) -> FileRoot {
-        FileRoot::sandbox(self.open_in_sandbox(path))
+        FileRoot::sandbox(self.open_in_sandbox(path), Arc::new(()))
     }
 
     /// Opens a directory in the mount namespace of the sandbox.

@@ -1,11 +1,11 @@
 //! Tests of which events an answer to `process/read` adds, and of which answers are refused.
 
-use protocol::{Base64Bytes, OutputChunk, Stream};
+use protocol::{Base64Bytes, ExitResources, OutputChunk, Stream};
 
 use super::*;
 use crate::order::OrderLimits;
 
-const EXIT: Exit = Exit { code: 7, sandbox_denied: Some(false), timed_out: false };
+const EXIT: Exit = Exit { code: 7, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE };
 
 fn output(text: &str) -> Event {
     Event::Output { stream: Stream::Stdout, chunk: Bytes::from(text.to_owned()) }
@@ -39,6 +39,8 @@ fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResul
         oldest_seq: None,
         exit_seq: None,
         timed_out: false,
+        usage: None,
+        limit_reached: None,
         gap: false,
         dropped_bytes: None,
         partial: false,

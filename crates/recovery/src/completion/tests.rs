@@ -1,7 +1,7 @@
 //! Tests of how a client learns that a process has ended, and of how many reads it needs in each case.
 
 use bytes::Bytes;
-use protocol::{Base64Bytes, OutputChunk, Stream};
+use protocol::{Base64Bytes, ExitResources, OutputChunk, Stream};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn output() -> Event {
 }
 
 fn exited(sandbox_denied: Option<bool>) -> Event {
-    Event::Exited(Exit { code: 3, sandbox_denied, timed_out: false })
+    Event::Exited(Exit { code: 3, sandbox_denied, timed_out: false, resources: ExitResources::NONE })
 }
 
 fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
@@ -26,6 +26,8 @@ fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
         oldest_seq: None,
         exit_seq: None,
         timed_out: false,
+        usage: None,
+        limit_reached: None,
         gap: false,
         dropped_bytes: None,
         partial: false,
@@ -42,7 +44,10 @@ fn a_complete_stream_needs_no_read() {
     assert!(!completion.is_closed());
     assert_eq!(completion.handle_event(5, &Event::Closed), CompletionStep::Take);
     assert_eq!((completion.last(), completion.is_closed()), (5, true));
-    assert_eq!(completion.exit(), Some(Exit { code: 3, sandbox_denied: Some(false), timed_out: false }));
+    assert_eq!(
+        completion.exit(),
+        Some(Exit { code: 3, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE })
+    );
     assert_eq!(completion.handle_event(6, &output()), CompletionStep::Skip, "no event follows the close");
 }
 
@@ -61,7 +66,10 @@ fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read
     assert_eq!(completion.handle_event(2, &exited(None)), CompletionStep::Read { after: 1 });
     assert_eq!((completion.last(), completion.exit()), (1, None), "the event is discarded");
     completion.handle_read(&ReadResult { exited: true, exit_code: Some(3), sandbox_denied: true, ..answer(0..0, 3) });
-    assert_eq!(completion.exit(), Some(Exit { code: 3, sandbox_denied: Some(true), timed_out: false }));
+    assert_eq!(
+        completion.exit(),
+        Some(Exit { code: 3, sandbox_denied: Some(true), timed_out: false, resources: ExitResources::NONE })
+    );
     assert_eq!(completion.handle_event(2, &exited(None)), CompletionStep::Skip);
     assert_eq!(completion.handle_event(3, &Event::Closed), CompletionStep::Take);
 }
@@ -85,7 +93,10 @@ fn a_client_that_missed_events_reads_after_the_last_that_it_knows() {
     let end = ReadResult { exited: true, exit_code: Some(0), closed: true, timed_out: true, ..answer(8..9, 11) };
     completion.handle_read(&end);
     assert_eq!((completion.last(), completion.is_closed()), (10, true));
-    assert_eq!(completion.exit(), Some(Exit { code: 0, sandbox_denied: Some(false), timed_out: true }));
+    assert_eq!(
+        completion.exit(),
+        Some(Exit { code: 0, sandbox_denied: Some(false), timed_out: true, resources: ExitResources::NONE })
+    );
     assert_eq!(completion.handle_event(10, &Event::Closed), CompletionStep::Skip);
 }
 

@@ -1,7 +1,7 @@
 //! Tests with events that come in any order and any number of times, up to the limits.
 
 use bytes::Bytes;
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 
 use super::*;
 use crate::event::Exit;
@@ -11,7 +11,7 @@ fn output(size: usize) -> Event {
 }
 
 fn exited() -> Event {
-    Event::Exited(Exit { code: 0, sandbox_denied: Some(false), timed_out: false })
+    Event::Exited(Exit { code: 0, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE })
 }
 
 fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use protocol::{Base64Bytes, OutputChunk, ReadResult};
+use protocol::{Base64Bytes, ExitResources, LimitName, LimitReached, OutputChunk, ProcessUsage, ReadResult};
 use recovery::{Event, Exit};
 use session::{
     CHUNK_OVERHEAD_BYTES, ConnectionNumber, Delivery, Departure, LogLimits, MemoryPressure, Page, Polled, ReadAnswer,
@@ -127,8 +127,10 @@ impl SimulatedServer {
                 }
                 ProcessAct::Exit { code, sandbox_denied, timed_out } => {
                     let timed_out = timed_out && self.kind == ServerKind::Ours;
-                    self.truth.note_exited(code, (self.kind != ServerKind::Old).then_some(sandbox_denied), timed_out);
-                    self.delivery.exit(session::LoggedExit { code, sandbox_denied, timed_out });
+                    let resources = self.resources(code);
+                    let reported_denial = (self.kind != ServerKind::Old).then_some(sandbox_denied);
+                    self.truth.note_exited(code, reported_denial, timed_out, resources);
+                    self.delivery.exit(session::LoggedExit { code, sandbox_denied, timed_out, resources });
                 }
                 ProcessAct::Close => {
                     self.truth.note_closed();
@@ -235,6 +237,16 @@ impl SimulatedServer {
         pushes
     }
 
+    /// What this kind of server says about the limits of a process: different things for different exit codes.
+    fn resources(&self, code: i32) -> ExitResources {
+        if self.kind != ServerKind::Ours {
+            return ExitResources::NONE;
+        }
+        let usage = ProcessUsage { user_micros: u64::from(code.unsigned_abs()), ..ProcessUsage::default() };
+        let limit_reached = (code == 2).then_some(LimitReached { limit: LimitName::CpuSeconds, ended: true });
+        ExitResources { usage: (code > 0).then_some(usage), limit_reached }
+    }
+
     /// The event as this kind of server sends it.
     fn as_client_event(&self, event: session::LogEvent) -> Event {
         match event {
@@ -243,6 +255,7 @@ impl SimulatedServer {
                 code: exit.code,
                 sandbox_denied: (self.kind != ServerKind::Old).then_some(exit.sandbox_denied),
                 timed_out: exit.timed_out,
+                resources: exit.resources,
             }),
             session::LogEvent::Closed { .. } => Event::Closed,
         }
@@ -303,6 +316,8 @@ impl SimulatedServer {
             oldest_seq: log.oldest_seq().filter(|_| reports_gaps),
             exit_seq: exit.map(|(seq, _)| seq).filter(|_| reports_gaps),
             timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
+            usage: exit.and_then(|(_, exit)| exit.resources.usage),
+            limit_reached: exit.and_then(|(_, exit)| exit.resources.limit_reached),
             gap: reports_gaps && page.gap,
             dropped_bytes: (reports_gaps && page.gap).then(|| log.dropped_bytes()),
             partial: page.is_partial,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::Stream;
+use protocol::{ExitResources, Stream};
 use recovery::{Event, Exit};
 
 /// The smallest thing that a process does: it writes one byte, exits or closes. The server decides how bytes are cut
@@ -15,6 +15,7 @@ pub(crate) enum Symbol {
         code: i32,
         sandbox_denied: Option<bool>,
         timed_out: bool,
+        resources: ExitResources,
     },
     Closed,
 }
@@ -32,8 +33,14 @@ impl Truth {
         self.symbols.extend(bytes.iter().map(|byte| Symbol::Byte(stream, *byte)));
     }
 
-    pub(crate) fn note_exited(&mut self, code: i32, sandbox_denied: Option<bool>, timed_out: bool) {
-        self.symbols.push(Symbol::Exited { code, sandbox_denied, timed_out });
+    pub(crate) fn note_exited(
+        &mut self,
+        code: i32,
+        sandbox_denied: Option<bool>,
+        timed_out: bool,
+        resources: ExitResources,
+    ) {
+        self.symbols.push(Symbol::Exited { code, sandbox_denied, timed_out, resources });
     }
 
     pub(crate) fn note_closed(&mut self) {
@@ -65,12 +72,12 @@ impl Truth {
     pub(crate) fn check_next(&self, position: usize, event: &Event) -> usize {
         let symbols: Vec<Symbol> = match event {
             Event::Output { stream, chunk } => chunk.iter().map(|byte| Symbol::Byte(*stream, *byte)).collect(),
-            Event::Exited(Exit { code, sandbox_denied, timed_out }) => {
+            Event::Exited(Exit { code, sandbox_denied, timed_out, resources }) => {
                 // An old server says `sandbox_denied` only in the answer to a read.
                 let is_pushed =
                     !matches!(self.symbols.get(position), Some(Symbol::Exited { sandbox_denied: None, .. }));
                 let sandbox_denied = sandbox_denied.filter(|_| is_pushed);
-                vec![Symbol::Exited { code: *code, sandbox_denied, timed_out: *timed_out }]
+                vec![Symbol::Exited { code: *code, sandbox_denied, timed_out: *timed_out, resources: *resources }]
             }
             Event::Closed => vec![Symbol::Closed],
         };

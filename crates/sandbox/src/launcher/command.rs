@@ -73,7 +73,10 @@ impl CommandStarter {
         match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
             0 => namespace_init::run(&init),
             error if error < 0 => {
-                return failed(StartStage::Isolate, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN));
+                return failed(
+                    StartStage::Isolate,
+                    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN),
+                );
             }
             _ => {}
         }

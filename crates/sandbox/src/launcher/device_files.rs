@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use rustix::process::{Pid, WaitOptions};
 
-use super::mount_calls::{MountDepth, MountFlags, add_flags, attach as attach_mount, clone_mount, new_file_system, open_path};
+use super::mount_calls::{
+    MountDepth, MountFlags, add_flags, attach as attach_mount, clone_mount, new_file_system, open_path,
+};
 use crate::plan::BaseTree;
 
 /// Devices of the host that commands may use.
@@ -90,13 +92,7 @@ fn make_file(directory: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
     openat(directory, name, flags, mode).map(drop)
 }
 
-fn directory(
-    dev: &OwnedFd,
-    root: &OwnedFd,
-    name: &str,
-    kind: &CStr,
-    options: &[(&CStr, &str)],
-) -> Result<(), Errno> {
+fn directory(dev: &OwnedFd, root: &OwnedFd, name: &str, kind: &CStr, options: &[(&CStr, &str)]) -> Result<(), Errno> {
     mkdirat(dev, name, Mode::from_raw_mode(0o755))?;
     let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     attach_mount(new_file_system(kind, options, quiet)?, open_path(root, &Path::new("/dev").join(name))?)
@@ -139,6 +135,7 @@ fn attach_proc(root: &OwnedFd) -> Result<bool, Errno> {
 }
 
 fn mount_proc(root: &OwnedFd, flags: MountAttrFlags) -> Result<(), Errno> {
-    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let quiet =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     attach_mount(new_file_system(c"proc", &[], flags | quiet)?, open_path(root, Path::new("/proc"))?)
 }

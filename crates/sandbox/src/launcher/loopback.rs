@@ -29,7 +29,8 @@ pub(super) fn listen() -> Result<OwnedFd, BuildFailure> {
 
 fn listen_inside() -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let mut request = InterfaceFlags { name: [0; libc::IFNAMSIZ], flags: libc::IFF_UP as libc::c_short, _rest: [0; 22] };
+    let mut request =
+        InterfaceFlags { name: [0; libc::IFNAMSIZ], flags: libc::IFF_UP as libc::c_short, _rest: [0; 22] };
     request.name[..2].copy_from_slice(b"lo");
     // SAFETY: the structure has the layout that the request demands, and lives during the call.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } != 0 {

@@ -57,8 +57,7 @@ fn serve(plan: &InitPlan<'_>) -> Result<(), i32> {
         let wanted = |descriptor, events| libc::pollfd { fd: descriptor, events, revents: 0 };
         // A negative descriptor is left out. The kernel reports that the launcher's end was closed even if nothing is asked for.
         let server = if command_runs { plan.server } else { -1 };
-        let mut polled =
-            [wanted(server, libc::POLLRDHUP), wanted(plan.launcher, 0), wanted(children, libc::POLLIN)];
+        let mut polled = [wanted(server, libc::POLLRDHUP), wanted(plan.launcher, 0), wanted(children, libc::POLLIN)];
         // SAFETY: the array has the given length and lives during the call.
         if unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) } < 0 {
             continue;

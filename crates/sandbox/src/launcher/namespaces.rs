@@ -24,19 +24,25 @@ pub(super) struct UserIds {
 
 /// Moves this process into new namespaces.
 pub(super) fn enter(network: SandboxNetwork) -> Result<UserIds, BuildFailure> {
-    let ids = UserIds {
-        user: rustix::process::geteuid().as_raw(),
-        group: rustix::process::getegid().as_raw(),
-    };
+    let ids = UserIds { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() };
     let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     if network != SandboxNetwork::Host {
         flags |= UnshareFlags::NEWNET;
     }
     // SAFETY: without UnshareFlags::FILES no descriptor table changes, and this process has only one thread.
-    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(|error| failure(BuildStep::Namespaces, error.into(), ""))?;
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+        .map_err(|error| failure(BuildStep::Namespaces, error.into(), ""))?;
     let root = UserIds { user: 0, group: 0 };
     map_ids(Path::new("/proc/self"), root, ids).map_err(|error| failure(BuildStep::UserMapping, error, ""))?;
     Ok(ids)
+}
+
+/// The mount namespace of this process. As long as the server holds it, the mounts of the sandbox stay, also if the launcher is killed.
+/// Without them, the root directory that the server has would show what they hide.
+pub(super) fn mount_namespace() -> Result<OwnedFd, BuildFailure> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(CWD, "/proc/self/ns/mnt", flags, Mode::empty())
+        .map_err(|error| failure(BuildStep::Namespaces, error.into(), "mnt"))
 }
 
 /// Makes the user namespace of the commands, in which the user has the number that it has on the host.

@@ -37,6 +37,7 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
             process_signals: true,
             process_list: true,
             process_timeout: true,
+            process_limits: true,
             process_umask: true,
             read_gaps: true,
             read_parts: true,

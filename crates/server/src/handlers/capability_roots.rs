@@ -63,10 +63,7 @@ async fn discover_all(
         let cancelled = cancel.flag();
         running.spawn(async move {
             let _permit = permits.acquire_owned().await.ok()?;
-            let file_root = match RequestRoot::of(root.sandbox.as_ref()) {
-                Ok(file_root) => file_root.ready().await,
-                Err(error) => Err(error),
-            };
+            let file_root = RequestRoot::of(root.sandbox.as_ref(), &session).ready().await;
             let discover = move || discover_one(file_root, root, &answer_room, &cancelled);
             let found = session.files.operations.run(discover).await?;
             Some((number, found))

@@ -144,8 +144,13 @@ fn spawn_change<R: Serialize + Send + 'static>(
 }
 
 /// The root of a request and its native path in this root.
-fn locate(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<(RequestRoot, PathBuf), WireError> {
-    Ok((RequestRoot::of(sandbox)?, native_path(path)?))
+fn locate(
+    path: &PathUri,
+    sandbox: Option<&SandboxContext>,
+    session: &Arc<Session>,
+) -> Result<(RequestRoot, PathBuf), WireError> {
+    let path = native_path(path)?;
+    Ok((RequestRoot::of(sandbox, session), path))
 }
 
 /// As [`locate`], for a request with two paths.
@@ -153,8 +158,10 @@ fn locate_both(
     source: &PathUri,
     destination: &PathUri,
     sandbox: Option<&SandboxContext>,
+    session: &Arc<Session>,
 ) -> Result<(RequestRoot, (PathBuf, PathBuf)), WireError> {
-    Ok((RequestRoot::of(sandbox)?, (native_path(source)?, native_path(destination)?)))
+    let paths = (native_path(source)?, native_path(destination)?);
+    Ok((RequestRoot::of(sandbox, session), paths))
 }
 
 /// The native path of a URI.
@@ -219,7 +226,7 @@ mod tests {
         let top = std::fs::File::open(mount_point.parent().unwrap()).unwrap();
         let inside = Path::new("/").join(mount_point.file_name().unwrap());
         for (root, path, kind) in [
-            (FileRoot::sandbox(top.into()), inside, error_kind::SANDBOX_DENIED),
+            (FileRoot::sandbox(top.into(), Arc::new(())), inside, error_kind::SANDBOX_DENIED),
             (FileRoot::host().clone(), mount_point, "other"),
         ] {
             let removed = files::remove(&root, &path, false, false, files::Follow::Yes, &Cancel::new());

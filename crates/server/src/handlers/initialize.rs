@@ -48,6 +48,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         shared.spawner.session_tags(),
         Arc::clone(&call.connection.outbound),
         shared.session_files(),
+        shared.session_sandboxes(),
         config,
         // The server does not count as idle while the session exists.
         shared.presence.enter(),

@@ -35,6 +35,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         started_as: StartedAs::Followed,
         timeout: None,
         umask: None,
+        limits: None,
         snapshot: None,
         sandbox: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },

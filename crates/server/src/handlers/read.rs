@@ -108,6 +108,8 @@ fn read_result(log: &EventLog, page: Page) -> ReadResult {
         oldest_seq: log.oldest_seq(),
         exit_seq: exit.map(|(seq, _)| seq),
         timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
+        usage: exit.and_then(|(_, exit)| exit.resources.usage),
+        limit_reached: exit.and_then(|(_, exit)| exit.resources.limit_reached),
         gap: page.gap,
         dropped_bytes: page.gap.then(|| log.dropped_bytes()),
         partial: page.is_partial,

@@ -1,37 +1,65 @@
-//! The root in which the paths of a request about files are resolved. A request that asks for a sandbox that restricts
-//! files is refused, because this server cannot enforce it.
+//! The root in which the paths of a request about files are resolved: that of this machine, or that of the sandbox whose
+//! policy the request has.
+
+use std::sync::Arc;
 
 use files::FileRoot;
 use protocol::{SandboxContext, WireError};
 
+use crate::session::Session;
+
 /// The root of a request. It may have to be made first, so a handler waits for it in the task in which it answers, and
 /// before it takes a permit for its operation.
 pub(super) struct RequestRoot {
-    root: FileRoot,
+    state: RootState,
+}
+
+enum RootState {
+    Ready(FileRoot),
+    /// The sandbox has to be looked for, and perhaps made.
+    Wanted {
+        context: Box<SandboxContext>,
+        session: Arc<Session>,
+    },
 }
 
 impl RequestRoot {
     /// The root for a request with this sandbox. Does not wait.
-    pub(super) fn of(sandbox: Option<&SandboxContext>) -> Result<Self, WireError> {
-        if sandbox.is_some_and(SandboxContext::restricts_files) {
-            return Err(WireError::invalid_request("filesystem sandbox cannot be enforced on this executor"));
-        }
-        Ok(Self { root: FileRoot::host().clone() })
+    pub(super) fn of(sandbox: Option<&SandboxContext>, session: &Arc<Session>) -> Self {
+        let state = match sandbox.filter(|context| context.restricts_files()) {
+            None => RootState::Ready(FileRoot::host().clone()),
+            Some(context) => match session.sandboxes.recent_file_root(context) {
+                Some(root) => RootState::Ready(root),
+                None => RootState::Wanted { context: Box::new(context.clone()), session: Arc::clone(session) },
+            },
+        };
+        Self { state }
     }
 
     /// A root that exists already.
     pub(super) fn existing(root: FileRoot) -> Self {
-        Self { root }
+        Self { state: RootState::Ready(root) }
     }
 
     /// The root, if it exists already. For answers from the cache of the kernel, which do not wait.
     pub(super) fn at_once(&self) -> Option<&FileRoot> {
-        Some(&self.root)
+        match &self.state {
+            RootState::Ready(root) => Some(root),
+            RootState::Wanted { .. } => None,
+        }
     }
 
     /// Waits until the root exists. The root of this machine exists always, so a request without a sandbox does not
     /// wait.
     pub(super) async fn ready(self) -> Result<FileRoot, WireError> {
-        Ok(self.root)
+        let (context, session) = match self.state {
+            RootState::Ready(root) => return Ok(root),
+            RootState::Wanted { context, session } => (context, session),
+        };
+        let owner = Arc::clone(&session);
+        let found = session.files.operations.run(move || owner.sandboxes.file_root(&context, &owner.tags)).await;
+        found.unwrap_or_else(|| {
+            Err(WireError::internal("the server has failed to make the sandbox; its log says why"))
+        })
     }
 }

@@ -8,19 +8,15 @@ use sandbox::{NetworkRule, SandboxNetwork};
 
 use super::start::StartSpec;
 use crate::sandbox_policy::process_sandbox_rules;
-use crate::sandboxes::SessionSandbox;
-use crate::server_state::ServerState;
+use crate::sandboxes::{SandboxRefusal, SessionSandbox};
 use crate::session::Session;
 
 /// The sandbox in which a process starts. None if it starts without one.
 pub(super) async fn sandbox_for_process(
-    shared: &ServerState,
     spec: &StartSpec,
     session: &Arc<Session>,
 ) -> Result<Option<Arc<SessionSandbox>>, WireError> {
     let Some(context) = spec.sandbox.clone() else { return Ok(None) };
-    let launcher = shared.sandbox_launcher.clone();
-    let launcher = launcher.ok_or_else(|| WireError::invalid_params("sandbox runtime paths are not configured"))?;
     let (cwd, tmpdir) = (spec.cwd.clone(), spec.env.get(OsStr::new("TMPDIR")).cloned());
     let owner = Arc::clone(session);
     let find = move || {
@@ -29,11 +25,13 @@ pub(super) async fn sandbox_for_process(
             NetworkRule::Restricted => SandboxNetwork::None,
             NetworkRule::Enabled => SandboxNetwork::Host,
         };
-        owner
-            .sandboxes
-            .obtain(&launcher, &owner.tags, &rules.files, network)
-            .map_err(|error| WireError::invalid_params(format!("failed to prepare process sandbox: {error}")))
+        owner.sandboxes.obtain(&owner.tags, &rules.files, network).map_err(|error| match error {
+            SandboxRefusal::NotConfigured => WireError::invalid_params(error.to_string()),
+            _ => WireError::invalid_params(format!("failed to prepare process sandbox: {error}")),
+        })
     };
     let found = session.files.operations.run(find).await;
-    found.unwrap_or_else(|| Err(WireError::internal("the server has failed to make the sandbox; its log says why"))).map(Some)
+    found
+        .unwrap_or_else(|| Err(WireError::internal("the server has failed to make the sandbox; its log says why")))
+        .map(Some)
 }

@@ -15,7 +15,7 @@ use protocol::{
     error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
-use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, TerminalSize};
+use spawn::{ChildIo, SpawnCommand, SpawnError, SpawnLimits, Spawned, StdinMode, Stdio, TerminalSize};
 
 use super::capture_shell::SessionShell;
 use super::check_process_id;
@@ -25,6 +25,7 @@ use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::process::{Confinement, CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
+use crate::process_limits::{limit_error, memory_scope, spawn_limits};
 use crate::process_task;
 use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
@@ -51,6 +52,8 @@ pub(super) struct StartSpec {
     pub(super) timeout: Option<Duration>,
     /// Permission bits that new files of the process do not get. None: the umask of the server.
     pub(super) umask: Option<u32>,
+    /// What the process and its descendants may use. None: no limits, and the exit carries no usage.
+    pub(super) limits: Option<SpawnLimits>,
     /// Asks that the command begins with a shell snapshot: the state of a login shell after its profile has run.
     pub(super) snapshot: Option<SnapshotRequest>,
     /// The policy that the process is confined by. None: the process is not confined.
@@ -66,8 +69,10 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     match to_spec(&call.connection.shared, params, observes) {
         Ok(spec) => {
             let sandbox_type = if spec.sandbox.is_some() { SandboxType::LinuxSeccomp } else { SandboxType::None };
+            let limits_memory = spec.limits.is_some_and(|limits| limits.memory_bytes.is_some());
+            let memory_limit_scope = limits_memory.then(|| memory_scope(&call.connection.shared.spawner));
             begin(call, spec, session, move |call, process_id| {
-                call.finish(Ok(StartResult { process_id, sandbox_type: Some(sandbox_type) }));
+                call.finish(Ok(StartResult { process_id, sandbox_type: Some(sandbox_type), memory_limit_scope }));
             });
         }
         Err(error) => call.finish::<()>(Err(error)),
@@ -126,6 +131,7 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         started_as,
         timeout: params.timeout_ms.map(Duration::from_millis),
         umask: params.umask,
+        limits: params.limits.map(|limits| spawn_limits(&limits)),
         snapshot,
         sandbox,
         dialect: Dialect::Current,
@@ -233,7 +239,9 @@ fn check(shared: &ServerState, spec: &StartSpec) -> Result<(), WireError> {
     if spec.umask.is_some_and(|mask| mask > LARGEST_UMASK) {
         return Err(WireError::invalid_params(format!("umask must be at most {LARGEST_UMASK}")));
     }
-    Ok(())
+    // Checked again by the start itself. Here a limit that cannot be enforced is refused before anything runs, for example the capture
+    // of a shell snapshot.
+    spec.limits.map_or(Ok(()), |limits| shared.spawner.check_limits(&limits).map_err(|error| limit_error(&error)))
 }
 
 /// Size of argv and environment in the memory of the new process: a NUL follows each argument, and each variable is
@@ -289,7 +297,7 @@ async fn launch(
     reservation: &StartReservation,
     requester: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
-    let sandbox = sandbox_for_process(shared, &spec, session).await?;
+    let sandbox = sandbox_for_process(&spec, session).await?;
     let Execution { argv, env } = execution(shared, &spec, session, sandbox.as_ref()).await;
     // Capturing a snapshot can take a while. A command that was cancelled meanwhile must not run.
     if shared.closing.is_cancelled() || session.has_ended() || reservation.cancel.is_cancelled() {
@@ -304,7 +312,7 @@ async fn launch(
         cwd: spec.cwd,
         stdio: spec.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
         umask: spec.umask,
-        limits: None,
+        limits: spec.limits,
     };
     let confinement = if sandbox.is_some() { Confinement::Sandboxed } else { Confinement::Unconfined };
     let begun = Instant::now();
@@ -412,10 +420,9 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
     let message = error.to_string();
     match error {
         SpawnError::Cancelled => start_cancelled(id),
-        SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } | SpawnError::Limit(_) => {
-            WireError::invalid_params(message)
-        }
+        SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } => WireError::invalid_params(message),
         SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
+        SpawnError::Limit(error) => limit_error(error),
         SpawnError::Cwd { source, path }
         | SpawnError::Program { source, path }
         | SpawnError::MemoryLimit { source, path } => {

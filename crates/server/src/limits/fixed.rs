@@ -168,6 +168,11 @@ fixed_limits! {
         MAX_SANDBOXES: usize = 16, Count,
         "A sandbox is a process and a few file systems in memory; few clients use more than two policies.";
 
+        /// How long file operations with a policy use their sandbox without looking at the files that the policy names.
+        /// After this time the next operation looks whether such files were made, removed or replaced.
+        POLICY_RECHECK_TIME: Duration = Duration::from_secs(1), Milliseconds,
+        "Looking takes as long as a small file operation itself. Commands always look.";
+
         /// How long a sandbox exists that no process and no request uses.
         /// The sandbox is ended. The next request with its policy makes another one, which takes some milliseconds.
         SANDBOX_IDLE_TIME: Duration = Duration::from_secs(60), Milliseconds,

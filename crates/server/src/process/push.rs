@@ -73,6 +73,8 @@ impl Process {
                     exit_code: exit.code,
                     sandbox_denied: Some(exit.sandbox_denied),
                     timed_out: exit.timed_out,
+                    usage: exit.resources.usage,
+                    limit_reached: exit.resources.limit_reached,
                 };
                 write_message(framing, out, &encode_notification(notification::PROCESS_EXITED, &params));
             }

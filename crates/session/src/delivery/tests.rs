@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use protocol::ExitResources;
 
 use super::*;
 
 const FIRST: ConnectionNumber = ConnectionNumber(1);
 const SECOND: ConnectionNumber = ConnectionNumber(2);
 const WATCHER: ConnectionNumber = ConnectionNumber(3);
-const EXIT: LoggedExit = LoggedExit { code: 7, sandbox_denied: false, timed_out: false };
+const EXIT: LoggedExit =
+    LoggedExit { code: 7, sandbox_denied: false, timed_out: false, resources: ExitResources::NONE };
 const HOLD: Duration = Duration::from_secs(25);
 const NOTHING: [u64; 0] = [];
 

@@ -4,7 +4,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const EXIT: LoggedExit = LoggedExit { code: 7, sandbox_denied: false, timed_out: false };
+const EXIT: LoggedExit =
+    LoggedExit { code: 7, sandbox_denied: false, timed_out: false, resources: ExitResources::NONE };
 
 fn log() -> EventLog {
     EventLog::new(LogLimits::default())

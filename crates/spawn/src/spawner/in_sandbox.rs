@@ -68,7 +68,8 @@ impl Spawner {
             extra: streams.extra.as_ref().map(AsFd::as_fd).zip(command.stdio.extra_descriptor()),
             cgroup_procs: cgroup_procs.as_ref().map(AsFd::as_fd),
         };
-        let made = maker.make(&request, StartConnection { server_end: server_end.as_fd(), maker_end: maker_end.as_fd() });
+        let made =
+            maker.make(&request, StartConnection { server_end: server_end.as_fd(), maker_end: maker_end.as_fd() });
         cancelled.keep_connection();
         let pid = made.map_err(|error| match error {
             _ if cancelled.is_cancelled() => SpawnError::Cancelled,

@@ -175,12 +175,13 @@ impl<'a> EventLoop<'a> {
             self.end_wait.handle_event(Instant::now());
         }
         match &mut event {
-            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
+            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
                 *timed_out |= self.is_timed_out;
                 self.exited = Some(ExitStatus {
                     code: self.replaced_signal.map_or(*exit_code, |fatal| fatal.exit_code().into()),
                     sandbox_denied: sandbox_denied.unwrap_or(false),
                     timed_out: *timed_out,
+                    resources: *resources,
                 });
                 self.end_wait.handle_exit();
             }

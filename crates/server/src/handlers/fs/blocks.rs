@@ -36,7 +36,7 @@ const _: () =
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     open_handle(call, params.handle_id, session, path, |root, path| {
         let file = files::open_file(root, path, files::Follow::Yes)?;
         let metadata = file.metadata()?;
@@ -45,7 +45,7 @@ pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Ses
 }
 
 pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     open_handle(call, params.handle_id, session, path, move |root, path| {
         let upload = files::Upload::create(root, path, params.replace, follow(params.follow_symlinks))?;
         Ok((HandleState::Upload(upload), None))

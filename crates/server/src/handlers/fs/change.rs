@@ -17,7 +17,7 @@ use crate::connection::Call;
 use crate::session::Session;
 
 pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, session: Arc<Session>) {
-    let prepared = locate(&params.path, params.sandbox.as_ref()).and_then(|(root, path)| {
+    let prepared = locate(&params.path, params.sandbox.as_ref(), &session).and_then(|(root, path)| {
         let data = decode_base64(&params.data_base64).map_err(|error| {
             WireError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
         })?;
@@ -33,7 +33,7 @@ pub(in crate::handlers) fn write_file(call: Call, params: WriteFileParams, sessi
 }
 
 pub(in crate::handlers) fn create_directory(call: Call, params: CreateDirectoryParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     let follow = follow(params.follow_symlinks);
     spawn_if_prepared(call, session, path, move |root, path| {
         files::create_directory(root, &path, params.recursive, follow)
@@ -41,7 +41,7 @@ pub(in crate::handlers) fn create_directory(call: Call, params: CreateDirectoryP
 }
 
 pub(in crate::handlers) fn set_metadata(call: Call, params: SetMetadataParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     let follow = follow(params.follow_symlinks);
     let mtime = params.mtime.map(|time| (time.secs, time.nanos));
     spawn_if_prepared(call, session, path, move |root, path| {
@@ -50,7 +50,7 @@ pub(in crate::handlers) fn set_metadata(call: Call, params: SetMetadataParams, s
 }
 
 pub(in crate::handlers) fn remove(call: Call, params: RemoveParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     let follow = follow(params.follow_symlinks);
     spawn_if_prepared(call, session, path, move |root, path| {
         // A change is never cancelled.
@@ -59,7 +59,7 @@ pub(in crate::handlers) fn remove(call: Call, params: RemoveParams, session: Arc
 }
 
 pub(in crate::handlers) fn copy(call: Call, params: CopyParams, session: Arc<Session>) {
-    let paths = locate_both(&params.source_path, &params.destination_path, params.sandbox.as_ref());
+    let paths = locate_both(&params.source_path, &params.destination_path, params.sandbox.as_ref(), &session);
     spawn_if_prepared(call, session, paths, move |root, (source, destination)| {
         // A change is never cancelled.
         files::copy(root, &source, &destination, params.recursive, &Cancel::new())
@@ -67,14 +67,14 @@ pub(in crate::handlers) fn copy(call: Call, params: CopyParams, session: Arc<Ses
 }
 
 pub(in crate::handlers) fn rename(call: Call, params: RenameParams, session: Arc<Session>) {
-    let paths = locate_both(&params.source_path, &params.destination_path, params.sandbox.as_ref());
+    let paths = locate_both(&params.source_path, &params.destination_path, params.sandbox.as_ref(), &session);
     spawn_if_prepared(call, session, paths, move |root, (source, destination)| {
         files::rename(root, &source, &destination, params.replace)
     });
 }
 
 pub(in crate::handlers) fn symlink(call: Call, params: SymlinkParams, session: Arc<Session>) {
-    let path = locate(&params.path, params.sandbox.as_ref());
+    let path = locate(&params.path, params.sandbox.as_ref(), &session);
     let target = match params.target.raw {
         Some(raw) => OsString::from_vec(raw.0),
         None => OsString::from(params.target.target),

@@ -31,7 +31,7 @@ const AROUND_ENTRY_BYTES: usize = 80;
 const GROWTH_BYTES: u64 = 64 << 10;
 
 pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
-    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref(), &session) {
         Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -92,7 +92,7 @@ fn read_file_error(error: &FileError, message_limit: usize) -> WireError {
 }
 
 pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session: Arc<Session>) {
-    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref(), &session) {
         Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -176,7 +176,7 @@ pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Ar
 }
 
 pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParams, session: Arc<Session>) {
-    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref(), &session) {
         Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -245,14 +245,14 @@ fn with_path<R: serde::Serialize + Send + 'static>(
     session: Arc<Session>,
     operation: impl Fn(&FileRoot, &Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
-    match locate(&params.path, params.sandbox.as_ref()) {
+    match locate(&params.path, params.sandbox.as_ref(), &session) {
         Ok((root, path)) => spawn_query(call, session, root, move |root| operation(root, &path)),
         Err(error) => call.finish::<()>(Err(error)),
     }
 }
 
 pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Session>) {
-    let (root, path) = match locate(&params.path, params.sandbox.as_ref()) {
+    let (root, path) = match locate(&params.path, params.sandbox.as_ref(), &session) {
         Ok(located) => located,
         Err(error) => return call.finish::<()>(Err(error)),
     };

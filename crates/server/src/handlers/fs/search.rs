@@ -65,7 +65,7 @@ impl Drop for ActiveSearch {
 }
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
-    let begun = locate(&params.path, params.sandbox.as_ref()).and_then(|located| {
+    let begun = locate(&params.path, params.sandbox.as_ref(), &session).and_then(|located| {
         files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
         Ok((located, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
     });

@@ -16,8 +16,9 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
         return resume(call, &params, &session, seq);
     }
     let listener = call.connection.number();
-    let created =
-        check_id(&params.watch_id).and_then(|()| locate(&params.path, params.sandbox.as_ref())).and_then(|located| {
+    let created = check_id(&params.watch_id)
+        .and_then(|()| locate(&params.path, params.sandbox.as_ref(), &session))
+        .and_then(|located| {
             Ok((
                 located,
                 session
