@@ -25,7 +25,10 @@ pub use denial::suggests_denial;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
-pub use planner::{Placeholder, PlanError, PlannedSandbox, plan_sandbox, remove_unused_placeholder};
+pub use planner::{
+    Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_sandbox, plan_with_notes,
+    remove_unused_placeholder,
+};
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,

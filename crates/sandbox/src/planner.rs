@@ -11,8 +11,9 @@ mod placeholder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-pub use placeholder::{Placeholder, remove_unused_placeholder};
+pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
 
 use self::host_path::{FoundKind, HostPath};
 use crate::plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
@@ -81,7 +82,16 @@ pub enum PlanError {
 
 /// Makes the plan of a sandbox that allows what `policy` allows. Blocks while it examines files.
 pub fn plan_sandbox(policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
-    let mut planner = Planner::new(policy);
+    plan_with_notes(policy, network, None)
+}
+
+/// As [`plan_sandbox`], and tells `notes` of the placeholders.
+pub fn plan_with_notes(
+    policy: &FilePolicy,
+    network: SandboxNetwork,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
+) -> Result<PlannedSandbox, PlanError> {
+    let mut planner = Planner::new(policy, notes);
     for entry in policy.entries() {
         match &entry.target {
             EntryTarget::Path(path) => planner.add_entry(path, entry.access)?,
@@ -113,11 +123,12 @@ struct Planner<'a> {
     /// Links that lead to granted paths, with their targets. They are made anew where the host's files are not visible.
     links: BTreeMap<PathBuf, PathBuf>,
     placeholders: Vec<Placeholder>,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
     scan_budget: glob_scan::ScanBudget,
 }
 
 impl<'a> Planner<'a> {
-    fn new(policy: &'a FilePolicy) -> Self {
+    fn new(policy: &'a FilePolicy, notes: Option<Arc<dyn PlaceholderNotes>>) -> Self {
         let base = match root_access(policy) {
             Access::Write => BaseTree::WritableHost,
             Access::Read => BaseTree::ReadOnlyHost,
@@ -130,6 +141,7 @@ impl<'a> Planner<'a> {
             pinned_links: BTreeMap::new(),
             links: BTreeMap::new(),
             placeholders: Vec::new(),
+            notes,
             scan_budget: glob_scan::ScanBudget::default(),
         }
     }
@@ -193,7 +205,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let host = |source| PlanError::Host { path: path.to_owned(), source };
-        let placeholder = Placeholder::make(first_missing).map_err(host)?;
+        let placeholder = Placeholder::make(first_missing, self.notes.clone()).map_err(host)?;
         let node = AccessNode {
             // Below a placeholder nothing exists, so denying to write is enough.
             access: if first_missing == real_path { access } else { Access::Read },

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use protocol::{SandboxContext, WireError};
 use sandbox::{
     BuildError, FilePolicy, Placeholder, PlanError, PlannedSandbox, ResidentSandbox, SandboxNetwork, SandboxPlan,
-    StartReply, StartRequest, StartStage, plan_sandbox,
+    StartReply, StartRequest, StartStage, plan_with_notes,
 };
 use spawn::{
     CancelFlag, Child, ChildIo, ChildMaker, ChildRequest, MakeError, SessionTags, SpawnCommand, SpawnError, Spawner,
@@ -25,6 +25,7 @@ use spawn::{
 use tokio::runtime::Handle;
 
 use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
+use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
 
 /// How often a plan is made again because files that it names have changed before the sandbox was ready.
@@ -39,6 +40,7 @@ pub(crate) struct SandboxLauncher {
     runtime: Handle,
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
+    placeholders: Arc<PlaceholderList>,
 }
 
 impl SandboxLauncher {
@@ -48,7 +50,8 @@ impl SandboxLauncher {
         spawner: Arc<Spawner>,
         tmpdir: Option<OsString>,
     ) -> Self {
-        Self { program, args, spawner, runtime: Handle::current(), tmpdir }
+        let placeholders = PlaceholderList::new(spawner.guard_notes());
+        Self { program, args, spawner, runtime: Handle::current(), tmpdir, placeholders }
     }
 
     /// Starts a launcher and lets it make the sandbox.
@@ -189,7 +192,8 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = plan_sandbox(policy, network)?;
+            let notes = Arc::clone(&launcher.placeholders);
+            let planned = plan_with_notes(policy, network, Some(notes))?;
             if let Some(known) = self.find(&planned.plan) {
                 return Ok(known);
             }
