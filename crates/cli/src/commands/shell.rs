@@ -53,7 +53,7 @@ async fn shell_with(
     let server = &info.capabilities;
     let end_of_input = input_plan::plan(server, tty).await?;
     let id = choose_id(client, None, is_kept).await?;
-    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty, sandbox: &args.sandbox };
     let mut params = context.start_params(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     hint.set_variable(&mut params, &args.env);
