@@ -16,7 +16,7 @@ const PROTECTED_NAMES: [&str; 3] = [".git", ".agents", ".codex"];
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum SandboxPolicy {
-    /// No restriction.
+    /// The command runs without a sandbox.
     DangerFullAccess,
     /// Every file may be read, and none written.
     ReadOnly {
