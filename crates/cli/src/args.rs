@@ -70,7 +70,14 @@ pub(crate) struct Args {
     pub(crate) insecure_no_auth: bool,
 
     /// Accept this name as the Host of requests on loopback; repeatable
-    #[arg(long, env = "EXEC_SERVER_ALLOW_HOST", hide_env = true, value_name = "NAME", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "EXEC_SERVER_ALLOW_HOST",
+        hide_env = true,
+        hide_short_help = true,
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
     pub(crate) allow_host: Vec<String>,
 
     #[command(flatten)]

@@ -35,6 +35,7 @@ mod path_map;
 mod process;
 mod records;
 mod rpc;
+mod sandbox_policy;
 mod search;
 mod supervisor;
 mod unified;
@@ -54,7 +55,7 @@ pub use error::ExecServerError;
 pub use files::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, ExtentReader, FileChunk, FileFuture, FileOptions,
     FileReader, FileSystemError, FileWriter, LocalFileSystem, NewMetadata, RemoteFileSystem, RemoveOptions,
-    RenameOptions, WriteStreamOptions,
+    RenameOptions, SandboxedFileSystem, WriteStreamOptions,
 };
 pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
@@ -81,6 +82,7 @@ pub use protocol::{
 };
 pub use records::{Changes, ExecProcessEvent, ProcessOutputChunk};
 pub use recovery::{Backoff, WhenRecovering};
+pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{

@@ -15,6 +15,7 @@ use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
 use super::limit_args::LimitArgs;
 use super::ps::quoted;
+use super::sandbox_flags::SandboxArgs;
 use crate::units::TimeArg;
 
 /// A command for people. Without one, the program is a server.
@@ -65,6 +66,9 @@ pub(crate) enum Command {
     /// Run an MCP server in an environment, on the stdin and stdout of this command
     #[command(after_help = help_texts::MCP_STDIO)]
     McpStdio(McpStdioArgs),
+    /// Say what the policy of a sandbox allows
+    #[command(after_help = help_texts::SANDBOX, disable_help_subcommand = true)]
+    Sandbox(SandboxCommandArgs),
     /// Print completions for a shell
     #[command(after_help = help_texts::COMPLETIONS)]
     Completions(CompletionsArgs),
@@ -192,6 +196,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -216,6 +222,8 @@ pub(crate) struct ShellArgs {
     pub(crate) no_hint: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -336,6 +344,8 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "PATTERN [ENV:PATH]")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -350,6 +360,8 @@ pub(crate) struct WatchArgs {
     /// File or directory to watch
     #[arg(value_name = "ENV:PATH")]
     pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -367,7 +379,42 @@ pub(crate) struct McpStdioArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SandboxCommandArgs {
+    #[command(subcommand)]
+    pub(crate) command: SandboxCommand,
+}
+
+/// What can be asked about sandboxes.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SandboxCommand {
+    /// Print for each path what a policy allows, and which entry decides
+    #[command(after_help = help_texts::SANDBOX_EXPLAIN)]
+    Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// read-only, workspace-write, or a file with a policy as JSON
+    #[arg(long, value_name = "POLICY", value_hint = ValueHint::FilePath)]
+    pub(crate) policy: PathBuf,
+    /// The workspace, and the directory of relative paths and globs [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Make this directory writable too; repeatable
+    #[arg(long, value_name = "DIR")]
+    pub(crate) writable: Vec<PathBuf>,
+    /// Print one JSON object per path
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Paths to explain, which need not exist
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -150,6 +150,18 @@ chooses; without such a flag it is on this machine.
 Example:
   exec-server mkdir -p build:/srv/app/logs";
 
+pub(super) const SANDBOX: &str = "\
+Example:
+  exec-server sandbox explain --policy workspace-write ~/.ssh/id_ed25519 src .git";
+
+pub(super) const SANDBOX_EXPLAIN: &str = "\
+The answer is about this machine and about the paths as they are written: links are not followed. docs/sandbox.md \
+describes policies.
+
+Examples:
+  exec-server sandbox explain --policy workspace-write --cwd ~/project ~/project/.git /etc
+  exec-server sandbox explain --policy policy.json --json src/main.rs";
+
 pub(super) const MCP_STDIO: &str = "\
 The lines of the MCP server pass unchanged and without a gap, also when the connection is lost and made again.
 
