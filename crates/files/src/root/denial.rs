@@ -2,11 +2,11 @@
 //! the same way. An errno says only that an operation was refused, so this looks at the paths of the operation in the
 //! sandbox and on the host. The looks open nothing for reading or writing and change nothing.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::fs::{Access, Statx, StatxAttributes};
 use rustix::io::Errno;
-use std::io::ErrorKind;
 
 use super::capabilities::has_effective_capabilities;
 use super::{EnteredRoot, FileRoot};
