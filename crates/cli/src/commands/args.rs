@@ -176,7 +176,7 @@ pub(crate) struct RunArgs {
     /// Start the command in a kept session (`default` without --session), print the id of the command and exit
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Id of the command in the kept session, only visible characters [default: the next free number]
+    /// Id of the command in the kept session [default: the next free number]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an

@@ -10,13 +10,13 @@ use crate::units::{SizeArg, parse_count};
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Memory of the command and everything it starts; without cgroup v2 on the server: address space of each process
+    /// Memory of the whole command, or of each process without cgroup v2
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_memory: Option<SizeArg>,
     /// CPU time of each process, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_count)]
     pub(crate) limit_cpu: Option<usize>,
-    /// Processes and threads at the same time (needs cgroup v2 on the server)
+    /// Processes and threads at the same time (needs cgroup v2)
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) limit_pids: Option<usize>,
     /// Open files of each process
