@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
-use super::limit_args::LimitArgs;
+use super::limit_args::ProcessLimitArgs;
 use super::ps::quoted;
 use crate::units::TimeArg;
 
@@ -190,7 +190,7 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -215,7 +215,7 @@ pub(crate) struct ShellArgs {
     #[arg(long, env = "EXEC_SERVER_NO_HINT", value_parser = FalseyValueParser::new())]
     pub(crate) no_hint: bool,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
