@@ -58,7 +58,7 @@ pub struct Child {
     /// None if the process was started without limits.
     accounting: Option<Accounting>,
     /// Set when the process is reaped. From then on another process may have the process id.
-    exit: Mutex<Option<ChildExit>>,
+    exit: Mutex<Option<ReapedChild>>,
     /// Shut down when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
     lifeline: Mutex<Option<OwnedFd>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Accounting {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ChildExit {
+struct ReapedChild {
     status: ChildExitStatus,
     account: Option<ExitAccount>,
 }
@@ -138,12 +138,12 @@ impl Child {
             // After the process was reaped, `/proc` does not know it any more.
             let own_cpu = self.accounting.as_ref().and_then(|accounting| self.cpu_time_if_needed(accounting));
             *known = match children().reap_leader(self.pid, self.pidfd.as_fd()) {
-                Ok(reaped) => reaped.map(|Reaped { status, usage }| ChildExit {
+                Ok(reaped) => reaped.map(|Reaped { status, usage }| ReapedChild {
                     status,
                     account: self.accounting.as_ref().map(|accounting| accounting.account(status, usage, own_cpu)),
                 }),
                 Err(Errno::INTR) => None,
-                Err(_) => Some(ChildExit { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
+                Err(_) => Some(ReapedChild { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
             };
             if known.is_some() {
                 self.tell_maker();

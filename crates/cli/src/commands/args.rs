@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
-use super::limit_args::LimitArgs;
+use super::limit_args::ProcessLimitArgs;
 use super::ps::quoted;
 use super::sandbox_flags::SandboxArgs;
 use crate::units::TimeArg;
@@ -180,7 +180,7 @@ pub(crate) struct RunArgs {
     /// Start the command in a kept session (`default` without --session), print the id of the command and exit
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Id of the command in the kept session, only visible characters [default: the next free number]
+    /// Id of the command in the kept session [default: the next free number]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an
@@ -194,7 +194,7 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
@@ -221,7 +221,7 @@ pub(crate) struct ShellArgs {
     #[arg(long, env = "EXEC_SERVER_NO_HINT", value_parser = FalseyValueParser::new())]
     pub(crate) no_hint: bool,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]

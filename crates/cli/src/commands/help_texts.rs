@@ -4,7 +4,7 @@
 
 pub(super) const RUN: &str = "\
 With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a \
-kept session running, and `~~` sends one tilde. A kept session (--session, -d) outlives this command.
+kept session running, and `~~` sends one tilde. A kept session (--session, -d) outlives `run`.
 
 On this machine, a command in a kept session gets the variables, the directory and the umask of your shell, but the \
 limits (ulimit) of the server in the background.
@@ -22,7 +22,6 @@ Examples:
   exec-server run --ssh build-host --cwd /srv/app -- git pull
   tar c src | exec-server run --connect ws://10.0.0.5:7000 -- tar x
   exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
-  exec-server run --limit-memory 2GiB --limit-cpu 60 -- ./untrusted
   exec-server run -d -- ./long-job      (then: exec-server attach)";
 
 pub(super) const SHELL: &str = "\
