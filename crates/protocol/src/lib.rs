@@ -58,8 +58,8 @@ pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
-    SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteParams, WriteResult, WriteStatus,
+    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream,
+    TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{

@@ -300,6 +300,9 @@ pub struct ReadResult {
     /// Whether the sandbox refused something. An older server does not send this member; then it is read as false.
     #[serde(default)]
     pub sandbox_denied: bool,
+    /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_seq: Option<u64>,
@@ -514,6 +517,9 @@ pub struct ExitedNotification {
     /// Whether the sandbox refused something. Absent from an older server: then the client cannot know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
+    /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
@@ -523,6 +529,19 @@ pub struct ExitedNotification {
     /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_reached: Option<LimitReached>,
+}
+
+/// Extension `sandboxDenials`: something that a sandbox has refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxDenial {
+    /// The system call that was refused, such as `socket`.
+    pub operation: String,
+    /// What the call was about, such as `AF_INET` for a socket. Absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// How often it was refused.
+    pub count: u64,
 }
 
 impl ExitedNotification {

@@ -16,6 +16,7 @@ mod message;
 mod plan;
 mod planner;
 mod policy;
+mod refused_call;
 mod resident;
 mod seccomp;
 
@@ -34,4 +35,5 @@ pub use policy::{
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
     RequestedTarget, policy_limits, resolve_policy,
 };
+pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};
 pub use resident::{BuildError, ResidentSandbox, is_hung_up};

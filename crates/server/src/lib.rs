@@ -26,6 +26,7 @@ mod presence;
 mod process;
 mod process_limits;
 mod process_task;
+mod refused_calls;
 mod sandbox_policy;
 mod sandboxes;
 mod server;

@@ -3,6 +3,7 @@
 //! `process_task`. This module does not know sessions, and knows a connection only by its number.
 
 mod counted_delivery;
+mod denials;
 mod input;
 mod push;
 mod queue_membership;
@@ -21,6 +22,7 @@ pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::QueuedStdin;
 pub(crate) use push::write_message;
 
+use self::denials::Denials;
 use self::queue_membership::QueueMembership;
 
 /// The family of notifications in which events of a process are sent.
@@ -90,6 +92,7 @@ pub(crate) struct Process {
     /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
     pub(crate) confinement: Confinement,
+    pub(crate) denials: Denials,
     reaped: watch::Sender<bool>,
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
@@ -132,6 +135,7 @@ impl Process {
             queue_membership: QueueMembership::default(),
             child: Mutex::new(Some(parts.child)),
             confinement: parts.confinement,
+            denials: Denials::default(),
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
             terminal: Mutex::new(parts.terminal),
@@ -212,10 +216,15 @@ impl Process {
         self.child.lock().take();
     }
 
-    /// Whether the sandbox has probably refused something that the process tried. Never true without a sandbox.
+    /// Whether the sandbox has probably refused something that the process needed. Never true without a sandbox. To be called once, when
+    /// the process has exited.
     pub(crate) fn was_denied(&self, exit_code: i32) -> bool {
-        self.confinement == Confinement::Sandboxed
-            && self.delivery(|delivery| sandbox::suggests_denial(exit_code, delivery.log().retained_output()))
+        let was_refused_a_call = self.denials.finish();
+        if self.confinement == Confinement::Unconfined || exit_code == 0 {
+            return false;
+        }
+        was_refused_a_call
+            || self.delivery(|delivery| sandbox::suggests_denial(exit_code, delivery.log().retained_output()))
     }
 
     pub(crate) fn close_terminal(&self) {

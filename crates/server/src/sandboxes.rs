@@ -2,7 +2,7 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -105,6 +105,8 @@ pub(crate) struct SessionSandbox {
     used: Mutex<Instant>,
     /// For each command a socket whose other end is closed when the command and all of its descendants have ended.
     commands: Mutex<Vec<OwnedFd>>,
+    /// For each command that has just been started, by its process id, the descriptor of its filter.
+    filters: Mutex<HashMap<u32, OwnedFd>>,
     _launcher: Child,
     /// Dropped last, because the mounts of the sandbox are on these directories.
     _placeholders: Vec<Placeholder>,
@@ -115,6 +117,11 @@ impl SessionSandbox {
     fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
         let root = self.resident.root().try_clone_to_owned().ok()?;
         Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
+    }
+
+    /// The descriptor through which the kernel reports the refused system calls of a command that has just been started.
+    pub(crate) fn take_filter(&self, pid: u32) -> Option<OwnedFd> {
+        self.filters.lock().remove(&pid)
     }
 
     /// Whether no command runs, also none that was left behind by one that has ended.
@@ -233,6 +240,7 @@ impl SessionSandboxes {
             resident,
             used: Mutex::new(Instant::now()),
             commands: Mutex::default(),
+            filters: Mutex::default(),
             _launcher: child,
             _placeholders: planned.placeholders,
         });
@@ -291,7 +299,7 @@ impl ChildMaker for SessionSandbox {
         let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
         let descriptors: Vec<BorrowedFd<'_>> =
             child.standard.into_iter().chain(others.into_iter().flatten()).collect();
-        let reply = self
+        let (reply, filter) = self
             .resident
             .start(&request, connection.server_end, connection.maker_end, &descriptors)
             .map_err(|error| MakeError::Resource(ACTION, error))?;
@@ -299,6 +307,7 @@ impl ChildMaker for SessionSandbox {
         match reply {
             StartReply::Started { pid } => {
                 // Without a descriptor the sandbox may end before this command. The descriptor limit is reached then anyway.
+                self.filters.lock().extend(u32::try_from(pid).ok().zip(filter));
                 self.commands.lock().extend(connection.server_end.try_clone_to_owned().ok());
                 Ok(pid)
             }

@@ -133,9 +133,30 @@ impl TestSandbox {
             enters_cgroup: false,
         };
         let descriptors = [null.as_fd(), output.as_fd(), output.as_fd()];
-        match self.resident.start(&request, ours.as_fd(), theirs.as_fd(), &descriptors).unwrap() {
+        let (reply, filter) = self.resident.start(&request, ours.as_fd(), theirs.as_fd(), &descriptors).unwrap();
+        if let Some(filter) = filter {
+            refuse_in_background(filter);
+        }
+        match reply {
             StartReply::Started { pid } => Ok((pid, ours)),
             failed => Err(failed),
         }
     }
+}
+
+/// Refuses the calls that the filter of a command reports, until the command has ended.
+fn refuse_in_background(filter: OwnedFd) {
+    std::thread::spawn(move || {
+        loop {
+            let mut polled = [rustix::event::PollFd::new(&filter, rustix::event::PollFlags::IN)];
+            if rustix::event::poll(&mut polled, None).is_err() {
+                continue;
+            }
+            if !polled[0].revents().contains(rustix::event::PollFlags::IN)
+                || sandbox::refuse_next_call(&filter).is_err()
+            {
+                return;
+            }
+        }
+    });
 }

@@ -33,6 +33,7 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_san
             capability_discovery_sandbox: can_sandbox,
             environment_config_read: true,
             sandboxed_file_streaming: can_sandbox,
+            sandbox_denials: can_sandbox,
             shell_snapshot_v2: true,
             process_resize: true,
             process_close_stdin: true,

@@ -27,6 +27,7 @@ use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::process::{Confinement, CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
 use crate::process_limits::{limit_error, memory_scope, spawn_limits};
 use crate::process_task;
+use crate::refused_calls::refuse_calls;
 use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
@@ -316,7 +317,8 @@ async fn launch(
     };
     let confinement = if sandbox.is_some() { Confinement::Sandboxed } else { Confinement::Unconfined };
     let begun = Instant::now();
-    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox);
+    let start =
+        shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox.clone());
     // A hanging start can be cancelled only if tags work, because the child is found by its tag.
     let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
         // `LONGEST_START` is added, so that only a hanging start runs into this timeout. If `timeout` is shorter than
@@ -360,6 +362,9 @@ async fn launch(
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
     });
+    if let Some(filter) = sandbox.and_then(|sandbox| sandbox.take_filter(child.pid())) {
+        shared.tasks.spawn(refuse_calls(filter, Arc::clone(&process)));
+    }
     // Puts the process into the table, unless the start was cancelled meanwhile.
     if !session.claim(reservation, &process, requester, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;

@@ -173,6 +173,11 @@ fixed_limits! {
         POLICY_RECHECK_TIME: Duration = Duration::from_secs(1), Milliseconds,
         "Looking takes as long as a small file operation itself. Commands always look.";
 
+        /// Different refused system calls of a process that are reported (`sandboxDenials`).
+        /// Further ones are left out.
+        MAX_SANDBOX_DENIALS: usize = 32, Count,
+        "More would tell nobody more.";
+
         /// How long a sandbox exists that no process and no request uses.
         /// The sandbox is ended. The next request with its policy makes another one, which takes some milliseconds.
         SANDBOX_IDLE_TIME: Duration = Duration::from_secs(60), Milliseconds,
