@@ -12,14 +12,14 @@ use crate::plan::SandboxNetwork;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Always,
-    /// If the argument with this number has one of these bits.
+    /// If the lower half of the argument with this number has one of these bits.
     AnyBit(u32, u32),
     /// If the lower half of the argument with this number has this value.
     Is(u32, u32),
-    /// If the argument with this number, after the mask, has this value.
-    MaskedIs(u32, u32, u32),
-    /// If the argument with this number has none of these values.
+    /// If the lower half of the argument with this number has none of these values.
     NoneOf(u32, &'static [u32]),
+    /// The same, with only the bits of this mask.
+    MaskedNoneOf(u32, u32, &'static [u32]),
 }
 
 /// The error with which a refused call fails.
@@ -90,6 +90,7 @@ const ALWAYS_REFUSED: &[c_long] = &[
     libc::SYS_userfaultfd,
     // The whole machine.
     libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -110,7 +111,10 @@ const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
 const UNIX: u32 = libc::AF_UNIX as u32;
 const INTERNET: [u32; 2] = [libc::AF_INET as u32, libc::AF_INET6 as u32];
-const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+/// A socket that needs no connection to send. The kernel makes a datagram socket of a raw Unix socket too, so the rule names the types that
+/// are harmless.
+const WITHOUT_CONNECTION: Rule =
+    Rule::MaskedNoneOf(1, SOCKET_TYPE_MASK, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]);
 
 /// The filter for a network.
 pub(crate) fn filter(network: SandboxNetwork) -> Vec<sock_filter> {
@@ -128,11 +132,11 @@ pub(crate) fn filter(network: SandboxNetwork) -> Vec<sock_filter> {
     // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
     // So there are none. With other Unix sockets this needs `connect`.
     program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), REFUSED);
-    program.refuse(libc::SYS_socketpair, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
+    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, REFUSED);
     match network {
         SandboxNetwork::None => {
             program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), REFUSED);
-            program.refuse(libc::SYS_socket, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
+            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, REFUSED);
             program.refuse(libc::SYS_connect, Rule::Always, REFUSED);
         }
         // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
@@ -203,19 +207,14 @@ impl Assembler {
                 body.jump(JUMP_IF_EQUAL, value, 0, 1);
                 body.add(RETURN, action);
             }
-            Rule::MaskedIs(number, mask, value) => {
-                body.add(LOAD, argument(number));
-                body.add(AND, mask);
-                body.jump(JUMP_IF_EQUAL, value, 0, 1);
-                body.add(RETURN, action);
-            }
             Rule::NoneOf(number, values) => {
                 body.add(LOAD, argument(number));
-                for (index, value) in values.iter().enumerate() {
-                    // Over the remaining comparisons and the return.
-                    body.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
-                }
-                body.add(RETURN, action);
+                body.unless_one_of(values, action);
+            }
+            Rule::MaskedNoneOf(number, mask, values) => {
+                body.add(LOAD, argument(number));
+                body.add(AND, mask);
+                body.unless_one_of(values, action);
             }
         }
         if rule != Rule::Always {
@@ -223,5 +222,14 @@ impl Assembler {
         }
         self.jump(JUMP_IF_EQUAL, call as u32, 0, body.program.len() as u8);
         self.program.append(&mut body.program);
+    }
+
+    /// Returns `action` if the register has none of the values.
+    fn unless_one_of(&mut self, values: &[u32], action: u32) {
+        for (index, value) in values.iter().enumerate() {
+            // Over the remaining comparisons and the return.
+            self.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
+        }
+        self.add(RETURN, action);
     }
 }
