@@ -12,14 +12,14 @@ use crate::plan::SandboxNetwork;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Always,
-    /// If the argument with this number has one of these bits.
+    /// If the lower half of the argument with this number has one of these bits.
     AnyBit(u32, u32),
     /// If the lower half of the argument with this number has this value.
     Is(u32, u32),
-    /// If the argument with this number, after the mask, has this value.
-    MaskedIs(u32, u32, u32),
-    /// If the argument with this number has none of these values.
+    /// If the lower half of the argument with this number has none of these values.
     NoneOf(u32, &'static [u32]),
+    /// The same, with only the bits of this mask.
+    MaskedNoneOf(u32, u32, &'static [u32]),
 }
 
 /// A refused call fails with this error.
@@ -86,6 +86,7 @@ const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_userfaultfd, "userfaultfd"),
     // The whole machine.
     (libc::SYS_kexec_load, "kexec_load"),
+    (libc::SYS_kexec_file_load, "kexec_file_load"),
     (libc::SYS_init_module, "init_module"),
     (libc::SYS_finit_module, "finit_module"),
     (libc::SYS_delete_module, "delete_module"),
@@ -136,7 +137,10 @@ const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
 const UNIX: u32 = libc::AF_UNIX as u32;
 const INTERNET: [u32; 2] = [libc::AF_INET as u32, libc::AF_INET6 as u32];
-const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+/// A socket that needs no connection to send. The kernel makes a datagram socket of a raw Unix socket too, so the rule names the types that
+/// are harmless.
+const WITHOUT_CONNECTION: Rule =
+    Rule::MaskedNoneOf(1, SOCKET_TYPE_MASK, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]);
 
 /// The filter for a network.
 pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filter> {
@@ -161,11 +165,11 @@ pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filt
     // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
     // So there are none. With other Unix sockets this needs `connect`.
     program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), refused);
-    program.refuse(libc::SYS_socketpair, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), refused);
+    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, refused);
     match network {
         SandboxNetwork::None => {
             program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), refused);
-            program.refuse(libc::SYS_socket, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), refused);
+            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, refused);
             program.refuse(libc::SYS_connect, Rule::Always, refused);
         }
         // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
@@ -236,19 +240,14 @@ impl Assembler {
                 body.jump(JUMP_IF_EQUAL, value, 0, 1);
                 body.add(RETURN, action);
             }
-            Rule::MaskedIs(number, mask, value) => {
-                body.add(LOAD, argument(number));
-                body.add(AND, mask);
-                body.jump(JUMP_IF_EQUAL, value, 0, 1);
-                body.add(RETURN, action);
-            }
             Rule::NoneOf(number, values) => {
                 body.add(LOAD, argument(number));
-                for (index, value) in values.iter().enumerate() {
-                    // Over the remaining comparisons and the return.
-                    body.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
-                }
-                body.add(RETURN, action);
+                body.unless_one_of(values, action);
+            }
+            Rule::MaskedNoneOf(number, mask, values) => {
+                body.add(LOAD, argument(number));
+                body.add(AND, mask);
+                body.unless_one_of(values, action);
             }
         }
         if rule != Rule::Always {
@@ -256,5 +255,14 @@ impl Assembler {
         }
         self.jump(JUMP_IF_EQUAL, call as u32, 0, body.program.len() as u8);
         self.program.append(&mut body.program);
+    }
+
+    /// Returns `action` if the register has none of the values.
+    fn unless_one_of(&mut self, values: &[u32], action: u32) {
+        for (index, value) in values.iter().enumerate() {
+            // Over the remaining comparisons and the return.
+            self.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
+        }
+        self.add(RETURN, action);
     }
 }
