@@ -4,6 +4,7 @@
 
 mod counted_delivery;
 mod input;
+mod proxy_handle;
 mod push;
 mod queue_membership;
 
@@ -19,6 +20,7 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::QueuedStdin;
+pub(crate) use proxy_handle::ProxyHandle;
 pub(crate) use push::write_message;
 
 use self::queue_membership::QueueMembership;
@@ -84,6 +86,8 @@ pub(crate) struct Process {
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
     terminal: Mutex<Option<Pty>>,
+    /// The network proxy of the process. None if it has none, and after the process was closed.
+    network_proxy: Mutex<Option<ProxyHandle>>,
 }
 
 /// The parts of a process that has just been started.
@@ -96,6 +100,7 @@ pub(crate) struct ProcessParts {
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: QueuedStdin,
+    pub(crate) network_proxy: Option<ProxyHandle>,
 }
 
 impl Process {
@@ -123,6 +128,7 @@ impl Process {
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
             terminal: Mutex::new(parts.terminal),
+            network_proxy: Mutex::new(parts.network_proxy),
         })
     }
 
@@ -168,6 +174,7 @@ impl Process {
     /// A client has sent `process/terminate`, or the session has ended.
     pub(crate) fn mark_terminated(&self) {
         self.terminated.store(true, Ordering::Relaxed);
+        self.end_policy_questions();
     }
 
     /// Whether [`Self::mark_terminated`] was called.
@@ -178,6 +185,7 @@ impl Process {
     /// The process was reaped, or the server has given up waiting for it.
     pub(crate) fn note_reaped(&self) {
         self.reaped.send_replace(true);
+        self.end_policy_questions();
     }
 
     /// Waits until the process itself, not its descendants, has been reaped.
@@ -202,6 +210,19 @@ impl Process {
 
     pub(crate) fn close_terminal(&self) {
         self.terminal.lock().take();
+    }
+
+    /// From now on the client is not asked about hosts for this process: unanswered questions count as answered with
+    /// no. What the rules of the proxy allow is still allowed, to descendants that outlive the process.
+    fn end_policy_questions(&self) {
+        if let Some(proxy) = &*self.network_proxy.lock() {
+            proxy.end_questions();
+        }
+    }
+
+    /// Takes the network proxy, because the process is closed. Dropping the handle stops the proxy.
+    pub(crate) fn take_network_proxy(&self) -> Option<ProxyHandle> {
+        self.network_proxy.lock().take()
     }
 
     /// Calls `action` with the terminal. None if the process has no terminal or it is closed.

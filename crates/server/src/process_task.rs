@@ -131,6 +131,7 @@ impl ProcessTask {
         self.kill_in_background();
         process.close_stdin();
         process.close_terminal();
+        drop(process.take_network_proxy());
         process.delivery(|delivery| {
             if delivery.log().exit_event().is_none() {
                 delivery.exit(LoggedExit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
@@ -247,6 +248,9 @@ impl ProcessTask {
         }
         process.close_stdin();
         process.close_terminal();
+        if let Some(proxy) = process.take_network_proxy() {
+            proxy.shut_down().await;
+        }
         process.release_child();
         process.delivery(Delivery::close);
     }

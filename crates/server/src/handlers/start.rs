@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
+use crate::network_proxy::ProxyPlan;
 use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
 use crate::process_task;
 use crate::server_state::ServerState;
@@ -33,6 +34,9 @@ use crate::survive::{survive, survive_call};
 
 /// Read, write and execute for user, group and others. The kernel ignores further bits.
 const LARGEST_UMASK: u32 = 0o777;
+
+/// A process without a sandbox can reach every host without its proxy.
+const PROXY_NEEDS_SANDBOX: &str = "networkProxy needs a sandbox, because a process without a sandbox can use the network without the proxy; add a sandbox, or leave networkProxy out";
 
 /// A start request in a form that is independent of the method (`process/start` or `command/exec`).
 pub(super) struct StartSpec {
@@ -79,8 +83,9 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         (false, true) => StartedAs::Paused,
         (false, false) => StartedAs::Followed,
     };
-    if params.network_proxy.is_some() {
-        return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
+    let proxy = params.network_proxy.as_ref().map(|launch| ProxyPlan::new(launch, &params.process_id)).transpose()?;
+    if proxy.is_some() && params.sandbox.is_none() {
+        return Err(WireError::invalid_params(PROXY_NEEDS_SANDBOX));
     }
     let cwd = params.cwd.to_native().map_err(|error| {
         WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
@@ -91,6 +96,9 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         return Err(WireError::invalid_params(
             "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
         ));
+    }
+    if proxy.is_some() {
+        return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
     }
     if params.enforce_managed_network {
         return Err(WireError::invalid_params("managed network cannot be enforced on this executor yet"));
@@ -335,6 +343,7 @@ async fn launch(
         terminal,
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
+        network_proxy: None,
     });
     // Puts the process into the table, unless the start was cancelled meanwhile.
     if !session.claim(reservation, &process, requester, Instant::now()) {
