@@ -75,9 +75,9 @@ pub struct NetworkProxyConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkMode {
-    /// All methods.
+    /// Every HTTP method, and tunnels.
     Full,
-    /// GET, HEAD and OPTIONS.
+    /// Only GET, HEAD and OPTIONS, and no tunnels.
     #[default]
     Limited,
 }

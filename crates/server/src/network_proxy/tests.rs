@@ -1,3 +1,5 @@
+//! Checks of the params of a proxy, and of the variables of its child. Proxies that run are tested in `connection_task`.
+
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 
