@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Base64Bytes, ExitResources, LimitReached, MemoryScope, PathUri, ProcessId, ProcessLimits, ProcessUsage,
-    ShellInfo, WriteId,
+    Base64Bytes, ExitResources, LimitReached, ManagedNetwork, MemoryScope, NetworkProxyLaunch, PathUri, ProcessId,
+    ProcessLimits, ProcessUsage, ShellInfo, WriteId,
 };
 
 /// Params of `process/start`.
@@ -73,11 +73,11 @@ pub struct StartParams {
     /// What the sandbox must know about the managed network, for example the ports of its proxy. The server accepts
     /// this and does not use it. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub managed_network: Option<Box<RawValue>>,
+    pub managed_network: Option<ManagedNetwork>,
     /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
     /// launch one yet. Absent: no proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_proxy: Option<Box<RawValue>>,
+    pub network_proxy: Option<NetworkProxyLaunch>,
     /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
     /// of running the profile again. Applies only to commands of the form `[shell, "-lc", command, …]`. Absent: the command
     /// runs as given.
@@ -584,8 +584,8 @@ mod tests {
             "managedNetwork":{"loopbackPorts":[1]},"networkProxy":{"proxy":{}}}"#;
         let params: StartParams = serde_json::from_str(json).unwrap();
         let again = serde_json::to_string(&params).unwrap();
-        assert!(again.contains(r#""managedNetwork":{"loopbackPorts":[1]}"#), "{again}");
-        assert!(again.contains(r#""networkProxy":{"proxy":{}}"#), "{again}");
+        assert!(again.contains(r#""managedNetwork":{"loopbackPorts":[1],"#), "{again}");
+        assert!(again.contains(r#""networkProxy":{"proxy":{"enabled":false,"#), "{again}");
         let bare = StartParams { managed_network: None, network_proxy: None, ..params };
         assert!(!serde_json::to_string(&bare).unwrap().to_lowercase().contains("network"));
     }

@@ -5,6 +5,7 @@
 mod counted_delivery;
 mod denials;
 mod input;
+mod proxy_handle;
 mod push;
 mod queue_membership;
 
@@ -20,10 +21,12 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::QueuedStdin;
+pub(crate) use proxy_handle::ProxyHandle;
 pub(crate) use push::write_message;
 
 use self::denials::Denials;
 use self::queue_membership::QueueMembership;
+use crate::sandboxes::SessionSandbox;
 
 /// The family of notifications in which events of a process are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,10 @@ pub(crate) struct Process {
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
     terminal: Mutex<Option<Pty>>,
+    /// The network proxy of the process. None if it has none, and after the process was closed.
+    /// The sandbox, if no other process uses it. It ends when the process is closed.
+    own_sandbox: Mutex<Option<Arc<SessionSandbox>>>,
+    network_proxy: Mutex<Option<ProxyHandle>>,
 }
 
 /// The parts of a process that has just been started.
@@ -110,6 +117,8 @@ pub(crate) struct ProcessParts {
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: QueuedStdin,
+    pub(crate) own_sandbox: Option<Arc<SessionSandbox>>,
+    pub(crate) network_proxy: Option<ProxyHandle>,
 }
 
 impl Process {
@@ -139,6 +148,8 @@ impl Process {
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
             terminal: Mutex::new(parts.terminal),
+            own_sandbox: Mutex::new(parts.own_sandbox),
+            network_proxy: Mutex::new(parts.network_proxy),
         })
     }
 
@@ -184,6 +195,7 @@ impl Process {
     /// A client has sent `process/terminate`, or the session has ended.
     pub(crate) fn mark_terminated(&self) {
         self.terminated.store(true, Ordering::Relaxed);
+        self.end_policy_questions();
     }
 
     /// Whether [`Self::mark_terminated`] was called.
@@ -194,6 +206,7 @@ impl Process {
     /// The process was reaped, or the server has given up waiting for it.
     pub(crate) fn note_reaped(&self) {
         self.reaped.send_replace(true);
+        self.end_policy_questions();
     }
 
     /// Waits until the process itself, not its descendants, has been reaped.
@@ -229,6 +242,24 @@ impl Process {
 
     pub(crate) fn close_terminal(&self) {
         self.terminal.lock().take();
+    }
+
+    /// From now on the client is not asked about hosts for this process: unanswered questions count as answered with
+    /// no. What the rules of the proxy allow is still allowed, to descendants that outlive the process.
+    fn end_policy_questions(&self) {
+        if let Some(proxy) = &*self.network_proxy.lock() {
+            proxy.end_questions();
+        }
+    }
+
+    /// Takes the sandbox that no other process uses, because the process is closed. Dropping it ends the sandbox, which can block.
+    pub(crate) fn take_own_sandbox(&self) -> Option<Arc<SessionSandbox>> {
+        self.own_sandbox.lock().take()
+    }
+
+    /// Takes the network proxy, because the process is closed. Dropping the handle stops the proxy.
+    pub(crate) fn take_network_proxy(&self) -> Option<ProxyHandle> {
+        self.network_proxy.lock().take()
     }
 
     /// Calls `action` with the terminal. None if the process has no terminal or it is closed.

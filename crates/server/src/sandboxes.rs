@@ -113,6 +113,24 @@ pub(crate) struct SessionSandbox {
 }
 
 impl SessionSandbox {
+    fn new(planned: PlannedSandbox, (resident, launcher): (ResidentSandbox, Child)) -> Arc<Self> {
+        Arc::new(Self {
+            plan: planned.plan,
+            resident,
+            used: Mutex::new(Instant::now()),
+            commands: Mutex::default(),
+            filters: Mutex::default(),
+            _launcher: launcher,
+            _placeholders: planned.placeholders,
+        })
+    }
+
+    /// The socket on which the proxy of the command listens, in the network of the sandbox. None if the sandbox has none, or if the server has
+    /// no descriptor left.
+    pub(crate) fn listener(&self) -> Option<OwnedFd> {
+        self.resident.listener()?.try_clone_to_owned().ok()
+    }
+
     /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
     fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
         let root = self.resident.root().try_clone_to_owned().ok()?;
@@ -212,6 +230,24 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
+    /// A sandbox that no other request uses. It ends when the result is dropped. Blocks.
+    pub(crate) fn make_own(
+        &self,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        for _ in 0..MAX_PLANS {
+            let planned = plan_with_notes(policy, network, Some(Arc::clone(&launcher.placeholders) as Arc<_>))?;
+            match launcher.build(&planned.plan, tags) {
+                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
+                other => return other.map(|built| SessionSandbox::new(planned, built)),
+            }
+        }
+        Err(SandboxRefusal::Unsteady)
+    }
+
     fn find(&self, plan: &SandboxPlan) -> Option<Arc<SessionSandbox>> {
         let mut known = self.known.lock();
         let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
@@ -234,16 +270,8 @@ impl SessionSandboxes {
             return Ok(known);
         }
         let evicted = self.make_room()?;
-        let (resident, child) = launcher.build(&planned.plan, tags)?;
-        let made = Arc::new(SessionSandbox {
-            plan: planned.plan,
-            resident,
-            used: Mutex::new(Instant::now()),
-            commands: Mutex::default(),
-            filters: Mutex::default(),
-            _launcher: child,
-            _placeholders: planned.placeholders,
-        });
+        let built = launcher.build(&planned.plan, tags)?;
+        let made = SessionSandbox::new(planned, built);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)
