@@ -97,8 +97,10 @@ fn describe(call: &CallData) -> RefusedCall {
         libc::SYS_ioctl => Some("TIOCSTI".to_owned()),
         _ => None,
     };
-    // Programs look for network interfaces by netlink, and do without.
-    let is_telling = !(is_socket && family == libc::AF_NETLINK);
+    // Programs look for network interfaces by netlink, and the C library asks a daemon for names by a Unix socket. They do without.
+    let is_only_a_try =
+        (is_socket && matches!(family, libc::AF_NETLINK | libc::AF_UNIX)) || number == libc::SYS_connect;
+    let is_telling = !is_only_a_try;
     RefusedCall { operation, target, is_telling }
 }
 
@@ -129,6 +131,7 @@ mod tests {
         assert_eq!((described.operation, described.target.as_deref()), ("socket", Some("AF_INET")));
         assert!(described.is_telling);
         assert!(!describe(&call(libc::SYS_socket, libc::AF_NETLINK)).is_telling);
+        assert!(!describe(&call(libc::SYS_connect, 0)).is_telling);
         assert_eq!(describe(&call(libc::SYS_mount, 0)).operation, "mount");
     }
 
