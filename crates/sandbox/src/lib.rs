@@ -11,6 +11,7 @@ mod advice;
 mod channel;
 mod codec;
 mod denial;
+mod file_id;
 mod launcher;
 mod message;
 mod plan;
@@ -22,9 +23,10 @@ mod seccomp;
 pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
+pub use file_id::FileId;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
-pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{Placeholder, PlanError, PlannedSandbox, plan_sandbox, remove_unused_placeholder};
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
