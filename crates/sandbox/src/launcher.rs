@@ -10,6 +10,7 @@ mod command;
 mod confinement;
 mod device_files;
 mod file_tree;
+mod kernel_files;
 mod leader;
 mod loopback;
 mod mount_calls;

@@ -11,6 +11,7 @@ mod advice;
 mod channel;
 mod codec;
 mod denial;
+mod file_id;
 mod launcher;
 mod message;
 mod plan;
@@ -23,9 +24,10 @@ mod seccomp;
 pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
+pub use file_id::FileId;
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
-pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
     Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_sandbox, plan_with_notes,
     remove_unused_placeholder,
