@@ -11,17 +11,20 @@ mod advice;
 mod channel;
 mod codec;
 mod denial;
+mod landlock;
 mod launcher;
 mod message;
 mod plan;
 mod planner;
 mod policy;
+mod probe;
 mod resident;
 mod seccomp;
 
 pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
+pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
@@ -34,4 +37,5 @@ pub use policy::{
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
     RequestedTarget, policy_limits, resolve_policy,
 };
+pub use probe::check_system_call_filter;
 pub use resident::{BuildError, ResidentSandbox, is_hung_up};
