@@ -256,7 +256,18 @@ async fn sandboxes_proxies_and_managed_networks_that_cannot_be_enforced_are_refu
             sandbox(json!({"type": "sometimes"})),
             "unknown variant `sometimes`, expected one of `managed`, `disabled`, `external`",
         ),
-        (json!({"networkProxy": {"proxy": {}}}), "a network proxy cannot be launched on this executor yet"),
+        (
+            json!({"networkProxy": {"proxy": {}, "policyDecisionTimeoutMs": 0}}),
+            "network policy decision callback timeout must be nonzero",
+        ),
+        (
+            json!({"networkProxy": {"proxy": {}}}),
+            "invalid network proxy config: executor-local network proxy launch requires an enabled proxy",
+        ),
+        (
+            json!({"networkProxy": {"proxy": {"enabled": true}}}),
+            "networkProxy needs a sandbox, because a process without a sandbox can use the network without the proxy; add a sandbox, or leave networkProxy out",
+        ),
         (json!({"enforceManagedNetwork": true}), "managed network cannot be enforced on this executor yet"),
     ] {
         let error = client.call_error("process/start", start_with("p", &["true"], changes)).await;

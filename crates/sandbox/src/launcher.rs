@@ -26,7 +26,6 @@ use self::command::CommandStarter;
 use crate::channel;
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest, decode_plan};
 use crate::plan::{SandboxNetwork, SandboxPlan};
-use crate::seccomp;
 
 /// The descriptor of the socket to the server.
 pub const SOCKET_FD: RawFd = 3;
@@ -87,7 +86,7 @@ fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> 
         [Some(&root), Some(&sandbox.mounts), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
     channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
     drop((root, listener));
-    let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
+    let starter = Arc::new(CommandStarter::new(&sandbox)?);
     while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
         let Ok(request) = StartRequest::decode(&message) else { return None };
         let expected = REQUEST_DESCRIPTORS

@@ -18,6 +18,7 @@ mod plan;
 mod planner;
 mod policy;
 mod probe;
+mod refused_call;
 mod resident;
 mod seccomp;
 
@@ -38,4 +39,5 @@ pub use policy::{
     RequestedTarget, policy_limits, resolve_policy,
 };
 pub use probe::check_system_call_filter;
+pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};
 pub use resident::{BuildError, ResidentSandbox, is_hung_up};

@@ -10,6 +10,16 @@ use crate::plan::SandboxPlan;
 /// The largest message. Arguments and environment of a command are limited by the kernel to a fraction of that.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
+/// A whole message with its length, which the process that becomes the command sends before the [`StartReply`]. The descriptor of its filter
+/// comes with it.
+pub(crate) const LISTENER_MESSAGE: [u8; 5] = {
+    let [one, two, three, four] = 1_u32.to_ne_bytes();
+    [one, two, three, four, LISTENER_KIND]
+};
+
+/// The first byte of that message. A [`StartReply`] begins with another one.
+pub(crate) const LISTENER_KIND: u8 = 2;
+
 /// The answer to a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BuildReply {

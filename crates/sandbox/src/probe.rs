@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::plan::SandboxNetwork;
-use crate::seccomp;
+use crate::seccomp::{self, Refusal};
 
 /// Whether commands can get a filter of system calls that takes the network away. The error says what is in the way.
 pub fn check_system_call_filter() -> Result<(), String> {
@@ -19,7 +19,7 @@ pub fn check_system_call_filter() -> Result<(), String> {
             )
         };
         rustix::thread::set_no_new_privs(true).map_err(|error| refused(error.into()))?;
-        install(&seccomp::filter(SandboxNetwork::None)).map_err(refused)?;
+        install(&seccomp::filter(SandboxNetwork::None, Refusal::Fails)).map_err(refused)?;
         match rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
             Err(Errno::PERM) => Ok(()),
             _ => Err("a filter of system calls has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),

@@ -15,7 +15,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::channel;
-use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, encode_plan};
+use crate::message::{BuildFailure, BuildReply, BuildStep, LISTENER_KIND, StartReply, StartRequest, encode_plan};
 use crate::plan::SandboxPlan;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
@@ -105,25 +105,33 @@ impl ResidentSandbox {
 
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this
     /// start. `descriptors` are stdin, stdout and stderr, and the extra descriptor if the request has one. A process that failed has been
-    /// reaped when this returns.
+    /// reaped when this returns. Also returns the descriptor of the command's filter, for [`refuse_next_call`](crate::refuse_next_call). None:
+    /// the kernel lets refused calls fail without asking.
     pub fn start(
         &self,
         request: &StartRequest,
         server_end: BorrowedFd<'_>,
         launcher_end: BorrowedFd<'_>,
         descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<StartReply> {
+    ) -> io::Result<(StartReply, Option<OwnedFd>)> {
         let all: Vec<BorrowedFd<'_>> = [launcher_end].into_iter().chain(descriptors.iter().copied()).collect();
         {
             let launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
             channel::send(launcher.as_fd(), &request.encode(), &all)?;
         }
-        let (message, _) = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut filter = None;
+        let message = loop {
+            let (message, mut descriptors) = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if message != [LISTENER_KIND] {
+                break message;
+            }
+            filter = descriptors.pop();
+        };
         let reply = StartReply::decode(&message).map_err(|_| io::ErrorKind::InvalidData)?;
         if let StartReply::Failed { pid: Some(pid), .. } = reply {
             reap(pid);
         }
-        Ok(reply)
+        Ok((reply, filter))
     }
 }
 

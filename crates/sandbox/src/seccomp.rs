@@ -12,18 +12,18 @@ use crate::plan::SandboxNetwork;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Always,
-    /// If the argument with this number has one of these bits.
+    /// If the lower half of the argument with this number has one of these bits.
     AnyBit(u32, u32),
     /// If the lower half of the argument with this number has this value.
     Is(u32, u32),
-    /// If the argument with this number, after the mask, has this value.
-    MaskedIs(u32, u32, u32),
-    /// If the argument with this number has none of these values.
+    /// If the lower half of the argument with this number has none of these values.
     NoneOf(u32, &'static [u32]),
+    /// The same, with only the bits of this mask.
+    MaskedNoneOf(u32, u32, &'static [u32]),
 }
 
-/// The error with which a refused call fails.
-const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+/// A refused call fails with this error.
+const FAILS: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 /// For calls that programs replace by an older call if the kernel does not have them.
 const NOT_IMPLEMENTED: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
@@ -53,91 +53,128 @@ const SOCKET_TYPE_MASK: u32 = 0xF;
 const OPEN_TREE_ATTR: c_long = 467;
 
 /// Calls that are refused under every policy.
-const ALWAYS_REFUSED: &[c_long] = &[
+const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    // Calls that the kernel makes for a process, beside this filter.
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
+    (libc::SYS_ptrace, "ptrace"),
+    (libc::SYS_process_vm_readv, "process_vm_readv"),
+    (libc::SYS_process_vm_writev, "process_vm_writev"),
+    (libc::SYS_pidfd_getfd, "pidfd_getfd"),
+    (libc::SYS_kcmp, "kcmp"),
     // Mounts and namespaces.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_setns,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    OPEN_TREE_ATTR,
+    (libc::SYS_mount, "mount"),
+    (libc::SYS_umount2, "umount2"),
+    (libc::SYS_pivot_root, "pivot_root"),
+    (libc::SYS_chroot, "chroot"),
+    (libc::SYS_setns, "setns"),
+    (libc::SYS_open_tree, "open_tree"),
+    (libc::SYS_move_mount, "move_mount"),
+    (libc::SYS_fsopen, "fsopen"),
+    (libc::SYS_fsconfig, "fsconfig"),
+    (libc::SYS_fsmount, "fsmount"),
+    (libc::SYS_fspick, "fspick"),
+    (libc::SYS_mount_setattr, "mount_setattr"),
+    (OPEN_TREE_ATTR, "open_tree_attr"),
     // Files by number instead of by path.
-    libc::SYS_open_by_handle_at,
+    (libc::SYS_open_by_handle_at, "open_by_handle_at"),
     // Keyrings belong to the user, not to the sandbox.
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
+    (libc::SYS_keyctl, "keyctl"),
+    (libc::SYS_add_key, "add_key"),
+    (libc::SYS_request_key, "request_key"),
     // Parts of the kernel with a long record of errors that lead to privileges.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
+    (libc::SYS_bpf, "bpf"),
+    (libc::SYS_perf_event_open, "perf_event_open"),
+    (libc::SYS_userfaultfd, "userfaultfd"),
     // The whole machine.
-    libc::SYS_kexec_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_syslog,
+    (libc::SYS_kexec_load, "kexec_load"),
+    (libc::SYS_kexec_file_load, "kexec_file_load"),
+    (libc::SYS_init_module, "init_module"),
+    (libc::SYS_finit_module, "finit_module"),
+    (libc::SYS_delete_module, "delete_module"),
+    (libc::SYS_reboot, "reboot"),
+    (libc::SYS_swapon, "swapon"),
+    (libc::SYS_swapoff, "swapoff"),
+    (libc::SYS_acct, "acct"),
+    (libc::SYS_quotactl, "quotactl"),
+    (libc::SYS_settimeofday, "settimeofday"),
+    (libc::SYS_clock_settime, "clock_settime"),
+    (libc::SYS_sethostname, "sethostname"),
+    (libc::SYS_setdomainname, "setdomainname"),
+    (libc::SYS_syslog, "syslog"),
 ];
+
+/// Calls that programs try and replace by others if they fail, so that a refusal says nothing about the program: calls that the kernel
+/// makes for a process, beside this filter.
+const QUIETLY_REFUSED: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// Calls that are refused depending on their arguments.
+const SOMETIMES_REFUSED: &[(c_long, &str)] = &[
+    (libc::SYS_clone, "clone"),
+    (libc::SYS_unshare, "unshare"),
+    (libc::SYS_ioctl, "ioctl"),
+    (libc::SYS_socket, "socket"),
+    (libc::SYS_socketpair, "socketpair"),
+    (libc::SYS_connect, "connect"),
+];
+
+/// The name of a system call that the filter can refuse.
+pub(crate) fn name_of(call: c_long) -> Option<&'static str> {
+    let known = ALWAYS_REFUSED.iter().chain(SOMETIMES_REFUSED);
+    known.into_iter().find(|(number, _)| *number == call).map(|(_, name)| *name)
+}
+
+/// What the kernel does with a refused call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The call fails.
+    Fails,
+    /// The kernel asks the process that has the descriptor of the filter, which then lets the call fail. Where a filter around this
+    /// process does the same, the kernel does not allow it.
+    IsReported,
+}
 
 /// Input that is faked into a terminal (TIOCSTI), and a relative of it for consoles (TIOCLINUX).
 const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
 const UNIX: u32 = libc::AF_UNIX as u32;
 const INTERNET: [u32; 2] = [libc::AF_INET as u32, libc::AF_INET6 as u32];
-const DATAGRAM: u32 = libc::SOCK_DGRAM as u32;
+/// A socket that needs no connection to send. The kernel makes a datagram socket of a raw Unix socket too, so the rule names the types that
+/// are harmless.
+const WITHOUT_CONNECTION: Rule =
+    Rule::MaskedNoneOf(1, SOCKET_TYPE_MASK, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]);
 
 /// The filter for a network.
-pub(crate) fn filter(network: SandboxNetwork) -> Vec<sock_filter> {
+pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filter> {
+    let refused = match refusal {
+        Refusal::Fails => FAILS,
+        Refusal::IsReported => libc::SECCOMP_RET_USER_NOTIF,
+    };
     let mut program = Assembler::default();
     program.begin();
-    for call in ALWAYS_REFUSED {
-        program.refuse(*call, Rule::Always, REFUSED);
+    for (call, _) in ALWAYS_REFUSED {
+        program.refuse(*call, Rule::Always, refused);
+    }
+    for call in QUIETLY_REFUSED {
+        program.refuse(*call, Rule::Always, FAILS);
     }
     program.refuse(libc::SYS_clone3, Rule::Always, NOT_IMPLEMENTED);
-    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), REFUSED);
-    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), REFUSED);
+    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), refused);
+    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), refused);
     for request in REFUSED_TERMINAL_REQUESTS {
-        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), REFUSED);
+        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
     }
     // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
     // So there are none. With other Unix sockets this needs `connect`.
-    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), REFUSED);
-    program.refuse(libc::SYS_socketpair, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
+    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), refused);
+    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, refused);
     match network {
         SandboxNetwork::None => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), REFUSED);
-            program.refuse(libc::SYS_socket, Rule::MaskedIs(1, SOCKET_TYPE_MASK, DATAGRAM), REFUSED);
-            program.refuse(libc::SYS_connect, Rule::Always, REFUSED);
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), refused);
+            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, refused);
+            program.refuse(libc::SYS_connect, Rule::Always, refused);
         }
         // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
         SandboxNetwork::Host | SandboxNetwork::LoopbackOnly => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), REFUSED);
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), refused);
         }
     }
     program.finish()
@@ -203,19 +240,14 @@ impl Assembler {
                 body.jump(JUMP_IF_EQUAL, value, 0, 1);
                 body.add(RETURN, action);
             }
-            Rule::MaskedIs(number, mask, value) => {
-                body.add(LOAD, argument(number));
-                body.add(AND, mask);
-                body.jump(JUMP_IF_EQUAL, value, 0, 1);
-                body.add(RETURN, action);
-            }
             Rule::NoneOf(number, values) => {
                 body.add(LOAD, argument(number));
-                for (index, value) in values.iter().enumerate() {
-                    // Over the remaining comparisons and the return.
-                    body.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
-                }
-                body.add(RETURN, action);
+                body.unless_one_of(values, action);
+            }
+            Rule::MaskedNoneOf(number, mask, values) => {
+                body.add(LOAD, argument(number));
+                body.add(AND, mask);
+                body.unless_one_of(values, action);
             }
         }
         if rule != Rule::Always {
@@ -223,5 +255,14 @@ impl Assembler {
         }
         self.jump(JUMP_IF_EQUAL, call as u32, 0, body.program.len() as u8);
         self.program.append(&mut body.program);
+    }
+
+    /// Returns `action` if the register has none of the values.
+    fn unless_one_of(&mut self, values: &[u32], action: u32) {
+        for (index, value) in values.iter().enumerate() {
+            // Over the remaining comparisons and the return.
+            self.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
+        }
+        self.add(RETURN, action);
     }
 }

@@ -1,7 +1,7 @@
 //! The server: listeners, connections, dispatch and handlers.
 //!
 //! This crate joins the rules of the crate `session` with the system calls and sockets of the crates `spawn`,
-//! `transport`, `files` and `fetch`. It starts the tokio tasks and waits for their end. Decisions that need no socket
+//! `transport`, `files`, `fetch` and `proxy`. It starts the tokio tasks and waits for their end. Decisions that need no socket
 //! and no clock belong in the crate `session`. Start reading at `server.rs`.
 #![forbid(unsafe_code)]
 
@@ -21,12 +21,14 @@ mod limits;
 mod listen;
 mod machine_check;
 mod metrics;
+mod network_proxy;
 mod outbound;
 mod placeholder_list;
 mod presence;
 mod process;
 mod process_limits;
 mod process_task;
+mod refused_calls;
 mod sandbox_policy;
 mod sandboxes;
 mod server;

@@ -174,6 +174,8 @@ async fn run_command(spawner: &Spawner, sandbox: &Arc<SessionSandbox>, tag: spaw
         Err(SpawnError::Program { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!("a command in a sandbox cannot be started: {error}")),
     };
+    // Without this descriptor the kernel refuses system calls by itself, and asks nobody.
+    drop(sandbox.take_filter(child.pid()));
     match tokio::time::timeout(COMMAND_PATIENCE, child.wait()).await {
         Ok(status) if status.code() == 0 => Ok(()),
         Ok(status) => Err(format!("a command in a sandbox has failed with exit code {}", status.code())),

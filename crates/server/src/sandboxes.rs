@@ -2,7 +2,7 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -105,12 +105,32 @@ pub(crate) struct SessionSandbox {
     used: Mutex<Instant>,
     /// For each command a socket whose other end is closed when the command and all of its descendants have ended.
     commands: Mutex<Vec<OwnedFd>>,
+    /// For each command that has just been started, by its process id, the descriptor of its filter.
+    filters: Mutex<HashMap<u32, OwnedFd>>,
     _launcher: Child,
     /// Dropped last, because the mounts of the sandbox are on these directories.
     _placeholders: Vec<Placeholder>,
 }
 
 impl SessionSandbox {
+    fn new(planned: PlannedSandbox, (resident, launcher): (ResidentSandbox, Child)) -> Arc<Self> {
+        Arc::new(Self {
+            plan: planned.plan,
+            resident,
+            used: Mutex::new(Instant::now()),
+            commands: Mutex::default(),
+            filters: Mutex::default(),
+            _launcher: launcher,
+            _placeholders: planned.placeholders,
+        })
+    }
+
+    /// The socket on which the proxy of the command listens, in the network of the sandbox. None if the sandbox has none, or if the server has
+    /// no descriptor left.
+    pub(crate) fn listener(&self) -> Option<OwnedFd> {
+        self.resident.listener()?.try_clone_to_owned().ok()
+    }
+
     /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
     pub(crate) fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
         let root = self.resident.root().try_clone_to_owned().ok()?;
@@ -120,6 +140,11 @@ impl SessionSandbox {
     /// Whether commands have a `/proc`. If not, theirs is empty.
     pub(crate) fn has_proc(&self) -> bool {
         self.resident.has_proc()
+    }
+
+    /// The descriptor through which the kernel reports the refused system calls of a command that has just been started.
+    pub(crate) fn take_filter(&self, pid: u32) -> Option<OwnedFd> {
+        self.filters.lock().remove(&pid)
     }
 
     /// Whether no command runs, also none that was left behind by one that has ended.
@@ -210,6 +235,24 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
+    /// A sandbox that no other request uses. It ends when the result is dropped. Blocks.
+    pub(crate) fn make_own(
+        &self,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        for _ in 0..MAX_PLANS {
+            let planned = plan_with_notes(policy, network, Some(Arc::clone(&launcher.placeholders) as Arc<_>))?;
+            match launcher.build(&planned.plan, tags) {
+                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
+                other => return other.map(|built| SessionSandbox::new(planned, built)),
+            }
+        }
+        Err(SandboxRefusal::Unsteady)
+    }
+
     fn find(&self, plan: &SandboxPlan) -> Option<Arc<SessionSandbox>> {
         let mut known = self.known.lock();
         let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
@@ -232,15 +275,8 @@ impl SessionSandboxes {
             return Ok(known);
         }
         let evicted = self.make_room()?;
-        let (resident, child) = launcher.build(&planned.plan, tags)?;
-        let made = Arc::new(SessionSandbox {
-            plan: planned.plan,
-            resident,
-            used: Mutex::new(Instant::now()),
-            commands: Mutex::default(),
-            _launcher: child,
-            _placeholders: planned.placeholders,
-        });
+        let built = launcher.build(&planned.plan, tags)?;
+        let made = SessionSandbox::new(planned, built);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)
@@ -296,7 +332,7 @@ impl ChildMaker for SessionSandbox {
         let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
         let descriptors: Vec<BorrowedFd<'_>> =
             child.standard.into_iter().chain(others.into_iter().flatten()).collect();
-        let reply = self
+        let (reply, filter) = self
             .resident
             .start(&request, connection.server_end, connection.maker_end, &descriptors)
             .map_err(|error| MakeError::Resource(ACTION, error))?;
@@ -304,6 +340,7 @@ impl ChildMaker for SessionSandbox {
         match reply {
             StartReply::Started { pid } => {
                 // Without a descriptor the sandbox may end before this command. The descriptor limit is reached then anyway.
+                self.filters.lock().extend(u32::try_from(pid).ok().zip(filter));
                 self.commands.lock().extend(connection.server_end.try_clone_to_owned().ok());
                 Ok(pid)
             }

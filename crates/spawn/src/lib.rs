@@ -59,7 +59,7 @@ pub use cancel_flag::CancelFlag;
 pub use cgroup::check_cgroups;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
-pub use descriptors::set_inherited_fds_close_on_exec;
+pub use descriptors::{set_inherited_fds_close_on_exec, watch_readable};
 pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use guard_notes::{GuardNotes, guard_notes};

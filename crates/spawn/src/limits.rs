@@ -7,7 +7,7 @@ mod verdict;
 
 use std::fmt;
 
-pub(crate) use verdict::{WatchedLimits, own_cpu_time};
+pub(crate) use verdict::{CpuTimeAtEnd, WatchedLimits};
 
 use crate::cgroup::{CgroupLimits, Controllers};
 use crate::rlimit::{self, ResourceLimit};

@@ -15,6 +15,7 @@ use super::namespace_init::{self, InitPlan};
 use super::{BuiltSandbox, number};
 use crate::channel;
 use crate::message::{StartReply, StartRequest, StartStage};
+use crate::seccomp::{self, Refusal};
 
 /// The stack of the thread of a start. Its functions are few and small.
 pub(super) const STACK_BYTES: usize = 256 << 10;
@@ -30,7 +31,10 @@ const FIRST_HIGH_DESCRIPTOR: RawFd = 512;
 pub(super) struct CommandStarter {
     users: OwnedFd,
     proc_flags: Option<libc::c_ulong>,
-    filter: Vec<libc::sock_filter>,
+    /// Reports refused calls to the server.
+    reporting_filter: Vec<libc::sock_filter>,
+    /// Used if the kernel does not allow the other one.
+    plain_filter: Vec<libc::sock_filter>,
     /// The first process of each PID namespace has the other end, and ends when the launcher ends.
     alive: OwnedFd,
     _alive: OwnedFd,
@@ -38,13 +42,20 @@ pub(super) struct CommandStarter {
 
 impl CommandStarter {
     /// None if the launcher has no descriptors left.
-    pub(super) fn new(sandbox: &BuiltSandbox, filter: Vec<libc::sock_filter>) -> Option<Self> {
+    pub(super) fn new(sandbox: &BuiltSandbox) -> Option<Self> {
         let (alive, kept) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
         let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         // User 0 of the host may write many files of `/proc` that concern the whole machine, even without capabilities.
         let is_root = sandbox.host_user == 0;
         let proc_flags = sandbox.has_proc.then_some(if is_root { quiet | libc::MS_RDONLY } else { quiet });
-        Some(Self { users: high(&sandbox.command_users)?, proc_flags, filter, alive: high(&alive)?, _alive: kept })
+        Some(Self {
+            users: high(&sandbox.command_users)?,
+            proc_flags,
+            reporting_filter: seccomp::filter(sandbox.network, Refusal::IsReported),
+            plain_filter: seccomp::filter(sandbox.network, Refusal::Fails),
+            alive: high(&alive)?,
+            _alive: kept,
+        })
     }
 
     /// Starts a command, and sends the answer over the first of the descriptors.
@@ -105,7 +116,8 @@ impl CommandStarter {
             server: number(server),
             users: number(&self.users),
             proc_flags: self.proc_flags,
-            filter: &self.filter,
+            reporting_filter: &self.reporting_filter,
+            plain_filter: &self.plain_filter,
             failure: None,
         };
         let mut stack: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(LEADER_STACK_BYTES);

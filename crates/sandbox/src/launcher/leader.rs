@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use super::confinement::{self, check, error_number};
-use crate::message::StartStage;
+use crate::message::{LISTENER_MESSAGE, StartStage};
 
 /// The waits before an executable that is open for writing is tried again, in milliseconds. See `execute` in the crate
 /// that starts processes without a sandbox.
@@ -46,7 +46,8 @@ pub(super) struct LeaderPlan<'a> {
     pub(super) users: RawFd,
     /// How `/proc` is mounted. None: it cannot be mounted.
     pub(super) proc_flags: Option<libc::c_ulong>,
-    pub(super) filter: &'a [libc::sock_filter],
+    pub(super) reporting_filter: &'a [libc::sock_filter],
+    pub(super) plain_filter: &'a [libc::sock_filter],
     pub(super) failure: Option<(StartStage, i32)>,
 }
 
@@ -73,7 +74,7 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     check(unsafe { libc::setns(plan.users, libc::CLONE_NEWUSER) }).map_err(at(StartStage::Confine))?;
     confinement::drop_everything().map_err(at(StartStage::Confine))?;
     limits.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
-    install_filter(plan.filter).map_err(at(StartStage::Confine))?;
+    install_filter(plan).map_err(at(StartStage::Confine))?;
     if was_cancelled(plan.server) {
         return Err((StartStage::Cancelled, libc::ECANCELED));
     }
@@ -137,10 +138,53 @@ pub(super) fn set_limit((resource, soft, hard): &(u32, u64, u64)) -> Result<(), 
     check(unsafe { libc::prlimit64(0, *resource as libc::__rlimit_resource_t, &values, ptr::null_mut()) })
 }
 
-fn install_filter(filter: &[libc::sock_filter]) -> Result<(), i32> {
+/// Installs the filter whose descriptor the server gets. If the kernel refuses that, installs the other one.
+fn install_filter(plan: &LeaderPlan<'_>) -> Result<(), i32> {
+    let reporting = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // With the second flag, only a deadly signal interrupts a call that waits for the server. Kernels before 5.19 do not know it.
+    let listener = [reporting | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, reporting]
+        .into_iter()
+        .find_map(|flags| set_filter(plan.reporting_filter, flags).ok());
+    match listener {
+        Some(listener) => send_listener(plan.server, listener),
+        None => set_filter(plan.plain_filter, 0).map(drop),
+    }
+}
+
+const SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
+
+fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Result<RawFd, i32> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: the program has the given length, and the kernel copies it.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) } as c_int)
+    let returned =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) }
+            as c_int;
+    check(returned)?;
+    Ok(returned)
+}
+
+/// Sends the descriptor of the filter to the server, with the message [`LISTENER_MESSAGE`].
+fn send_listener(server: RawFd, listener: RawFd) -> Result<(), i32> {
+    #[repr(C, align(8))]
+    struct Control([u8; 32]);
+    let mut control = Control([0; 32]);
+    let mut part =
+        libc::iovec { iov_base: LISTENER_MESSAGE.as_ptr().cast_mut().cast(), iov_len: LISTENER_MESSAGE.len() };
+    // SAFETY: all zeros are a valid message header. The buffer for the control message is larger than one descriptor needs, and everything
+    // lives during the call.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+        let rights = libc::CMSG_FIRSTHDR(&raw const header);
+        (*rights).cmsg_level = libc::SOL_SOCKET;
+        (*rights).cmsg_type = libc::SCM_RIGHTS;
+        (*rights).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+        libc::CMSG_DATA(rights).cast::<RawFd>().write_unaligned(listener);
+        check(libc::sendmsg(server, &raw const header, libc::MSG_NOSIGNAL) as c_int)
+    }
 }
 
 /// Whether the server has closed its end of the socket. This is checked last: if the server closes its end later, it then

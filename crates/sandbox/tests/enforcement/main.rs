@@ -1,10 +1,16 @@
-//! Real sandboxes, without a server: the tests start the launcher themselves and run commands in it.
+//! Real sandboxes, without a server: the tests start the launcher themselves and run commands in it. Each attack is also
+//! run without a sandbox, where it must succeed.
 
 #![expect(
     unsafe_code,
     reason = "the launcher gets its socket at a fixed descriptor, which needs a call between fork and exec"
 )]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 mod support;
+mod yard;
 
 mod commands;
+mod paths;
+mod privileges;
+mod sockets;

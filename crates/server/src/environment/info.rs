@@ -30,9 +30,11 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_san
         temp_dir,
         temporary_directories: Some(tmpdir_uri.into_iter().collect()),
         capabilities: Capabilities {
+            network_proxy_launch: can_sandbox,
             capability_discovery_sandbox: can_sandbox,
             environment_config_read: true,
             sandboxed_file_streaming: can_sandbox,
+            sandbox_denials: can_sandbox,
             shell_snapshot_v2: true,
             process_resize: true,
             process_close_stdin: true,

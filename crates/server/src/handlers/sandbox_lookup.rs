@@ -19,13 +19,20 @@ pub(super) async fn sandbox_for_process(
     let Some(context) = spec.sandbox.clone() else { return Ok(None) };
     let (cwd, tmpdir) = (spec.cwd.clone(), spec.env.get(OsStr::new("TMPDIR")).cloned());
     let owner = Arc::clone(session);
+    let is_proxied = spec.proxy.is_some();
     let find = move || {
         let rules = process_sandbox_rules(&context, &cwd, tmpdir.as_deref())?;
         let network = match rules.network {
             NetworkRule::Restricted => SandboxNetwork::None,
             NetworkRule::Enabled => SandboxNetwork::Host,
         };
-        owner.sandboxes.obtain(&owner.tags, &rules.files, network).map_err(|error| match error {
+        // A command must not reach the proxy of another command, so each of them has a network, and with it a sandbox, of its own.
+        let found = if is_proxied {
+            owner.sandboxes.make_own(&owner.tags, &rules.files, SandboxNetwork::LoopbackOnly)
+        } else {
+            owner.sandboxes.obtain(&owner.tags, &rules.files, network)
+        };
+        found.map_err(|error| match error {
             SandboxRefusal::NotConfigured => WireError::invalid_params(error.to_string()),
             _ => WireError::invalid_params(format!("failed to prepare process sandbox: {error}")),
         })
