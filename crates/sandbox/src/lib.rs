@@ -12,11 +12,13 @@ mod channel;
 mod codec;
 mod denial;
 mod file_id;
+mod landlock;
 mod launcher;
 mod message;
 mod plan;
 mod planner;
 mod policy;
+mod probe;
 mod refused_call;
 mod resident;
 mod seccomp;
@@ -25,6 +27,7 @@ pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use file_id::FileId;
+pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
@@ -37,5 +40,6 @@ pub use policy::{
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
     RequestedTarget, policy_limits, resolve_policy,
 };
+pub use probe::check_system_call_filter;
 pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};
 pub use resident::{BuildError, ResidentSandbox, is_hung_up};

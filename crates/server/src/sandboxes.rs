@@ -132,9 +132,14 @@ impl SessionSandbox {
     }
 
     /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
-    fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
+    pub(crate) fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
         let root = self.resident.root().try_clone_to_owned().ok()?;
         Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
+    }
+
+    /// Whether commands have a `/proc`. If not, theirs is empty.
+    pub(crate) fn has_proc(&self) -> bool {
+        self.resident.has_proc()
     }
 
     /// The descriptor through which the kernel reports the refused system calls of a command that has just been started.

@@ -69,6 +69,9 @@ pub(crate) enum Command {
     /// Say what the policy of a sandbox allows
     #[command(after_help = help_texts::SANDBOX, disable_help_subcommand = true)]
     Sandbox(SandboxCommandArgs),
+    /// Check which sandboxes and limits this machine can enforce
+    #[command(after_help = help_texts::DOCTOR)]
+    Doctor(DoctorArgs),
     /// Print completions for a shell
     #[command(after_help = help_texts::COMPLETIONS)]
     Completions(CompletionsArgs),
@@ -415,6 +418,13 @@ pub(crate) struct ExplainArgs {
     /// Paths to explain, which need not exist
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

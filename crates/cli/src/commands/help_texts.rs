@@ -167,6 +167,15 @@ The lines of the MCP server pass unchanged and without a gap, also when the conn
 Example:
   exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
 
+pub(super) const DOCTOR: &str = "\
+Each line is measured: a sandbox is made, and a command runs in it. Below what is missing stands what to do. The exit \
+code is 0 if all policies of sandboxes are enforced, and 1 otherwise. Run it as the user and in the container or \
+service of the server, because the answers depend on these.
+
+Examples:
+  exec-server doctor
+  exec-server run -e build -- exec-server doctor --json";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   source <(exec-server completions bash)
