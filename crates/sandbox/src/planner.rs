@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
 
 use self::access_tree::{AccessNode, AccessTree};
-use self::host_path::{FoundLink, HostPath, PathEnd};
+use self::host_path::{FollowedPath, FoundLink, PathEnd};
 use self::steps::StepList;
 use crate::file_id::{FileFacts, FileId};
 use crate::plan::{BaseTree, MountKind, SandboxNetwork, SandboxPlan};
@@ -129,7 +129,7 @@ struct FoundEntry {
     path: PathBuf,
     access: Access,
     origin: EntryOrigin,
-    found: HostPath,
+    found: FollowedPath,
 }
 
 /// Where an entry comes from, as far as it matters for the plan.
@@ -368,8 +368,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn find(path: &Path) -> Result<HostPath, PlanError> {
-    HostPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
+fn find(path: &Path) -> Result<FollowedPath, PlanError> {
+    FollowedPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
 }
 
 fn node(access: Access, facts: &FileFacts) -> AccessNode {

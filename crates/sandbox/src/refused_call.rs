@@ -23,7 +23,7 @@ pub struct RefusedCall {
 /// The request of the kernel, as `seccomp(2)` defines it.
 #[repr(C)]
 #[derive(Default)]
-struct Notification {
+struct CallReport {
     id: u64,
     pid: u32,
     flags: u32,
@@ -41,15 +41,15 @@ struct CallData {
 
 /// The answer, as `seccomp(2)` defines it.
 #[repr(C)]
-struct Answer {
+struct CallVerdict {
     id: u64,
     value: i64,
     error: i32,
     flags: u32,
 }
 
-const RECEIVE: libc::c_ulong = request(0, 3, size_of::<Notification>());
-const SEND: libc::c_ulong = request(1, 3, size_of::<Answer>());
+const RECEIVE: libc::c_ulong = request(0, 3, size_of::<CallReport>());
+const SEND: libc::c_ulong = request(1, 3, size_of::<CallVerdict>());
 
 /// The number of an `ioctl` of seccomp: direction, size, the letter `!`, number.
 const fn request(number: libc::c_ulong, direction: libc::c_ulong, size: usize) -> libc::c_ulong {
@@ -67,7 +67,7 @@ pub fn has_reported_call(filter: impl AsFd) -> bool {
 /// the process was killed meanwhile.
 pub fn refuse_next_call(filter: impl AsFd) -> Result<Option<RefusedCall>, Errno> {
     let filter = filter.as_fd().as_raw_fd();
-    let mut notification = Notification::default();
+    let mut notification = CallReport::default();
     // SAFETY: the structure has the size that the request says, is zero as the kernel demands, and lives during the call.
     let received = unsafe { libc::ioctl(filter, RECEIVE, &raw mut notification) };
     if received != 0 {
@@ -76,7 +76,7 @@ pub fn refuse_next_call(filter: impl AsFd) -> Result<Option<RefusedCall>, Errno>
             error => Err(error),
         };
     }
-    let answer = Answer { id: notification.id, value: 0, error: -libc::EPERM, flags: 0 };
+    let answer = CallVerdict { id: notification.id, value: 0, error: -libc::EPERM, flags: 0 };
     // SAFETY: as above. The call fails if the process was killed meanwhile, and then no answer is needed.
     unsafe { libc::ioctl(filter, SEND, &raw const answer) };
     Ok(Some(describe(&notification.call)))
