@@ -19,7 +19,8 @@ pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// A sandbox and the process that made it.
 pub(crate) struct TestSandbox {
-    pub(crate) resident: ResidentSandbox,
+    /// None after a test has dropped it.
+    pub(crate) resident: Option<ResidentSandbox>,
     pub(crate) launcher: std::process::Child,
     pub(crate) placeholders: Vec<sandbox::Placeholder>,
 }
@@ -58,7 +59,7 @@ pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
     let resident = ResidentSandbox::build(socket, plan).unwrap();
-    TestSandbox { resident, launcher, placeholders: Vec::new() }
+    TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
 }
 
 /// A sandbox for a plan, which keeps the placeholders of the plan.
@@ -153,7 +154,7 @@ pub(crate) fn start_request(argv: &[&str], cwd: &Path) -> StartRequest {
 /// was reaped.
 pub(crate) struct Running {
     pub(crate) pid: i32,
-    pub(crate) socket: OwnedFd,
+    pub(crate) _socket: OwnedFd,
 }
 
 impl Running {
@@ -165,6 +166,10 @@ impl Running {
 }
 
 impl TestSandbox {
+    pub(crate) fn resident(&self) -> &ResidentSandbox {
+        self.resident.as_ref().unwrap()
+    }
+
     /// Runs a shell script to its end. Stdout and stderr come together.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         self.run_argv(&["/bin/sh", "-c", script], Path::new("/"))
@@ -198,8 +203,8 @@ impl TestSandbox {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Running, StartReply> {
         let (ours, theirs) = socket_pair();
-        match self.resident.start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap() {
-            StartReply::Started { pid } => Ok(Running { pid, socket: ours }),
+        match self.resident().start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap() {
+            StartReply::Started { pid } => Ok(Running { pid, _socket: ours }),
             failed => Err(failed),
         }
     }
