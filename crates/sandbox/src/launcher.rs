@@ -24,7 +24,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use self::command::CommandStarter;
-use crate::channel;
+use crate::channel::{self, Received};
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest, decode_plan};
 use crate::plan::{SandboxNetwork, SandboxPlan};
 use crate::seccomp;
@@ -42,8 +42,8 @@ pub fn launcher_main() -> ExitCode {
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
-    let Ok(Some((message, _))) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
-    let Ok(plan) = decode_plan(&message) else { return ExitCode::FAILURE };
+    let Ok(Some(received)) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
+    let Ok(plan) = decode_plan(&received.message) else { return ExitCode::FAILURE };
     let (sandbox, listener) = match build(&plan) {
         Ok(built) => built,
         Err(failure) => {
@@ -89,7 +89,13 @@ fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> 
     channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
     drop((root, listener));
     let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
-    while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
+    namespace_init::let_the_kernel_reap();
+    while let Ok(Some(Received { message, descriptors, lost_descriptors })) = channel::receive(socket.as_fd()) {
+        // This process has too many open. Without its descriptors, the socket of the request is closed, which tells the server that nothing was
+        // started. The other commands go on.
+        if lost_descriptors {
+            continue;
+        }
         let Ok(request) = StartRequest::decode(&message) else { return None };
         let expected = REQUEST_DESCRIPTORS
             + usize::from(request.extra_descriptor.is_some())

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
-use crate::channel;
+use crate::channel::{self, Received};
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, encode_plan};
 use crate::plan::SandboxPlan;
 
@@ -63,7 +63,7 @@ impl ResidentSandbox {
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
         };
-        let (message, descriptors) = exchange().map_err(BuildError::Launcher)?;
+        let Received { message, descriptors, .. } = exchange().map_err(BuildError::Launcher)?;
         let malformed = || BuildError::Launcher(io::ErrorKind::InvalidData.into());
         match BuildReply::decode(&message).map_err(|_| malformed())? {
             BuildReply::Ready { has_proc } => {
@@ -118,8 +118,8 @@ impl ResidentSandbox {
             let launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
             channel::send(launcher.as_fd(), &request.encode(), &all)?;
         }
-        let (message, _) = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let reply = StartReply::decode(&message).map_err(|_| io::ErrorKind::InvalidData)?;
+        let received = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let reply = StartReply::decode(&received.message).map_err(|_| io::ErrorKind::InvalidData)?;
         if let StartReply::Failed { pid: Some(pid), .. } = reply {
             reap(pid);
         }

@@ -33,7 +33,8 @@ pub(super) struct CommandStarter {
     filter: Vec<libc::sock_filter>,
     /// The first process of each PID namespace has the other end, and ends when the launcher ends.
     alive: OwnedFd,
-    _alive: OwnedFd,
+    /// Closed only when the launcher ends.
+    kept_alive: OwnedFd,
 }
 
 impl CommandStarter {
@@ -44,7 +45,13 @@ impl CommandStarter {
         // User 0 of the host may write many files of `/proc` that concern the whole machine, even without capabilities.
         let is_root = sandbox.host_user == 0;
         let proc_flags = sandbox.has_proc.then_some(if is_root { quiet | libc::MS_RDONLY } else { quiet });
-        Some(Self { users: high(&sandbox.command_users)?, proc_flags, filter, alive: high(&alive)?, _alive: kept })
+        Some(Self {
+            users: high(&sandbox.command_users)?,
+            proc_flags,
+            filter,
+            alive: high(&alive)?,
+            kept_alive: kept,
+        })
     }
 
     /// Starts a command, and sends the answer over the first of the descriptors.
@@ -103,6 +110,7 @@ impl CommandStarter {
             extra,
             cgroup_procs,
             server: number(server),
+            kept_alive: number(&self.kept_alive),
             users: number(&self.users),
             proc_flags: self.proc_flags,
             filter: &self.filter,
