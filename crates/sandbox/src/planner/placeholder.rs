@@ -25,8 +25,8 @@ const MAX_ATTEMPTS: usize = 100;
 pub struct Placeholder {
     path: PathBuf,
     id: FileId,
-    /// Holds the shared lock. None only while the value is dropped.
-    lock: Option<OwnedFd>,
+    /// Holds the shared lock.
+    lock: OwnedFd,
 }
 
 impl Placeholder {
@@ -51,7 +51,7 @@ impl Placeholder {
             }
             // Another process may have removed the directory before the lock was there.
             if fstat(&directory)?.st_nlink > 0 {
-                return Ok(Self { path: path.to_owned(), id: facts.id, lock: Some(directory) });
+                return Ok(Self { path: path.to_owned(), id: facts.id, lock: directory });
             }
         }
         Err(io::Error::other("another process removes it again and again"))
@@ -69,7 +69,9 @@ impl Placeholder {
 
 impl Drop for Placeholder {
     fn drop(&mut self) {
-        drop(self.lock.take());
+        // Closing would not be enough: a process that is being started has copies of all descriptors until it executes its program, and
+        // with a copy the lock would stay.
+        let _not_possible_for_an_open_directory = flock(&self.lock, FlockOperation::Unlock);
         remove_unused_placeholder(&self.path);
     }
 }
