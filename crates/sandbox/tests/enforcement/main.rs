@@ -11,8 +11,12 @@ mod support;
 mod yard;
 
 mod commands;
+mod launcher_socket;
 mod lifetime;
+mod machine;
 mod paths;
+mod placeholders;
 mod policies;
 mod privileges;
+mod programs;
 mod sockets;

@@ -36,10 +36,23 @@ pub(crate) fn socket_pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
 }
 
+/// The path of the launcher's program.
+pub(crate) fn launcher_command() -> &'static str {
+    env!("CARGO_BIN_EXE_sandbox-launcher")
+}
+
 pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
+    start_with(Command::new(launcher_command()))
+}
+
+/// Starts a command that executes the launcher.
+pub(crate) fn start_with(mut command: Command) -> (std::process::Child, OwnedFd) {
     let (ours, theirs) = socket_pair();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-launcher"));
-    command.env_clear().stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null());
     let number = theirs.as_raw_fd();
     // SAFETY: only makes a system call.
     unsafe {
