@@ -19,4 +19,5 @@ mod placeholders;
 mod policies;
 mod privileges;
 mod programs;
+mod random_trees;
 mod sockets;

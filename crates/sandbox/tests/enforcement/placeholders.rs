@@ -89,6 +89,7 @@ fn a_process_that_is_being_started_does_not_keep_a_placeholder() {
     let sandbox = workspace_sandbox(workspace);
     // SAFETY: the child makes only system calls.
     let child = match unsafe { libc::fork() } {
+        // SAFETY: as above.
         0 => unsafe {
             libc::pause();
             libc::_exit(0)
