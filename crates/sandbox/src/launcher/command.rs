@@ -5,6 +5,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -27,6 +28,9 @@ const LEADER_STACK_BYTES: usize = 64 << 10;
 /// replace them.
 const FIRST_HIGH_DESCRIPTOR: RawFd = 512;
 
+/// Numbers that the extra descriptor of a command may have: above the standard streams, and below those that a start needs.
+pub(super) const EXTRA_DESCRIPTORS: Range<u32> = 3..FIRST_HIGH_DESCRIPTOR as u32;
+
 /// Everything that the starts of a sandbox have in common.
 pub(super) struct CommandStarter {
     users: OwnedFd,
@@ -37,7 +41,8 @@ pub(super) struct CommandStarter {
     plain_filter: Vec<libc::sock_filter>,
     /// The first process of each PID namespace has the other end, and ends when the launcher ends.
     alive: OwnedFd,
-    _alive: OwnedFd,
+    /// Closed only when the launcher ends.
+    kept_alive: OwnedFd,
 }
 
 impl CommandStarter {
@@ -54,7 +59,7 @@ impl CommandStarter {
             reporting_filter: seccomp::filter(sandbox.network, Refusal::IsReported),
             plain_filter: seccomp::filter(sandbox.network, Refusal::Fails),
             alive: high(&alive)?,
-            _alive: kept,
+            kept_alive: kept,
         })
     }
 
@@ -114,6 +119,7 @@ impl CommandStarter {
             extra,
             cgroup_procs,
             server: number(server),
+            kept_alive: number(&self.kept_alive),
             users: number(&self.users),
             proc_flags: self.proc_flags,
             reporting_filter: &self.reporting_filter,

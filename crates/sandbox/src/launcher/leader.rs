@@ -42,6 +42,8 @@ pub(super) struct LeaderPlan<'a> {
     pub(super) cgroup_procs: Option<RawFd>,
     /// The socket to the server. Its number is above that of the extra descriptor.
     pub(super) server: RawFd,
+    /// The descriptor whose closing tells the first processes of all namespaces that the launcher has ended.
+    pub(super) kept_alive: RawFd,
     /// The user namespace of commands.
     pub(super) users: RawFd,
     /// How `/proc` is mounted. None: it cannot be mounted.
@@ -63,6 +65,9 @@ pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
 
 fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let at = |stage: StartStage| move |error: i32| (stage, error);
+    // A process that hangs in one of the next steps must not keep the commands alive when the launcher is killed.
+    // SAFETY: a descriptor of this process's own table, which it does not use.
+    unsafe { libc::syscall(libc::SYS_close, plan.kept_alive) };
     // The tag comes first: by it the server finds this process even if the rest hangs.
     let (tag, limits) = plan.limits.split_at(usize::from(!plan.limits.is_empty()));
     tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;

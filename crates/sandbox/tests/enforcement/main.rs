@@ -11,7 +11,13 @@ mod support;
 mod yard;
 
 mod commands;
+mod launcher_socket;
+mod lifetime;
+mod machine;
 mod paths;
+mod placeholders;
 mod policies;
 mod privileges;
+mod programs;
+mod random_trees;
 mod sockets;

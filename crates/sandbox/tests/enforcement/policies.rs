@@ -403,6 +403,13 @@ fn devices_and_kernel_files_can_be_denied_and_denying_them_opens_nothing() {
 
 #[test]
 fn a_thousand_writable_roots_with_their_protections_work() {
+    // Each placeholder needs a descriptor. A server raises its limit too.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
+    )
+    .unwrap();
     let yard = Yard::new();
     let roots: Vec<_> = (0..1000).map(|index| yard.path("ws").join(format!("root-{index}"))).collect();
     for path in &roots {
