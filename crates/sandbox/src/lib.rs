@@ -12,6 +12,7 @@ mod channel;
 mod codec;
 mod denial;
 mod landlock;
+mod landlock_plan;
 mod launcher;
 mod message;
 mod plan;
@@ -26,12 +27,13 @@ pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
+pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
-    Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_sandbox, plan_with_notes,
-    remove_unused_placeholder,
+    LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,
+    plan_with_notes, remove_unused_placeholder,
 };
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,

@@ -8,12 +8,14 @@
 mod glob_scan;
 mod host_path;
 mod placeholder;
+mod without_namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
+pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
 use self::host_path::{FoundKind, HostPath};
 use crate::plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};

@@ -57,7 +57,7 @@ pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
 
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
-    let resident = ResidentSandbox::build(socket, plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &plan.clone().into()).unwrap();
     TestSandbox { resident, launcher, placeholders: Vec::new() }
 }
 
