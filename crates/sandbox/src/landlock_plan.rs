@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
-use crate::plan::{FileId, SandboxNetwork, SandboxPlan};
+use crate::file_id::FileId;
+use crate::plan::{SandboxNetwork, SandboxPlan};
 
 /// How a sandbox is enforced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,8 +90,7 @@ impl LandlockPlan {
                 message.byte(2);
                 message.list(paths, |message, readable| {
                     message.path(&readable.path);
-                    message.number(readable.source.device);
-                    message.number(readable.source.inode);
+                    readable.source.write(message);
                 });
             }
         }
@@ -106,7 +106,7 @@ impl LandlockPlan {
                 if !path.is_absolute() {
                     return Err(MalformedMessage);
                 }
-                Ok(ReadablePath { path, source: FileId { device: message.number()?, inode: message.number()? } })
+                Ok(ReadablePath { path, source: FileId::read(message)? })
             })?),
             _ => return Err(MalformedMessage),
         };
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn plans_survive_the_way_to_the_launcher() {
-        let path = |path: &str, inode| ReadablePath { path: path.into(), source: FileId { device: 7, inode } };
+        let path =
+            |path: &str, inode| ReadablePath { path: path.into(), source: FileId { device: 7, inode, born: 9 } };
         let landlock = |files, network| EnforcementPlan::Landlock(LandlockPlan { files, network });
         let some = LandlockFiles::ReadSome(vec![path("/usr", 1), path("/etc/hosts", u64::MAX)]);
         for plan in [
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_refused() {
-        let readable = ReadablePath { path: "usr".into(), source: FileId { device: 0, inode: 0 } };
+        let readable = ReadablePath { path: "usr".into(), source: FileId { device: 0, inode: 0, born: 0 } };
         let files = LandlockFiles::ReadSome(vec![readable]);
         let plan = EnforcementPlan::Landlock(LandlockPlan { files, network: SandboxNetwork::None });
         assert_eq!(EnforcementPlan::decode(&plan.encode()), Err(MalformedMessage));

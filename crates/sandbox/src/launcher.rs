@@ -11,6 +11,7 @@ mod confinement;
 mod device_files;
 mod file_tree;
 mod isolation;
+mod kernel_files;
 mod landlock_rules;
 mod leader;
 mod loopback;

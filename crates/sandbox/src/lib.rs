@@ -11,6 +11,7 @@ mod advice;
 mod channel;
 mod codec;
 mod denial;
+mod file_id;
 mod landlock;
 mod landlock_plan;
 mod launcher;
@@ -26,11 +27,12 @@ mod seccomp;
 pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
+pub use file_id::FileId;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
-pub use plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
     LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,
     plan_with_notes, remove_unused_placeholder,

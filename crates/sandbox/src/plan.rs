@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
+use crate::file_id::FileId;
 
 /// The whole set-up of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +22,7 @@ pub struct SandboxPlan {
 pub enum BaseTree {
     /// All files of the host, read-only.
     ReadOnlyHost,
-    /// All files of the host. `/sys` is read-only all the same.
+    /// All files of the host. Files of the kernel, as in `/sys`, are read-only all the same.
     WritableHost,
     /// No files. The mounts add directories, links and files.
     Empty,
@@ -46,18 +47,9 @@ pub struct PlannedMount {
     pub path: PathBuf,
     /// What is put at the path.
     pub kind: MountKind,
-    /// The host's file or directory that was at the path when the plan was made, for the kinds that mount it. A plan is out of date when
-    /// another file has taken its place.
+    /// The host's file or directory that was at the path when the plan was made, for the kinds that mount it or cover it. When
+    /// another file has taken its place, the plan is out of date: the kernel has removed the mounts from the old one.
     pub source: Option<FileId>,
-}
-
-/// Device and inode of a file on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    /// The number of the device that the file system is on.
-    pub device: u64,
-    /// The number of the file in its file system.
-    pub inode: u64,
 }
 
 /// What a step puts at its path.
@@ -101,10 +93,7 @@ impl SandboxPlan {
             if let MountKind::MadeLink(target) = &mount.kind {
                 message.path(target);
             }
-            message.option(mount.source, |message, source| {
-                message.number(source.device);
-                message.number(source.inode);
-            });
+            message.option(mount.source, |message, source| source.write(message));
         });
     }
 
@@ -127,8 +116,7 @@ impl SandboxPlan {
                 return Err(MalformedMessage);
             }
             let kind = MountKind::read(message)?;
-            let source =
-                message.option(|message| Ok(FileId { device: message.number()?, inode: message.number()? }))?;
+            let source = message.option(FileId::read)?;
             Ok(PlannedMount { path, kind, source })
         })?;
         Ok(Self { base, mounts, network })

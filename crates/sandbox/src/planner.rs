@@ -2,24 +2,34 @@
 //! are about files, so this is where links are resolved, globs are searched for, and paths that do not exist yet are
 //! protected. Start with [`plan_sandbox`].
 //!
+//! The entries are followed to real files first, into an [`AccessTree`]. Only this tree says what a command could
+//! change, because the paths of a policy can lead through links. Then come the paths that do not exist, then the links.
+//!
 //! The plan must hold against commands of other sandboxes that change files meanwhile. So the launcher resolves each
 //! path again without following links, and compares the file with the one that the plan means.
 
+mod access_tree;
 mod glob_scan;
 mod host_path;
 mod placeholder;
+mod steps;
 mod without_namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
 pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
-use self::host_path::{FoundKind, HostPath};
-use crate::plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
-use crate::policy::{Access, EntryTarget, FilePolicy};
+use self::access_tree::{AccessNode, AccessTree};
+use self::host_path::{FollowedPath, FoundLink, PathEnd};
+use self::steps::StepList;
+use crate::file_id::{FileFacts, FileId};
+use crate::plan::{BaseTree, MountKind, SandboxNetwork, SandboxPlan};
+use crate::policy::{Access, EntrySource, EntryTarget, FilePolicy};
 
 /// A plan, and the empty directories on the host that it needs as places for mounts. They exist as long as this value
 /// or another user of them does.
@@ -52,6 +62,12 @@ pub enum PlanError {
         /// The path of the entry.
         path: PathBuf,
     },
+    /// The root directory has an entry of its own, and two entries would contradict each other.
+    #[error("the policy names {}, which is a symbolic link to the root directory; name the root directory instead", path.display())]
+    LinkToRoot {
+        /// The path of the entry.
+        path: PathBuf,
+    },
     /// A glob without a directory at its beginning would have to be searched for on the whole machine.
     #[error("the deny glob {pattern} begins with a wildcard; write a directory in front of it")]
     GlobWithoutDirectory {
@@ -78,7 +94,7 @@ pub enum PlanError {
         /// The path that was examined.
         path: PathBuf,
         /// The error of the operating system.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -94,256 +110,279 @@ pub fn plan_with_notes(
     notes: Option<Arc<dyn PlaceholderNotes>>,
 ) -> Result<PlannedSandbox, PlanError> {
     let mut planner = Planner::new(policy, notes);
-    for entry in policy.entries() {
-        match &entry.target {
-            EntryTarget::Path(path) => planner.add_entry(path, entry.access)?,
-            EntryTarget::Glob(glob) => {
-                for matched in glob_scan::matches(glob, policy.glob_scan_max_depth(), &mut planner.scan_budget)? {
-                    planner.add_entry(&matched, Access::Deny)?;
-                }
-            }
-        }
+    let entries = planner.find_entries()?;
+    for entry in &entries {
+        planner.add_existing(entry)?;
+    }
+    for entry in &entries {
+        planner.add_protection(entry);
+    }
+    for entry in &entries {
+        planner.add_obstructed(entry)?;
+    }
+    for entry in &entries {
+        planner.add_links(entry)?;
     }
     planner.finish(network)
 }
 
-/// A place in the file tree where the access changes.
-#[derive(Clone, Debug)]
-struct AccessNode {
+/// An entry of a policy, or a file that matches a glob, and where it leads.
+struct FoundEntry {
+    path: PathBuf,
     access: Access,
-    kind: FoundKind,
-    id: Option<FileId>,
+    origin: EntryOrigin,
+    found: FollowedPath,
+}
+
+/// Where an entry comes from, as far as it matters for the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryOrigin {
+    /// The client has named the path.
+    Named,
+    /// The path matches a deny glob of the client.
+    Matched,
+    /// The path is in a directory that could not be searched for matches of a glob.
+    Unsearched,
+    /// The path protects metadata in a writable directory.
+    Protection,
 }
 
 struct Planner<'a> {
     policy: &'a FilePolicy,
-    base: BaseTree,
-    /// By the real path, without links. A directory comes before what is below it.
-    nodes: BTreeMap<PathBuf, AccessNode>,
+    root: Access,
+    tree: AccessTree,
+    /// Writable entries that do not exist.
+    missing_writable: BTreeSet<PathBuf>,
     /// Links that must not be replaced, because a protected path leads through them.
     pinned_links: BTreeMap<PathBuf, FileId>,
+    /// Files that must not be replaced by a directory, because a protected path is below them.
+    pinned_files: BTreeMap<PathBuf, FileId>,
     /// Links that lead to granted paths, with their targets. They are made anew where the host's files are not visible.
     links: BTreeMap<PathBuf, PathBuf>,
     placeholders: Vec<Placeholder>,
     notes: Option<Arc<dyn PlaceholderNotes>>,
-    scan_budget: glob_scan::ScanBudget,
 }
 
 impl<'a> Planner<'a> {
     fn new(policy: &'a FilePolicy, notes: Option<Arc<dyn PlaceholderNotes>>) -> Self {
-        let base = match root_access(policy) {
+        let root = policy.access(Path::new("/")).access;
+        Self {
+            policy,
+            root,
+            tree: AccessTree::new(root),
+            missing_writable: BTreeSet::new(),
+            pinned_links: BTreeMap::new(),
+            pinned_files: BTreeMap::new(),
+            links: BTreeMap::new(),
+            placeholders: Vec::new(),
+            notes,
+        }
+    }
+
+    /// Follows every path of the policy, and searches for its globs.
+    fn find_entries(&mut self) -> Result<Vec<FoundEntry>, PlanError> {
+        let mut budget = glob_scan::ScanBudget::default();
+        let mut entries = Vec::new();
+        for entry in self.policy.entries() {
+            match &entry.target {
+                EntryTarget::Path(path) => {
+                    if path == Path::new("/") || (is_replaced(path) && entry.access != Access::Deny) {
+                        continue;
+                    }
+                    let found = find(path)?;
+                    let is_missing = matches!(found.end, PathEnd::Missing { .. });
+                    if entry.access == Access::Write && is_missing {
+                        self.missing_writable.insert(path.clone());
+                    }
+                    let origin = match &entry.source {
+                        EntrySource::Unrestricted | EntrySource::Request(_) => EntryOrigin::Named,
+                        // Until its directory exists, it is no worse than the `.git` of any other new directory.
+                        EntrySource::ProtectedName { writable } if self.missing_writable.contains(writable) => {
+                            continue;
+                        }
+                        EntrySource::ProtectedName { .. } | EntrySource::GitDirectory { .. } => {
+                            EntryOrigin::Protection
+                        }
+                    };
+                    entries.push(FoundEntry { path: path.clone(), access: entry.access, origin, found });
+                }
+                EntryTarget::Glob(glob) => {
+                    let scan = glob_scan::scan(glob, self.policy.glob_scan_max_depth(), &mut budget)?;
+                    let matched = scan.matches.into_iter().map(|path| (path, EntryOrigin::Matched));
+                    let unread = scan.unreadable.into_iter().map(|path| (path, EntryOrigin::Unsearched));
+                    for (path, origin) in matched.chain(unread) {
+                        let found = find(&path)?;
+                        entries.push(FoundEntry { path, access: Access::Deny, origin, found });
+                    }
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    fn add_existing(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
+        let PathEnd::Existing(facts) = &entry.found.end else { return Ok(()) };
+        let real_path = &entry.found.real_path;
+        if matches!(entry.origin, EntryOrigin::Protection | EntryOrigin::Unsearched) {
+            return Ok(());
+        }
+        if real_path == Path::new("/") {
+            let is_harmless = entry.origin == EntryOrigin::Matched || entry.access == self.root;
+            return if is_harmless { Ok(()) } else { Err(PlanError::LinkToRoot { path: entry.path.clone() }) };
+        }
+        // Whoever makes a link that matches a glob could take devices away from everybody.
+        let is_link_to_replaced =
+            entry.origin == EntryOrigin::Matched && is_in_replaced(real_path) && !is_in_replaced(&entry.path);
+        if is_link_to_replaced || (is_replaced(real_path) && entry.access != Access::Deny) {
+            return Ok(());
+        }
+        if real_path.starts_with("/proc") {
+            return Err(PlanError::DeniedProc { path: entry.path.clone() });
+        }
+        self.tree.add(real_path, node(entry.access, facts));
+        Ok(())
+    }
+
+    /// A protection takes the right to write away, and never grants anything, wherever a link leads.
+    fn add_protection(&mut self, entry: &FoundEntry) {
+        let PathEnd::Existing(facts) = &entry.found.end else { return };
+        let real_path = &entry.found.real_path;
+        if entry.origin == EntryOrigin::Protection && self.tree.at(real_path) == Access::Write {
+            self.tree.add(real_path, node(entry.access, facts));
+        }
+    }
+
+    /// Entries whose end could not be reached. They need protection only where a command could change that.
+    fn add_obstructed(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
+        if entry.access == Access::Write {
+            return Ok(());
+        }
+        match &entry.found.end {
+            PathEnd::Existing(facts) if entry.origin == EntryOrigin::Unsearched => {
+                self.add_hidden(&entry.found.real_path, facts);
+            }
+            PathEnd::Existing(_) | PathEnd::LinkLoop => {}
+            PathEnd::Hidden { directory, facts } => self.add_hidden(directory, facts),
+            PathEnd::BehindFile { file, id } => {
+                if self.tree.at(file) == Access::Write {
+                    self.pinned_files.insert(file.clone(), *id);
+                }
+            }
+            PathEnd::Missing { first_missing } => {
+                let is_last = *first_missing == entry.found.real_path;
+                self.add_missing(first_missing, if is_last { entry.access } else { Access::Read })
+                    .map_err(|source| PlanError::Host { path: entry.path.clone(), source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner of a directory can give itself the permissions that it lacks, and then reach what is in it. So the whole directory is denied.
+    fn add_hidden(&mut self, directory: &Path, facts: &FileFacts) {
+        if facts.is_own() && self.tree.at(directory) == Access::Write {
+            self.tree.add(directory, node(Access::Deny, facts));
+        }
+    }
+
+    /// The first missing directory of a path is made on the host, so that something can be mounted on it. Below it nothing exists, so
+    /// it is enough that nothing can be written there.
+    fn add_missing(&mut self, first_missing: &Path, access: Access) -> io::Result<()> {
+        if self.tree.above(first_missing) != Access::Write {
+            return Ok(());
+        }
+        let placeholder = match Placeholder::make(first_missing, self.notes.clone()) {
+            Err(error) if self.nobody_can_make(first_missing, &error)? => return Ok(()),
+            other => other?,
+        };
+        self.tree.add(first_missing, AccessNode { access, is_directory: true, id: placeholder.id() });
+        self.placeholders.push(placeholder);
+        Ok(())
+    }
+
+    /// Whether what the server may not make cannot be made by a command either. The owner of a directory can change its permissions.
+    fn nobody_can_make(&self, path: &Path, error: &io::Error) -> io::Result<bool> {
+        match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => Ok(true),
+            io::ErrorKind::PermissionDenied => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                Ok(!FileFacts::of_path(parent)?.is_own())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whoever may write the directory of a link may replace the link.
+    fn add_links(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
+        let FoundEntry { found, access, origin, .. } = entry;
+        let exists = matches!(found.end, PathEnd::Existing(_));
+        let grants = exists && *origin == EntryOrigin::Named && *access > self.tree.above(&found.real_path);
+        for FoundLink { path: link, target, id } in &found.links {
+            let is_replaceable = link.parent().is_some_and(|parent| self.tree.at(parent) == Access::Write);
+            if is_replaceable && grants {
+                return Err(PlanError::WritableLink { path: entry.path.clone(), link: link.clone() });
+            }
+            if is_replaceable && *access < Access::Write {
+                self.pinned_links.insert(link.clone(), *id);
+            }
+            if exists && *access > Access::Deny {
+                self.links.insert(link.clone(), target.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
+        self.tree.remove_redundant();
+        let tree = &self.tree;
+        // In `/proc` and `/dev` a sandbox has its own links.
+        self.links.retain(|link, _| tree.above(link) == Access::Deny && !is_in_replaced(link));
+        let links = &self.links;
+        let has_link_below = |path: &Path| {
+            links
+                .range::<Path, _>((Bound::Included(path), Bound::Unbounded))
+                .next()
+                .is_some_and(|(link, _)| link.starts_with(path))
+        };
+        let mut steps = StepList::new(tree);
+        let vanished = |path| PlanError::Host { path, source: io::ErrorKind::NotFound.into() };
+        let mut left_links = links.iter().peekable();
+        for (path, node) in tree.nodes() {
+            while let Some((link, target)) = left_links.next_if(|(link, _)| link.as_path() < path) {
+                steps.make_link(link, target);
+            }
+            let has_places = tree.grants_below(path) || has_link_below(path);
+            steps.add_node(path, node, has_places).map_err(vanished)?;
+        }
+        left_links.for_each(|(link, target)| steps.make_link(link, target));
+        for (link, id) in &self.pinned_links {
+            steps.pin(link, MountKind::PinnedLink, *id).map_err(vanished)?;
+        }
+        for (file, id) in &self.pinned_files {
+            steps.pin(file, MountKind::Writable, *id).map_err(vanished)?;
+        }
+        let base = match self.root {
             Access::Write => BaseTree::WritableHost,
             Access::Read => BaseTree::ReadOnlyHost,
             Access::Deny => BaseTree::Empty,
         };
-        Self {
-            policy,
-            base,
-            nodes: BTreeMap::new(),
-            pinned_links: BTreeMap::new(),
-            links: BTreeMap::new(),
-            placeholders: Vec::new(),
-            notes,
-            scan_budget: glob_scan::ScanBudget::default(),
-        }
-    }
-
-    fn add_entry(&mut self, path: &Path, access: Access) -> Result<(), PlanError> {
-        if path == Path::new("/") || (is_special(path) && access != Access::Deny) {
-            return Ok(());
-        }
-        if path.starts_with("/proc") {
-            return Err(PlanError::DeniedProc { path: path.to_owned() });
-        }
-        let found = HostPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })?;
-        let grants = access > self.access_around(path);
-        for (link, target, id) in &found.links {
-            // Whoever may write the directory of a link may replace the link.
-            let replaceable = link.parent().is_some_and(|parent| self.policy.access(parent).access == Access::Write);
-            if replaceable && grants {
-                return Err(PlanError::WritableLink { path: path.to_owned(), link: link.clone() });
-            }
-            if replaceable {
-                self.pinned_links.insert(link.clone(), *id);
-            }
-            self.links.insert(link.clone(), target.clone());
-        }
-        if let FoundKind::Missing { first_missing } = &found.kind {
-            return self.add_missing(path, first_missing, &found.real_path, access);
-        }
-        if found.is_placeholder {
-            // Another sandbox has made it, or it was left behind.
-            return self.add_missing(path, &found.real_path, &found.real_path, access);
-        }
-        self.add_node(found.real_path, AccessNode { access, kind: found.kind, id: found.id });
-        Ok(())
-    }
-
-    /// What a path would be allowed without its own entry.
-    fn access_around(&self, path: &Path) -> Access {
-        match path.parent() {
-            Some(parent) => self.policy.access(parent).access,
-            None => Access::Deny,
-        }
-    }
-
-    /// If several entries lead to the same file, the strictest one applies.
-    fn add_node(&mut self, real_path: PathBuf, node: AccessNode) {
-        let known = self.nodes.entry(real_path).or_insert_with(|| node.clone());
-        known.access = known.access.min(node.access);
-    }
-
-    /// A path that does not exist needs protection only where a command could make it. Then the first missing directory of it is made on the
-    /// host, so that something can be mounted on it.
-    fn add_missing(
-        &mut self,
-        path: &Path,
-        first_missing: &Path,
-        real_path: &Path,
-        access: Access,
-    ) -> Result<(), PlanError> {
-        let parent = first_missing.parent().unwrap_or(Path::new("/"));
-        if access == Access::Write || self.policy.access(parent).access != Access::Write {
-            return Ok(());
-        }
-        let host = |source| PlanError::Host { path: path.to_owned(), source };
-        let placeholder = Placeholder::make(first_missing, self.notes.clone()).map_err(host)?;
-        let node = AccessNode {
-            // Below a placeholder nothing exists, so denying to write is enough.
-            access: if first_missing == real_path { access } else { Access::Read },
-            kind: FoundKind::Directory,
-            id: Some(placeholder.id()),
-        };
-        self.placeholders.push(placeholder);
-        self.add_node(first_missing.to_owned(), node);
-        Ok(())
-    }
-
-    fn finish(self, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
-        let mut steps = StepList { mounts: Vec::new(), mounted: BTreeSet::new(), made: BTreeSet::new() };
-        if self.base == BaseTree::Empty {
-            self.links.iter().for_each(|(link, target)| steps.make_link(link, target, &self.nodes));
-        }
-        for (path, node) in &self.nodes {
-            let around = self.enclosing(path);
-            if node.access == around {
-                continue;
-            }
-            if node.access > Access::Deny && (around == Access::Deny || path.starts_with("/dev")) {
-                steps.make_place(path, &node.kind, &self.nodes);
-            }
-            if around == Access::Write {
-                self.pin_ancestors(path, &mut steps)?;
-            }
-            let kind = match (node.access, &node.kind) {
-                (Access::Write, _) => MountKind::Writable,
-                (Access::Read, _) => MountKind::ReadOnly,
-                (Access::Deny, FoundKind::Directory) if self.grants_below(path) => MountKind::PassableDirectory,
-                (Access::Deny, FoundKind::Directory) => MountKind::DeniedDirectory,
-                (Access::Deny, _) => MountKind::DeniedFile,
-            };
-            let source = node.id.filter(|_| node.access != Access::Deny);
-            steps.mount(path.clone(), kind, source);
-        }
-        for (link, id) in &self.pinned_links {
-            self.pin_ancestors(link, &mut steps)?;
-            steps.mount(link.clone(), MountKind::PinnedLink, Some(*id));
-        }
-        let plan = SandboxPlan { base: self.base, mounts: steps.mounts, network };
+        let plan = SandboxPlan { base, mounts: steps.finish(), network };
         Ok(PlannedSandbox { plan, placeholders: self.placeholders })
     }
-
-    /// The access of the nearest node above a path.
-    fn enclosing(&self, path: &Path) -> Access {
-        let above = path.ancestors().skip(1).find_map(|ancestor| self.nodes.get(ancestor));
-        above.map_or_else(|| root_access(self.policy), |node| node.access)
-    }
-
-    fn grants_below(&self, path: &Path) -> bool {
-        self.nodes.iter().any(|(other, node)| other != path && other.starts_with(path) && node.access > Access::Deny)
-    }
-
-    /// A command could rename a writable directory above a protected path and make a new one in its place. A directory on which something is
-    /// mounted cannot be renamed, so each of them is mounted on itself.
-    fn pin_ancestors(&self, path: &Path, steps: &mut StepList) -> Result<(), PlanError> {
-        let mut pinned: Vec<&Path> =
-            path.ancestors().skip(1).take_while(|above| self.is_plain_directory(above)).collect();
-        pinned.reverse();
-        for above in pinned {
-            if steps.mounted.contains(above) {
-                continue;
-            }
-            let host = |source| PlanError::Host { path: above.to_owned(), source };
-            let id = host_path::id_of(above).map_err(host)?;
-            steps.mount(above.to_owned(), MountKind::Writable, Some(id));
-        }
-        Ok(())
-    }
-
-    /// Whether a directory is inside a writable tree and not itself a place where the access changes.
-    fn is_plain_directory(&self, path: &Path) -> bool {
-        path != Path::new("/") && !self.nodes.contains_key(path) && self.enclosing(path) == Access::Write
-    }
 }
 
-/// The steps of a plan while they are collected.
-struct StepList {
-    mounts: Vec<PlannedMount>,
-    /// Paths at which something is mounted.
-    mounted: BTreeSet<PathBuf>,
-    /// Directories and links that were made in memory.
-    made: BTreeSet<PathBuf>,
+fn find(path: &Path) -> Result<FollowedPath, PlanError> {
+    FollowedPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
 }
 
-impl StepList {
-    fn mount(&mut self, path: PathBuf, kind: MountKind, source: Option<FileId>) {
-        self.mounted.insert(path.clone());
-        self.mounts.push(PlannedMount { path, kind, source });
-    }
-
-    fn make(&mut self, path: &Path, kind: MountKind) {
-        if self.made.insert(path.to_owned()) {
-            self.mounts.push(PlannedMount { path: path.to_owned(), kind, source: None });
-        }
-    }
-
-    /// Makes the directories above a path and the path itself, where the host's files are not visible.
-    fn make_place(&mut self, path: &Path, kind: &FoundKind, nodes: &BTreeMap<PathBuf, AccessNode>) {
-        self.make_directories_above(path, nodes);
-        let place = if *kind == FoundKind::Directory { MountKind::MadeDirectory } else { MountKind::MadeFile };
-        self.make(path, place);
-    }
-
-    fn make_link(&mut self, link: &Path, target: &Path, nodes: &BTreeMap<PathBuf, AccessNode>) {
-        let visible =
-            link.ancestors().skip(1).any(|above| nodes.get(above).is_some_and(|node| node.access > Access::Deny));
-        if !visible {
-            self.make_directories_above(link, nodes);
-            self.make(link, MountKind::MadeLink(target.to_owned()));
-        }
-    }
-
-    fn make_directories_above(&mut self, path: &Path, nodes: &BTreeMap<PathBuf, AccessNode>) {
-        // Down from the nearest node: it is a mount in memory itself, or the root.
-        let mut above: Vec<&Path> = path
-            .ancestors()
-            .skip(1)
-            .take_while(|ancestor| {
-                *ancestor != Path::new("/") && *ancestor != Path::new("/dev") && !nodes.contains_key(*ancestor)
-            })
-            .collect();
-        above.reverse();
-        for directory in above {
-            self.make(directory, MountKind::MadeDirectory);
-        }
-    }
-}
-
-fn root_access(policy: &FilePolicy) -> Access {
-    policy.access(Path::new("/")).access
+fn node(access: Access, facts: &FileFacts) -> AccessNode {
+    AccessNode { access, is_directory: facts.is_directory(), id: facts.id }
 }
 
 /// A sandbox has its own `/dev` and `/proc`, so an entry that allows them has no effect.
-fn is_special(path: &Path) -> bool {
+fn is_replaced(path: &Path) -> bool {
     path == Path::new("/dev") || path.starts_with("/proc")
+}
+
+fn is_in_replaced(path: &Path) -> bool {
+    path.starts_with("/dev") || path.starts_with("/proc")
 }

@@ -23,7 +23,7 @@ pub struct RefusedCall {
 /// The request of the kernel, as `seccomp(2)` defines it.
 #[repr(C)]
 #[derive(Default)]
-struct Notification {
+struct CallReport {
     id: u64,
     pid: u32,
     flags: u32,
@@ -41,15 +41,15 @@ struct CallData {
 
 /// The answer, as `seccomp(2)` defines it.
 #[repr(C)]
-struct Answer {
+struct CallVerdict {
     id: u64,
     value: i64,
     error: i32,
     flags: u32,
 }
 
-const RECEIVE: libc::c_ulong = request(0, 3, size_of::<Notification>());
-const SEND: libc::c_ulong = request(1, 3, size_of::<Answer>());
+const RECEIVE: libc::c_ulong = request(0, 3, size_of::<CallReport>());
+const SEND: libc::c_ulong = request(1, 3, size_of::<CallVerdict>());
 
 /// The number of an `ioctl` of seccomp: direction, size, the letter `!`, number.
 const fn request(number: libc::c_ulong, direction: libc::c_ulong, size: usize) -> libc::c_ulong {
@@ -67,7 +67,7 @@ pub fn has_reported_call(filter: impl AsFd) -> bool {
 /// the process was killed meanwhile.
 pub fn refuse_next_call(filter: impl AsFd) -> Result<Option<RefusedCall>, Errno> {
     let filter = filter.as_fd().as_raw_fd();
-    let mut notification = Notification::default();
+    let mut notification = CallReport::default();
     // SAFETY: the structure has the size that the request says, is zero as the kernel demands, and lives during the call.
     let received = unsafe { libc::ioctl(filter, RECEIVE, &raw mut notification) };
     if received != 0 {
@@ -76,7 +76,7 @@ pub fn refuse_next_call(filter: impl AsFd) -> Result<Option<RefusedCall>, Errno>
             error => Err(error),
         };
     }
-    let answer = Answer { id: notification.id, value: 0, error: -libc::EPERM, flags: 0 };
+    let answer = CallVerdict { id: notification.id, value: 0, error: -libc::EPERM, flags: 0 };
     // SAFETY: as above. The call fails if the process was killed meanwhile, and then no answer is needed.
     unsafe { libc::ioctl(filter, SEND, &raw const answer) };
     Ok(Some(describe(&notification.call)))
@@ -97,8 +97,10 @@ fn describe(call: &CallData) -> RefusedCall {
         libc::SYS_ioctl => Some("TIOCSTI".to_owned()),
         _ => None,
     };
-    // Programs look for network interfaces by netlink, and do without.
-    let is_telling = !(is_socket && family == libc::AF_NETLINK);
+    // Programs look for network interfaces by netlink, and the C library asks a daemon for names by a Unix socket. They do without.
+    let is_only_a_try =
+        (is_socket && matches!(family, libc::AF_NETLINK | libc::AF_UNIX)) || number == libc::SYS_connect;
+    let is_telling = !is_only_a_try;
     RefusedCall { operation, target, is_telling }
 }
 
@@ -129,6 +131,7 @@ mod tests {
         assert_eq!((described.operation, described.target.as_deref()), ("socket", Some("AF_INET")));
         assert!(described.is_telling);
         assert!(!describe(&call(libc::SYS_socket, libc::AF_NETLINK)).is_telling);
+        assert!(!describe(&call(libc::SYS_connect, 0)).is_telling);
         assert_eq!(describe(&call(libc::SYS_mount, 0)).operation, "mount");
     }
 

@@ -39,7 +39,7 @@ pub(crate) enum Dialect {
 
 /// Whether a process runs in a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confinement {
+pub(crate) enum ProcessConfinement {
     /// The process may do what the server may do.
     Unconfined,
     /// The process may do what its policy allows.
@@ -94,7 +94,7 @@ pub(crate) struct Process {
     /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
     /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
-    pub(crate) confinement: Confinement,
+    pub(crate) confinement: ProcessConfinement,
     pub(crate) denials: Denials,
     reaped: watch::Sender<bool>,
     has_terminal: bool,
@@ -113,7 +113,7 @@ pub(crate) struct ProcessParts {
     pub(crate) argv: Vec<String>,
     pub(crate) tag: Tag,
     pub(crate) child: Arc<Child>,
-    pub(crate) confinement: Confinement,
+    pub(crate) confinement: ProcessConfinement,
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: QueuedStdin,
@@ -233,7 +233,7 @@ impl Process {
     /// the process has exited.
     pub(crate) fn was_denied(&self, exit_code: i32) -> bool {
         let was_refused_a_call = self.denials.finish();
-        if self.confinement == Confinement::Unconfined || exit_code == 0 {
+        if self.confinement == ProcessConfinement::Unconfined || exit_code == 0 {
             return false;
         }
         was_refused_a_call

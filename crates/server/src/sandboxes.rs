@@ -35,7 +35,7 @@ use crate::sandbox_policy::file_sandbox_policy;
 /// How often a plan is made again because files that it names have changed before the sandbox was ready.
 const MAX_PLANS: usize = 3;
 
-/// Starts launchers.
+/// Starts the launcher of a sandbox as a process of the session that uses it.
 pub(crate) struct SandboxLauncher {
     program: PathBuf,
     args: Vec<String>,

@@ -86,8 +86,7 @@ impl Session {
         owner: Principal,
         tags: SessionTags,
         outbound: Arc<Outbound>,
-        files: SessionFiles,
-        sandboxes: SessionSandboxes,
+        (files, sandboxes): (SessionFiles, SessionSandboxes),
         config: &Config,
         presence: PresenceGuard,
     ) -> Self {

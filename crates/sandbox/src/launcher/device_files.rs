@@ -31,6 +31,12 @@ const LINKS: [(&str, &str); 5] = [
 /// How much shared memory (`/dev/shm`) the commands of a sandbox may use together.
 const SHARED_MEMORY_BYTES: &str = "64m";
 
+/// How many files `/dev/shm` may have. An empty file needs memory too, and it does not count for the limit above.
+const SHARED_MEMORY_FILES: &str = "16384";
+
+/// How many terminals the commands of a sandbox may have. The machine has a limit for all of them together.
+const MAX_TERMINALS: &str = "256";
+
 const DENIED_FILE: &str = ".denied-file";
 const DENIED_DIRECTORY: &str = ".denied-directory";
 
@@ -38,6 +44,8 @@ const NO_PERMISSIONS: Mode = Mode::empty();
 
 /// Sources for later mounts.
 pub(super) struct Devices {
+    /// The root directory of `/dev`.
+    pub(super) dev: OwnedFd,
     pub(super) denied_file: OwnedFd,
     pub(super) denied_directory: OwnedFd,
     /// Whether this mount namespace may have further mounts of `/proc`.
@@ -67,23 +75,25 @@ pub(super) fn attach(host: &OwnedFd, root: &OwnedFd, base: BaseTree) -> Result<D
     for (name, target) in LINKS {
         symlinkat(target, &dev, name)?;
     }
-    directory(&dev, root, "pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666")])?;
-    directory(&dev, root, "shm", c"tmpfs", &[(c"mode", "1777"), (c"size", SHARED_MEMORY_BYTES)])?;
+    directory(&dev, root, "pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666"), (c"max", MAX_TERMINALS)])?;
+    directory(
+        &dev,
+        root,
+        "shm",
+        c"tmpfs",
+        &[(c"mode", "1777"), (c"size", SHARED_MEMORY_BYTES), (c"nr_inodes", SHARED_MEMORY_FILES)],
+    )?;
     make_file(&dev, DENIED_FILE, NO_PERMISSIONS)?;
     mkdirat(&dev, DENIED_DIRECTORY, NO_PERMISSIONS)?;
     let denied = |name: &str| open_path(root, &Path::new("/dev").join(name));
-    Ok(Devices {
-        denied_file: denied(DENIED_FILE)?,
-        denied_directory: denied(DENIED_DIRECTORY)?,
-        has_proc: attach_proc(root)?,
-    })
+    let (denied_file, denied_directory) = (denied(DENIED_FILE)?, denied(DENIED_DIRECTORY)?);
+    Ok(Devices { dev, denied_file, denied_directory, has_proc: attach_proc(root)? })
 }
 
-/// Removes the names of the sources, and makes `/dev` read-only.
-pub(super) fn finish(root: &OwnedFd) -> Result<(), Errno> {
-    let dev = open_path(root, Path::new("/dev"))?;
-    unlinkat(&dev, DENIED_FILE, rustix::fs::AtFlags::empty())?;
-    unlinkat(&dev, DENIED_DIRECTORY, rustix::fs::AtFlags::REMOVEDIR)?;
+/// Removes the names of the sources, and makes `/dev` read-only. The plan may have covered `/dev`, so it is not looked up again.
+pub(super) fn finish(dev: &OwnedFd) -> Result<(), Errno> {
+    unlinkat(dev, DENIED_FILE, rustix::fs::AtFlags::empty())?;
+    unlinkat(dev, DENIED_DIRECTORY, rustix::fs::AtFlags::REMOVEDIR)?;
     add_flags(dev, MountFlags::READ_ONLY, MountDepth::Single)
 }
 

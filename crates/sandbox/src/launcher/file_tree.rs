@@ -1,6 +1,7 @@
 //! Makes the file tree of a sandbox from its plan, and makes it the root directory of this process. The tree is built
 //! on `/proc` of the new mount namespace, because no plan mounts anything from there.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,11 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_c
 
 use super::device_files;
 use super::failure;
+use super::kernel_files;
 use super::mount_calls::{MountDepth, MountFlags, add_flags, attach, clone_mount, new_file_system, open_path};
+use crate::file_id::{FileFacts, FileId};
 use crate::message::{BuildFailure, BuildStep};
-use crate::plan::{BaseTree, FileId, MountKind, PlannedMount, SandboxPlan};
+use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxPlan};
 
 /// The directory on which the new tree is built.
 const BUILDING_SITE: &str = "/proc";
@@ -33,18 +36,25 @@ pub(super) fn build(plan: &SandboxPlan) -> Result<bool, BuildFailure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(base)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let host = openat(CWD, "/", flags, Mode::empty()).map_err(base)?;
+    // Opened before the new tree covers it.
+    let mount_table = kernel_files::open_mount_table().map_err(base)?;
     let root = attach_base(plan.base, &host).map_err(base)?;
     let devices = |error: Errno| failure(BuildStep::DeviceFiles, error.into(), "");
     let devices = device_files::attach(&host, &root, plan.base).map_err(devices)?;
-    let tree = FileTree { host, root, denied_file: devices.denied_file, denied_directory: devices.denied_directory };
+    let tree = FileTree {
+        host,
+        root,
+        denied_file: devices.denied_file,
+        denied_directory: devices.denied_directory,
+        places: RefCell::default(),
+    };
     for mount in &plan.mounts {
         tree.apply(mount)
             .map_err(|error| failure(BuildStep::Mount, error.into(), mount.path.display().to_string()))?;
     }
-    if plan.base == BaseTree::WritableHost {
-        tree.protect_sysfs().map_err(base)?;
-    }
-    device_files::finish(&tree.root).map_err(|error| failure(BuildStep::DeviceFiles, error.into(), ""))?;
+    tree.close_places().map_err(base)?;
+    kernel_files::make_read_only(&mount_table, &tree.root, Path::new(BUILDING_SITE)).map_err(base)?;
+    device_files::finish(&devices.dev).map_err(|error| failure(BuildStep::DeviceFiles, error.into(), ""))?;
     if plan.base == BaseTree::Empty {
         add_flags(&tree.root, MountFlags::READ_ONLY, MountDepth::Single).map_err(base)?;
     }
@@ -95,6 +105,8 @@ struct FileTree {
     denied_file: OwnedFd,
     /// A directory without permissions, for the same purpose.
     denied_directory: OwnedFd,
+    /// File systems in memory that become read-only when all steps are done.
+    places: RefCell<Vec<OwnedFd>>,
 }
 
 impl FileTree {
@@ -104,9 +116,15 @@ impl FileTree {
             MountKind::Writable => self.bind(path, flags_below(path), mount.source),
             MountKind::ReadOnly => self.bind(path, flags_below(path).and(MountFlags::READ_ONLY), mount.source),
             MountKind::PinnedLink => self.bind(path, MountFlags::NO_SETUID, mount.source),
-            MountKind::DeniedDirectory => self.cover(path, &self.denied_directory),
-            MountKind::DeniedFile => self.cover(path, &self.denied_file),
-            MountKind::PassableDirectory => attach(places(PASSABLE)?, open_path(&self.root, path)?),
+            MountKind::DeniedDirectory => self.cover(path, &self.denied_directory, mount.source),
+            MountKind::DeniedFile => self.cover(path, &self.denied_file, mount.source),
+            MountKind::PassableDirectory => {
+                self.expect(path, mount.source)?;
+                let places = places(PASSABLE)?;
+                attach(&places, open_path(&self.root, path)?)?;
+                self.places.borrow_mut().push(places);
+                Ok(())
+            }
             MountKind::MadeDirectory => {
                 let (parent, name) = self.place(path)?;
                 ignore_existing(mkdirat(parent, name, PASSABLE))
@@ -125,20 +143,31 @@ impl FileTree {
 
     /// Mounts the host's file or directory at the same path of the tree. Fails with `ESTALE` if it is not the one that the plan means.
     fn bind(&self, path: &Path, flags: MountFlags, expected: Option<FileId>) -> Result<(), Errno> {
-        let source = open_path(&self.host, path)?;
-        let stat = rustix::fs::fstat(&source)?;
-        if expected.is_some_and(|expected| expected != FileId { device: stat.st_dev, inode: stat.st_ino }) {
-            return Err(Errno::STALE);
-        }
+        let source = self.expect(path, expected)?;
         let mount = clone_mount(source, MountDepth::Recursive)?;
         add_flags(&mount, flags, MountDepth::Recursive)?;
         attach(mount, open_path(&self.root, path)?)
     }
 
-    fn cover(&self, path: &Path, with: &OwnedFd) -> Result<(), Errno> {
+    fn cover(&self, path: &Path, with: &OwnedFd, expected: Option<FileId>) -> Result<(), Errno> {
+        let target = match open_path(&self.root, path) {
+            // The sandbox does not have most devices anyway.
+            Err(Errno::NOENT) if path.starts_with("/dev") => return Ok(()),
+            other => other?,
+        };
+        self.expect(path, expected)?;
         let mount = clone_mount(with, MountDepth::Single)?;
         add_flags(&mount, MountFlags::READ_ONLY, MountDepth::Single)?;
-        attach(mount, open_path(&self.root, path)?)
+        attach(mount, target)
+    }
+
+    /// The host's file at a path, if it is the one that the plan means.
+    fn expect(&self, path: &Path, expected: Option<FileId>) -> Result<OwnedFd, Errno> {
+        let file = open_path(&self.host, path)?;
+        match expected {
+            Some(expected) if FileFacts::of_open(&file)?.id != expected => Err(Errno::STALE),
+            _ => Ok(file),
+        }
     }
 
     fn place(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
@@ -146,14 +175,12 @@ impl FileTree {
         Ok((open_path(&self.root, parent)?, name.into()))
     }
 
-    /// A command of user 0 could change settings of the whole machine through files in `/sys`.
-    fn protect_sysfs(&self) -> Result<(), Errno> {
-        let path = Path::new("/sys");
-        match open_path(&self.host, path) {
-            Ok(_) => self.bind(path, COMMON_FLAGS.and(MountFlags::READ_ONLY), None),
-            Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error),
-        }
+    /// A command could change the permissions of directories in memory, because they belong to its user, and then write to them.
+    fn close_places(&self) -> Result<(), Errno> {
+        self.places
+            .borrow()
+            .iter()
+            .try_for_each(|places| add_flags(places, MountFlags::READ_ONLY, MountDepth::Single))
     }
 }
 

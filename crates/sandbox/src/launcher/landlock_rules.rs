@@ -15,9 +15,9 @@ use super::confinement::check;
 use super::device_files::DEVICES;
 use super::failure;
 use super::mount_calls::open_path;
+use crate::file_id::FileFacts;
 use crate::landlock_plan::{LandlockFiles, ReadablePath};
 use crate::message::{BuildFailure, BuildStep};
-use crate::plan::FileId;
 
 /// The argument of `landlock_create_ruleset`.
 #[repr(C)]
@@ -75,7 +75,7 @@ impl LandlockRules {
         let mut allowed = Vec::new();
         for name in DEVICES {
             let Ok(device) = open_path(&host, &Path::new("/dev").join(name)) else { continue };
-            if kind_of(&device).is_ok_and(|kind| kind == FileType::CharacterDevice) {
+            if FileFacts::of_open(&device).is_ok_and(|facts| facts.kind == FileType::CharacterDevice) {
                 allowed.push((device, USE_DEVICE));
             }
         }
@@ -142,14 +142,9 @@ fn add_rule(ruleset: &OwnedFd, path: &OwnedFd, allowed: u64) -> Result<(), Errno
 /// Opens a path, and fails with `ESTALE` if it is not the file that the plan means.
 fn open_readable(host: &OwnedFd, readable: &ReadablePath) -> Result<(OwnedFd, u64), Errno> {
     let opened = open_path(host, &readable.path)?;
-    let stat = rustix::fs::fstat(&opened)?;
-    if (FileId { device: stat.st_dev, inode: stat.st_ino }) != readable.source {
+    let facts = FileFacts::of_open(&opened)?;
+    if facts.id != readable.source {
         return Err(Errno::STALE);
     }
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    Ok((opened, if is_directory { READ } else { READ & !READ_DIRECTORY }))
-}
-
-fn kind_of(file: &OwnedFd) -> Result<FileType, Errno> {
-    Ok(FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode))
+    Ok((opened, if facts.is_directory() { READ } else { READ & !READ_DIRECTORY }))
 }

@@ -21,7 +21,7 @@ pub(super) struct InitPlan<'a> {
     pub(super) limits: &'a [(u32, u64, u64)],
 }
 
-/// Never returns.
+/// Serves until the namespace may end, and then ends this process. Never returns.
 pub(super) fn run(plan: &InitPlan<'_>) -> ! {
     // If this fails, the process ends, and the command cannot be started in its namespace.
     let code = serve(plan).err().unwrap_or(0);

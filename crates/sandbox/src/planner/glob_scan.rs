@@ -1,5 +1,6 @@
 //! Finds the files that match a deny glob now. Files that are made later are not found; the plan is made again before every command.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -25,28 +26,44 @@ impl Default for ScanBudget {
     }
 }
 
-/// The paths that match. What is below a match is covered with it and not searched. Directories that cannot be read are skipped: no command of
-/// this user can read them either.
-pub(super) fn matches(
+/// What a search has found.
+#[derive(Debug, Default)]
+pub(super) struct GlobScan {
+    /// The paths that match, sorted. What is below a match is covered with it and not searched.
+    pub(super) matches: Vec<PathBuf>,
+    /// Directories that this user may not read, sorted.
+    pub(super) unreadable: Vec<PathBuf>,
+}
+
+/// Searches for the files that match.
+pub(super) fn scan(
     glob: &GlobPattern,
     max_depth: Option<NonZeroUsize>,
     budget: &mut ScanBudget,
-) -> Result<Vec<PathBuf>, PlanError> {
+) -> Result<GlobScan, PlanError> {
     let start = glob.directory();
     if start == Path::new("/") {
         return Err(PlanError::GlobWithoutDirectory { pattern: glob.to_string() });
     }
-    let mut found = Vec::new();
+    let mut found = GlobScan::default();
     let mut directories = vec![(start.to_owned(), 1_usize)];
     while let Some((directory, depth)) = directories.pop() {
-        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                found.unreadable.push(directory);
+                continue;
+            }
+            // It has vanished, or is no directory.
+            Err(_) => continue,
+        };
         for entry in entries.flatten() {
             budget.scanned = budget.scanned.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: MAX_SCANNED })?;
             let path = entry.path();
             if glob.matches(&path) {
                 budget.matches =
                     budget.matches.checked_sub(1).ok_or(PlanError::TooManyMatches { limit: MAX_MATCHES })?;
-                found.push(path);
+                found.matches.push(path);
             } else if max_depth.is_none_or(|most| depth < most.get())
                 && entry.file_type().is_ok_and(|kind| kind.is_dir())
                 && glob.may_match_below(&path)
@@ -55,6 +72,7 @@ pub(super) fn matches(
             }
         }
     }
-    found.sort();
+    found.matches.sort();
+    found.unreadable.sort();
     Ok(found)
 }

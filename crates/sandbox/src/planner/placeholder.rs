@@ -6,17 +6,15 @@
 //! were killed at once, is removed by the next sandbox that needs it.
 
 use std::fmt;
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::plan::FileId;
+use crate::file_id::{FileFacts, FileId};
 
 /// Readable for all, writable for nobody, with the sticky bit, which means nothing for a directory that nobody may write.
 const PLACEHOLDER_MODE: Mode = Mode::from_raw_mode(0o1555);
@@ -67,22 +65,25 @@ impl Placeholder {
 
     fn lock(path: &Path) -> io::Result<(FileId, OwnedFd)> {
         for _ in 0..MAX_ATTEMPTS {
-            match mkdirat(CWD, path, PLACEHOLDER_MODE) {
-                // The umask does not apply to the sticky bit alone, so the mode is set again below.
-                Ok(()) => rustix::fs::chmodat(CWD, path, PLACEHOLDER_MODE, AtFlags::empty())?,
-                Err(Errno::EXIST) => {}
+            let is_new = match mkdirat(CWD, path, PLACEHOLDER_MODE) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
                 Err(error) => return Err(error.into()),
-            }
+            };
             let directory = match open_directory(path) {
                 Err(Errno::NOENT) => continue,
                 other => other?,
             };
             flock(&directory, FlockOperation::LockShared)?;
-            let stat = fstat(&directory)?;
+            let facts = FileFacts::of_open(&directory)?;
+            // The umask may have taken permissions away. The mode is set through the descriptor: a command that may write
+            // the parent directory could put something else at the path meanwhile.
+            if is_new && facts.mode & !PLACEHOLDER_MODE.as_raw_mode() == 0 && facts.is_own() {
+                fchmod(&directory, PLACEHOLDER_MODE)?;
+            }
             // Another process may have removed the directory before the lock was there.
-            if stat.st_nlink > 0 {
-                let id = FileId { device: stat.st_dev, inode: stat.st_ino };
-                return Ok((id, directory));
+            if fstat(&directory)?.st_nlink > 0 {
+                return Ok((facts.id, directory));
             }
         }
         Err(io::Error::other("another process removes it again and again"))
@@ -112,20 +113,21 @@ impl Drop for Placeholder {
 /// later user.
 pub fn remove_unused_placeholder(path: &Path) {
     let Ok(directory) = open_directory(path) else { return };
-    let is_placeholder = fstat(&directory)
-        .is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode) == PLACEHOLDER_MODE && is_own(stat.st_uid));
-    if is_placeholder && flock(directory.as_fd(), FlockOperation::NonBlockingLockExclusive).is_ok() {
+    let looks_like_one = FileFacts::of_open(&directory).is_ok_and(|facts| has_permissions(&facts));
+    if looks_like_one && flock(directory.as_fd(), FlockOperation::NonBlockingLockExclusive).is_ok() {
         let _not_empty_or_replaced = unlinkat(CWD, path, AtFlags::REMOVEDIR);
     }
 }
 
-/// Whether a directory has the permissions of a placeholder and belongs to this user.
-pub(super) fn is_placeholder(metadata: &Metadata) -> bool {
-    metadata.is_dir() && Mode::from_raw_mode(metadata.mode()) == PLACEHOLDER_MODE && is_own(metadata.uid())
+/// Whether the file at a path, about which the kernel says this, is a placeholder. Somebody else may have filled it; then it is a directory
+/// like any other.
+pub(super) fn is_placeholder(path: &Path, facts: &FileFacts) -> bool {
+    has_permissions(facts) && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn is_own(user: u32) -> bool {
-    rustix::process::geteuid().as_raw() == user
+/// Whether a directory has the permissions of a placeholder and belongs to this user.
+fn has_permissions(facts: &FileFacts) -> bool {
+    facts.is_directory() && facts.mode == PLACEHOLDER_MODE.as_raw_mode() && facts.is_own()
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {

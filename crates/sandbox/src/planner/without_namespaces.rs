@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::host_path::{FoundKind, HostPath};
+use super::host_path::{FollowedPath, PathEnd};
 use crate::landlock::{MissingLandlock, landlock_version};
 use crate::landlock_plan::{LandlockFiles, LandlockPlan, ReadablePath};
 use crate::plan::SandboxNetwork;
@@ -90,9 +90,13 @@ fn find(path: &Path) -> std::io::Result<Option<ReadablePath>> {
     if path.starts_with("/proc") && path != Path::new("/proc") {
         return Ok(None);
     }
-    let found = HostPath::find(path)?;
-    let exists = !matches!(found.kind, FoundKind::Missing { .. }) && !found.real_path.starts_with("/proc/");
-    Ok(found.id.filter(|_| exists).map(|source| ReadablePath { path: found.real_path, source }))
+    let found = FollowedPath::find(path)?;
+    Ok(match found.end {
+        PathEnd::Existing(facts) if !found.real_path.starts_with("/proc/") => {
+            Some(ReadablePath { path: found.real_path, source: facts.id })
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -44,6 +44,14 @@ pub enum PolicyError {
     /// All patterns together are too long.
     #[error("the sandbox glob patterns have more than {max} bytes together", max = limits::MAX_GLOB_BYTES)]
     PatternsTooLong,
+    /// Comparing all patterns with all paths would take too long.
+    #[error("the sandbox has {wildcards} bytes of glob patterns for {paths} bytes of paths; use fewer patterns")]
+    PatternsTooCostly {
+        /// The bytes of the patterns.
+        wildcards: usize,
+        /// The bytes of the paths.
+        paths: usize,
+    },
     /// The policy has too many entries.
     #[error("the sandbox has {0} entries; the limit is {max}", max = limits::MAX_REQUESTED_ENTRIES)]
     TooManyEntries(usize),

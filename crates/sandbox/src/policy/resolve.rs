@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::glob::{ParsedGlob, expand};
 use super::limits::{
-    MAX_GLOB_BYTES, MAX_PATH_BYTES, MAX_REQUESTED_ENTRIES, MAX_RESOLVED_ENTRIES, MAX_TOTAL_BYTES, MAX_WORKSPACE_ROOTS,
+    MAX_GLOB_BYTES, MAX_PATH_BYTES, MAX_PATH_TIMES_GLOB_BYTES, MAX_REQUESTED_ENTRIES, MAX_RESOLVED_ENTRIES,
+    MAX_TOTAL_BYTES, MAX_WORKSPACE_ROOTS,
 };
 use super::protection::protections;
 use super::{
@@ -203,6 +204,9 @@ impl PolicySize {
         }
         if self.wildcard_bytes > MAX_GLOB_BYTES {
             return Err(PolicyError::PatternsTooLong);
+        }
+        if self.bytes.saturating_mul(self.wildcard_bytes) > MAX_PATH_TIMES_GLOB_BYTES {
+            return Err(PolicyError::PatternsTooCostly { wildcards: self.wildcard_bytes, paths: self.bytes });
         }
         Ok(())
     }

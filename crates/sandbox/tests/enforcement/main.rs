@@ -12,5 +12,6 @@ mod yard;
 
 mod commands;
 mod paths;
+mod policies;
 mod privileges;
 mod sockets;

@@ -60,7 +60,6 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_san
             http_header_env_vars: true,
             http_cancel: true,
             http_limits: true,
-            ..Capabilities::default()
         },
     }
 }

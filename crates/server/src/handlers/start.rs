@@ -25,7 +25,7 @@ use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::network_proxy::ProxyPlan;
-use crate::process::{Confinement, CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
+use crate::process::{CountedDelivery, Dialect, Process, ProcessConfinement, ProcessParts, QueuedStdin};
 use crate::process_limits::{limit_error, memory_scope, spawn_limits};
 use crate::process_task;
 use crate::refused_calls::refuse_calls;
@@ -338,7 +338,7 @@ async fn launch(
         umask: spec.umask,
         limits: spec.limits,
     };
-    let confinement = if sandbox.is_some() { Confinement::Sandboxed } else { Confinement::Unconfined };
+    let confinement = if sandbox.is_some() { ProcessConfinement::Sandboxed } else { ProcessConfinement::Unconfined };
     let begun = Instant::now();
     let start =
         shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox.clone());
