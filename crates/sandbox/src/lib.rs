@@ -13,6 +13,7 @@ mod codec;
 mod denial;
 mod file_id;
 mod landlock;
+mod landlock_plan;
 mod launcher;
 mod message;
 mod plan;
@@ -28,12 +29,13 @@ pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use file_id::FileId;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
+pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
-    Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_sandbox, plan_with_notes,
-    remove_unused_placeholder,
+    LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,
+    plan_with_notes, remove_unused_placeholder,
 };
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,

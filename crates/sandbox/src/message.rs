@@ -1,11 +1,10 @@
-//! The messages between the server and the launcher of a sandbox. The server first sends a [`SandboxPlan`], and the
+//! The messages between the server and the launcher of a sandbox. The server first sends an [`EnforcementPlan`](crate::EnforcementPlan), and the
 //! launcher answers with a [`BuildReply`]. Then each [`StartRequest`] starts a command. Its answer, a [`StartReply`],
 //! comes over a socket of its own, which travels with the request, so that commands can start at the same time.
 
 use std::ffi::CString;
 
 use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
-use crate::plan::SandboxPlan;
 
 /// The largest message. Arguments and environment of a command are limited by the kernel to a fraction of that.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -23,8 +22,8 @@ pub(crate) const LISTENER_KIND: u8 = 2;
 /// The answer to a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BuildReply {
-    /// The sandbox is ready. Descriptors of its root directory and of its mount namespace come with the message, and, for
-    /// [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
+    /// The sandbox is ready. If it is made of namespaces, descriptors of its root directory and of its mount namespace come with the
+    /// message, and, for [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
     Ready {
         /// Whether commands get a `/proc` of their own. If not, `/proc` is empty.
         has_proc: bool,
@@ -63,9 +62,11 @@ pub enum BuildStep {
     Capabilities,
     /// Setting up the loopback interface and the socket that listens on it.
     Loopback,
+    /// Making the rules of Landlock, in a sandbox without namespaces.
+    Landlock,
 }
 
-const STEPS: [BuildStep; 8] = [
+const STEPS: [BuildStep; 9] = [
     BuildStep::Namespaces,
     BuildStep::UserMapping,
     BuildStep::BaseTree,
@@ -74,6 +75,7 @@ const STEPS: [BuildStep; 8] = [
     BuildStep::ChangeRoot,
     BuildStep::Capabilities,
     BuildStep::Loopback,
+    BuildStep::Landlock,
 ];
 
 /// A command to start. Its descriptors travel with the message: the socket for the answer, then stdin, stdout and
@@ -148,19 +150,6 @@ const STAGES: [StartStage; 6] = [
     StartStage::Execute,
     StartStage::Cancelled,
 ];
-
-pub(crate) fn encode_plan(plan: &SandboxPlan) -> Vec<u8> {
-    let mut message = MessageWriter::default();
-    plan.write(&mut message);
-    message.finish()
-}
-
-pub(crate) fn decode_plan(bytes: &[u8]) -> Result<SandboxPlan, MalformedMessage> {
-    let mut message = MessageReader::new(bytes);
-    let plan = SandboxPlan::read(&mut message)?;
-    message.end()?;
-    Ok(plan)
-}
 
 impl BuildReply {
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -93,11 +93,7 @@ impl SandboxPlan {
             if let MountKind::MadeLink(target) = &mount.kind {
                 message.path(target);
             }
-            message.option(mount.source, |message, source| {
-                message.number(source.device);
-                message.number(source.inode);
-                message.number(source.born);
-            });
+            message.option(mount.source, |message, source| source.write(message));
         });
     }
 
@@ -120,9 +116,7 @@ impl SandboxPlan {
                 return Err(MalformedMessage);
             }
             let kind = MountKind::read(message)?;
-            let source = message.option(|message| {
-                Ok(FileId { device: message.number()?, inode: message.number()?, born: message.number()? })
-            })?;
+            let source = message.option(FileId::read)?;
             Ok(PlannedMount { path, kind, source })
         })?;
         Ok(Self { base, mounts, network })

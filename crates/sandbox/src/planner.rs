@@ -13,6 +13,7 @@ mod glob_scan;
 mod host_path;
 mod placeholder;
 mod steps;
+mod without_namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
+pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
 use self::access_tree::{AccessNode, AccessTree};
 use self::host_path::{FollowedPath, FoundLink, PathEnd};

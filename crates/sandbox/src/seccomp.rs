@@ -4,9 +4,13 @@
 //!
 //! The filter is a program for the kernel's packet filter machine. Each [`Rule`] becomes a few of its instructions.
 
+mod without_namespaces;
+
 use libc::{c_long, sock_filter};
 
 use crate::plan::SandboxNetwork;
+
+pub(crate) use without_namespaces::filter_without_namespaces;
 
 /// When a system call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use sandbox::{
 use spawn::{CancelFlag, GuardProgram, HostProcess, SpawnCommand, SpawnError, Spawner, StdinMode, Stdio};
 
 use crate::config::Config;
-use crate::sandboxes::{SandboxLauncher, SandboxRefusal, SessionSandbox, SessionSandboxes};
+use crate::sandboxes::{MechanismChoice, SandboxLauncher, SessionSandbox, SessionSandboxes};
 
 /// A command that does nothing needs a few milliseconds.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
@@ -31,8 +31,10 @@ pub struct MachineReport {
     pub sandboxed_files: Result<(), String>,
     /// The kernel filters system calls.
     pub seccomp: Result<(), String>,
-    /// The version of Landlock that the kernel has.
-    pub landlock: Result<u32, MissingLandlock>,
+    /// A sandbox can be made without namespaces, and a command runs in it.
+    pub landlock: Result<(), String>,
+    /// The version of Landlock that the kernel has, also if it is too old. None without Landlock.
+    pub landlock_version: Option<u32>,
     /// Processes get a tag, by which they are found wherever they go.
     pub process_tags: Result<(), String>,
     /// Memory and number of processes can be limited for a process and its descendants together.
@@ -46,6 +48,8 @@ pub struct MachineReport {
 pub enum EnforceablePolicies {
     /// Every policy, for commands and for file operations.
     All,
+    /// Policies that allow no writing and deny nothing, for commands only.
+    ReadOnly,
     /// Not a single policy.
     None,
 }
@@ -55,6 +59,8 @@ impl MachineReport {
     pub fn policies(&self) -> EnforceablePolicies {
         if self.namespaces.is_ok() && self.sandboxed_files.is_ok() {
             EnforceablePolicies::All
+        } else if self.landlock.is_ok() {
+            EnforceablePolicies::ReadOnly
         } else {
             EnforceablePolicies::None
         }
@@ -79,7 +85,11 @@ pub async fn check_machine(config: &Config, host: HostProcess) -> io::Result<Mac
         own_proc: checks.own_proc,
         sandboxed_files: checks.files,
         seccomp: sandbox::check_system_call_filter(),
-        landlock: sandbox::landlock_version(),
+        landlock: checks.landlock,
+        landlock_version: match sandbox::landlock_version() {
+            Ok(version) | Err(MissingLandlock::Old(version)) => Some(version),
+            Err(_) => None,
+        },
         process_tags,
         tree_limits,
         guard,
@@ -103,31 +113,41 @@ fn start_guard(config: &Config, host: HostProcess) -> io::Result<(Spawner, Resul
     }
 }
 
-/// The answers about a sandbox that is made of namespaces.
+/// The answers about a sandbox that is made of namespaces, and about one that is not.
 struct SandboxChecks {
+    landlock: Result<(), String>,
     namespaces: Result<(), String>,
     own_proc: Result<(), String>,
     files: Result<(), String>,
 }
 
-impl SandboxChecks {
-    fn no_sandbox(problem: String) -> Self {
-        let dependent = || Err("this needs a sandbox by namespaces, see there".to_owned());
-        Self { namespaces: Err(problem), own_proc: dependent(), files: dependent() }
-    }
-}
-
 async fn check_sandbox(config: &Config, spawner: &Arc<Spawner>) -> SandboxChecks {
-    let Some(program) = config.sandbox_launcher.clone() else {
-        return SandboxChecks::no_sandbox(SandboxRefusal::NotConfigured.to_string());
-    };
-    let launcher = SandboxLauncher::new(program, Arc::clone(spawner), None);
-    let sandboxes = SessionSandboxes::new(Some(Arc::new(launcher)));
+    let launcher = config.sandbox_launcher.clone();
+    let launcher = launcher.map(|program| Arc::new(SandboxLauncher::new(program, Arc::clone(spawner), None)));
+    let sandboxes = SessionSandboxes::new(launcher);
     let tags = spawner.session_tags();
-    let sandbox = match read_only_policy().map(|policy| sandboxes.obtain(&tags, &policy, SandboxNetwork::None)) {
-        Ok(Ok(sandbox)) => sandbox,
-        Ok(Err(refusal)) => return SandboxChecks::no_sandbox(refusal.to_string()),
-        Err(problem) => return SandboxChecks::no_sandbox(problem),
+    let policy = read_only_policy();
+    let obtained = |choice: Option<MechanismChoice>| -> Result<Arc<SessionSandbox>, String> {
+        let (policy, network) = (policy.as_ref().map_err(String::clone)?, SandboxNetwork::None);
+        let sandbox = match choice {
+            Some(choice) => sandboxes.obtain_for_command(&tags, policy, network, choice),
+            None => sandboxes.obtain(&tags, policy, network),
+        };
+        sandbox.map_err(|refusal| refusal.to_string())
+    };
+    let landlock = match sandbox::landlock_version() {
+        Ok(_) => match obtained(Some(MechanismChoice::Landlock)) {
+            Ok(sandbox) => run_command(spawner, &sandbox, tags.next()).await,
+            Err(problem) => Err(problem),
+        },
+        Err(missing) => Err(missing.to_string()),
+    };
+    let sandbox = match obtained(None) {
+        Ok(sandbox) => sandbox,
+        Err(problem) => {
+            let dependent = || Err("this needs a sandbox by namespaces, see there".to_owned());
+            return SandboxChecks { landlock, namespaces: Err(problem), own_proc: dependent(), files: dependent() };
+        }
     };
     let namespaces = run_command(spawner, &sandbox, tags.next()).await;
     let own_proc = if sandbox.has_proc() {
@@ -139,7 +159,7 @@ async fn check_sandbox(config: &Config, spawner: &Arc<Spawner>) -> SandboxChecks
         Some(root) => files::metadata(&root, Path::new("/"), Follow::No).map(drop).map_err(|error| error.to_string()),
         None => Err("the server has no descriptor left; raise the limit of open files (`ulimit -n`)".to_owned()),
     };
-    SandboxChecks { namespaces, own_proc, files }
+    SandboxChecks { landlock, namespaces, own_proc, files }
 }
 
 /// The policy with which every file may be read, and none written.

@@ -2,12 +2,15 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
+mod mechanism;
+
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -15,7 +18,7 @@ use files::FileRoot;
 use parking_lot::Mutex;
 use protocol::{SandboxContext, WireError};
 use sandbox::{
-    BuildError, FilePolicy, Placeholder, PlanError, PlannedSandbox, ResidentSandbox, SandboxNetwork, SandboxPlan,
+    BuildError, EnforcementPlan, FilePolicy, LandlockUnfit, Placeholder, PlanError, ResidentSandbox, SandboxNetwork,
     StartReply, StartRequest, StartStage, plan_with_notes,
 };
 use spawn::{
@@ -24,6 +27,7 @@ use spawn::{
 };
 use tokio::runtime::Handle;
 
+pub(crate) use self::mechanism::MechanismChoice;
 use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
 use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
@@ -41,6 +45,8 @@ pub(crate) struct SandboxLauncher {
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
     placeholders: Arc<PlaceholderList>,
+    /// The last attempt to make a sandbox of namespaces has shown that this machine does not allow them.
+    lacks_namespaces: AtomicBool,
 }
 
 impl SandboxLauncher {
@@ -51,11 +57,19 @@ impl SandboxLauncher {
         tmpdir: Option<OsString>,
     ) -> Self {
         let placeholders = PlaceholderList::new(spawner.guard_notes());
-        Self { program, args, spawner, runtime: Handle::current(), tmpdir, placeholders }
+        Self {
+            program,
+            args,
+            spawner,
+            runtime: Handle::current(),
+            tmpdir,
+            placeholders,
+            lacks_namespaces: AtomicBool::new(false),
+        }
     }
 
     /// Starts a launcher and lets it make the sandbox.
-    fn build(&self, plan: &SandboxPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
+    fn build(&self, plan: &EnforcementPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
         let _inside_runtime = self.runtime.enter();
         let command = SpawnCommand {
             argv: [self.program.clone().into()].into_iter().chain(self.args.iter().map(Into::into)).collect(),
@@ -71,10 +85,12 @@ impl SandboxLauncher {
         let spawned = self.spawner.spawn(&command, tags.next(), &Arc::<CancelFlag>::default());
         let spawned = spawned.map_err(SandboxRefusal::Launcher)?;
         let ChildIo::Socket(socket) = spawned.io else { return Err(SandboxRefusal::Launcher(SpawnError::Cancelled)) };
-        match ResidentSandbox::build(socket, plan) {
-            Ok(resident) => Ok((resident, spawned.child)),
-            Err(error) => Err(SandboxRefusal::Build(error)),
+        let built = ResidentSandbox::build(socket, plan).map_err(SandboxRefusal::Build);
+        if let EnforcementPlan::Namespaces(_) = plan {
+            let is_missing = |error: &SandboxRefusal| error.missing_namespaces().is_some();
+            self.lacks_namespaces.store(built.as_ref().is_err_and(is_missing), Ordering::Relaxed);
         }
+        Ok((built?, spawned.child))
     }
 }
 
@@ -87,6 +103,10 @@ pub(crate) enum SandboxRefusal {
     Plan(#[from] PlanError),
     #[error("{}", sandbox::explain_build_error(.0))]
     Build(BuildError),
+    #[error("{}; Landlock is no substitute: {landlock}", sandbox::explain_build_error(.namespaces))]
+    NoSubstitute { namespaces: BuildError, landlock: LandlockUnfit },
+    #[error("the request asks for Landlock (`useLegacyLandlock`), which cannot enforce it: {0}")]
+    Landlock(LandlockUnfit),
     #[error("the launcher of the sandbox was not started: {0}")]
     Launcher(SpawnError),
     #[error(
@@ -97,9 +117,19 @@ pub(crate) enum SandboxRefusal {
     Unsteady,
 }
 
+impl SandboxRefusal {
+    /// The error of a build, if it says that this machine does not allow namespaces.
+    fn missing_namespaces(&self) -> Option<&BuildError> {
+        match self {
+            Self::Build(error) => Some(error).filter(|error| error.is_about_missing_namespaces()),
+            _ => None,
+        }
+    }
+}
+
 /// A sandbox of a session.
 pub(crate) struct SessionSandbox {
-    plan: SandboxPlan,
+    plan: EnforcementPlan,
     resident: ResidentSandbox,
     /// When the sandbox was asked for last.
     used: Mutex<Instant>,
@@ -113,15 +143,19 @@ pub(crate) struct SessionSandbox {
 }
 
 impl SessionSandbox {
-    fn new(planned: PlannedSandbox, (resident, launcher): (ResidentSandbox, Child)) -> Arc<Self> {
+    fn new(
+        plan: EnforcementPlan,
+        placeholders: Vec<Placeholder>,
+        (resident, launcher): (ResidentSandbox, Child),
+    ) -> Arc<Self> {
         Arc::new(Self {
-            plan: planned.plan,
+            plan,
             resident,
             used: Mutex::new(Instant::now()),
             commands: Mutex::default(),
             filters: Mutex::default(),
             _launcher: launcher,
-            _placeholders: planned.placeholders,
+            _placeholders: placeholders,
         })
     }
 
@@ -131,9 +165,10 @@ impl SessionSandbox {
         self.resident.listener()?.try_clone_to_owned().ok()
     }
 
-    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
+    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the sandbox is not made of namespaces, or if the
+    /// server has no descriptor left.
     pub(crate) fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
-        let root = self.resident.root().try_clone_to_owned().ok()?;
+        let root = self.resident.root()?.try_clone_to_owned().ok()?;
         Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
     }
 
@@ -201,6 +236,9 @@ impl SessionSandboxes {
             SandboxRefusal::NotConfigured => {
                 WireError::invalid_request("filesystem sandbox cannot be enforced on this executor")
             }
+            _ if error.missing_namespaces().is_some() => WireError::invalid_request(format!(
+                "failed to prepare fs sandbox: {error}; file operations with a policy need user namespaces"
+            )),
             _ => WireError::invalid_request(format!("failed to prepare fs sandbox: {error}")),
         })?;
         let mut recent = self.recent.lock();
@@ -213,7 +251,7 @@ impl SessionSandboxes {
         sandbox.file_root().ok_or_else(|| WireError::internal("the server has no descriptor left for the sandbox"))
     }
 
-    /// The sandbox for a policy, which is made if there is none. Blocks.
+    /// The sandbox of namespaces for a policy, which is made if there is none. Blocks.
     pub(crate) fn obtain(
         &self,
         tags: &SessionTags,
@@ -224,10 +262,7 @@ impl SessionSandboxes {
         for _ in 0..MAX_PLANS {
             let notes = Arc::clone(&launcher.placeholders);
             let planned = plan_with_notes(policy, network, Some(notes))?;
-            if let Some(known) = self.find(&planned.plan) {
-                return Ok(known);
-            }
-            match self.make(launcher, tags, planned) {
+            match self.find_or_make(launcher, tags, planned.plan.into(), planned.placeholders) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
                 other => return other,
             }
@@ -235,25 +270,33 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
-    /// A sandbox that no other request uses. It ends when the result is dropped. Blocks.
+    /// A sandbox that no other request uses, with a network in which only the proxy of its command is reached. It ends when the result is
+    /// dropped. Blocks.
     pub(crate) fn make_own(
         &self,
         tags: &SessionTags,
         policy: &FilePolicy,
-        network: SandboxNetwork,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = plan_with_notes(policy, network, Some(Arc::clone(&launcher.placeholders) as Arc<_>))?;
-            match launcher.build(&planned.plan, tags) {
+            let planned = plan_with_notes(
+                policy,
+                SandboxNetwork::LoopbackOnly,
+                Some(Arc::clone(&launcher.placeholders) as Arc<_>),
+            )?;
+            let plan = planned.plan.into();
+            match launcher.build(&plan, tags) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
-                other => return other.map(|built| SessionSandbox::new(planned, built)),
+                Err(SandboxRefusal::Build(namespaces)) if namespaces.is_about_missing_namespaces() => {
+                    return Err(SandboxRefusal::NoSubstitute { namespaces, landlock: LandlockUnfit::ManagedNetwork });
+                }
+                other => return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built)),
             }
         }
         Err(SandboxRefusal::Unsteady)
     }
 
-    fn find(&self, plan: &SandboxPlan) -> Option<Arc<SessionSandbox>> {
+    fn find(&self, plan: &EnforcementPlan) -> Option<Arc<SessionSandbox>> {
         let mut known = self.known.lock();
         let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
         if known[index].resident.has_ended() {
@@ -264,19 +307,23 @@ impl SessionSandboxes {
         Some(Arc::clone(&known[index]))
     }
 
-    fn make(
+    fn find_or_make(
         &self,
         launcher: &SandboxLauncher,
         tags: &SessionTags,
-        planned: PlannedSandbox,
+        plan: EnforcementPlan,
+        placeholders: Vec<Placeholder>,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        if let Some(known) = self.find(&plan) {
+            return Ok(known);
+        }
         let _one_at_a_time = self.making.lock();
-        if let Some(known) = self.find(&planned.plan) {
+        if let Some(known) = self.find(&plan) {
             return Ok(known);
         }
         let evicted = self.make_room()?;
-        let built = launcher.build(&planned.plan, tags)?;
-        let made = SessionSandbox::new(planned, built);
+        let built = launcher.build(&plan, tags)?;
+        let made = SessionSandbox::new(plan, placeholders, built);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)

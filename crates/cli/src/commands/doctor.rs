@@ -40,18 +40,12 @@ fn report_lines(report: &MachineReport) -> Vec<ReportLine> {
         text: text.to_owned(),
         advice: outcome.as_ref().err().cloned(),
     };
-    let landlock = match report.landlock {
-        Ok(version) => ReportLine { name: "landlock", text: format!("Landlock, version {version}"), advice: None },
-        Err(missing) => {
-            ReportLine { name: "landlock", text: "Landlock".to_owned(), advice: Some(missing.to_string()) }
-        }
-    };
     vec![
         line("namespaces", "sandboxes by namespaces", &report.namespaces),
         line("ownProc", "a /proc of their own for commands in sandboxes", &report.own_proc),
         line("sandboxedFiles", "file operations in sandboxes", &report.sandboxed_files),
         line("seccomp", "filters of system calls (seccomp)", &report.seccomp),
-        landlock,
+        line("landlock", "sandboxes by Landlock, for policies that allow no writing", &report.landlock),
         line("processTags", "tags, by which processes are found and ended", &report.process_tags),
         line("treeLimits", "limits of memory and processes for whole trees (cgroups)", &report.tree_limits),
         line("guard", "a guard, which ends all processes if the server is killed", &report.guard),
@@ -73,6 +67,9 @@ fn lines(report: &MachineReport) -> String {
 fn sum(policies: EnforceablePolicies) -> &'static str {
     match policies {
         EnforceablePolicies::All => "all policies are enforced",
+        EnforceablePolicies::ReadOnly => {
+            "read-only policies only; commands with other policies, and file operations with a policy, are refused"
+        }
         EnforceablePolicies::None => "no policy is enforced; requests with a sandbox are refused",
     }
 }
@@ -80,15 +77,13 @@ fn sum(policies: EnforceablePolicies) -> &'static str {
 fn as_value(report: &MachineReport) -> Value {
     let policies = match report.policies() {
         EnforceablePolicies::All => "all",
+        EnforceablePolicies::ReadOnly => "readOnly",
         EnforceablePolicies::None => "none",
     };
     let mut object = json!({"policies": policies});
     for line in report_lines(report) {
         object[line.name] = json!({"ok": line.advice.is_none(), "advice": line.advice});
     }
-    object["landlock"]["version"] = match report.landlock {
-        Ok(version) | Err(sandbox::MissingLandlock::Old(version)) => json!(version),
-        Err(_) => Value::Null,
-    };
+    object["landlock"]["version"] = json!(report.landlock_version);
     object
 }

@@ -7,6 +7,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use super::confinement::{self, check, error_number};
+use super::isolation::LeaderIsolation;
+use super::landlock_rules;
 use crate::message::{LISTENER_MESSAGE, StartStage};
 
 /// The waits before an executable that is open for writing is tried again, in milliseconds. See `execute` in the crate
@@ -42,12 +44,7 @@ pub(super) struct LeaderPlan<'a> {
     pub(super) cgroup_procs: Option<RawFd>,
     /// The socket to the server. Its number is above that of the extra descriptor.
     pub(super) server: RawFd,
-    /// The descriptor whose closing tells the first processes of all namespaces that the launcher has ended.
-    pub(super) kept_alive: RawFd,
-    /// The user namespace of commands.
-    pub(super) users: RawFd,
-    /// How `/proc` is mounted. None: it cannot be mounted.
-    pub(super) proc_flags: Option<libc::c_ulong>,
+    pub(super) isolation: LeaderIsolation<'a>,
     pub(super) reporting_filter: &'a [libc::sock_filter],
     pub(super) plain_filter: &'a [libc::sock_filter],
     pub(super) failure: Option<(StartStage, i32)>,
@@ -66,8 +63,10 @@ pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
 fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let at = |stage: StartStage| move |error: i32| (stage, error);
     // A process that hangs in one of the next steps must not keep the commands alive when the launcher is killed.
-    // SAFETY: a descriptor of this process's own table, which it does not use.
-    unsafe { libc::syscall(libc::SYS_close, plan.kept_alive) };
+    if let LeaderIsolation::Namespaces { kept_alive, .. } = plan.isolation {
+        // SAFETY: a descriptor of this process's own table, which it does not use.
+        unsafe { libc::syscall(libc::SYS_close, kept_alive) };
+    }
     // The tag comes first: by it the server finds this process even if the rest hangs.
     let (tag, limits) = plan.limits.split_at(usize::from(!plan.limits.is_empty()));
     tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
@@ -75,10 +74,7 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     prepare(plan).map_err(at(StartStage::Prepare))?;
     // SAFETY: the path is a C string.
     check(unsafe { libc::chdir(plan.cwd.as_ptr()) }).map_err(at(StartStage::WorkingDirectory))?;
-    // SAFETY: takes numbers.
-    check(unsafe { libc::setns(plan.users, libc::CLONE_NEWUSER) }).map_err(at(StartStage::Confine))?;
-    confinement::drop_everything().map_err(at(StartStage::Confine))?;
-    limits.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
+    confine(plan.isolation, limits)?;
     install_filter(plan).map_err(at(StartStage::Confine))?;
     if was_cancelled(plan.server) {
         return Err((StartStage::Cancelled, libc::ECANCELED));
@@ -87,15 +83,34 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     execute(plan).map_err(at(StartStage::Execute))
 }
 
-/// A copy of the mount namespace with a `/proc` that shows only the processes of this command, and a session of its own.
+/// A session of its own, and, in a sandbox of namespaces, a copy of the mount namespace with a `/proc` that shows only the processes of this
+/// command.
 fn isolate(plan: &LeaderPlan<'_>) -> Result<(), i32> {
     // SAFETY: the strings are C strings, and a null pointer means no options.
     unsafe {
         check(libc::setsid())?;
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        if let Some(flags) = plan.proc_flags {
-            check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))?;
+        if let LeaderIsolation::Namespaces { proc_flags, .. } = plan.isolation {
+            check(libc::unshare(libc::CLONE_NEWNS))?;
+            if let Some(flags) = proc_flags {
+                check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))?;
+            }
         }
+    }
+    Ok(())
+}
+
+/// Gives up what the command must not have, and sets its limits.
+fn confine(isolation: LeaderIsolation<'_>, limits: &[(u32, u64, u64)]) -> Result<(), (StartStage, i32)> {
+    let confined = |result: Result<(), i32>| result.map_err(|error| (StartStage::Confine, error));
+    if let LeaderIsolation::Namespaces { users, .. } = isolation {
+        // SAFETY: takes numbers.
+        confined(check(unsafe { libc::setns(users, libc::CLONE_NEWUSER) }))?;
+        confined(confinement::drop_everything())?;
+    }
+    limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
+    if let LeaderIsolation::Landlock { ruleset, filter } = isolation {
+        confined(landlock_rules::restrict_self(ruleset))?;
+        confined(set_filter(filter, 0).map(drop))?;
     }
     Ok(())
 }

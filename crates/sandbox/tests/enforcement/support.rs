@@ -71,7 +71,7 @@ pub(crate) fn start_with(mut command: Command) -> (std::process::Child, OwnedFd)
 
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
-    let resident = ResidentSandbox::build(socket, plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &plan.clone().into()).unwrap();
     TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
 }
 

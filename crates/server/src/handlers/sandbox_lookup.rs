@@ -8,7 +8,7 @@ use sandbox::{NetworkRule, SandboxNetwork};
 
 use super::start::StartSpec;
 use crate::sandbox_policy::process_sandbox_rules;
-use crate::sandboxes::{SandboxRefusal, SessionSandbox};
+use crate::sandboxes::{MechanismChoice, SandboxRefusal, SessionSandbox};
 use crate::session::Session;
 
 /// The sandbox in which a process starts. None if it starts without one.
@@ -27,10 +27,12 @@ pub(super) async fn sandbox_for_process(
             NetworkRule::Enabled => SandboxNetwork::Host,
         };
         // A command must not reach the proxy of another command, so each of them has a network, and with it a sandbox, of its own.
-        let found = if is_proxied {
-            owner.sandboxes.make_own(&owner.tags, &rules.files, SandboxNetwork::LoopbackOnly)
+        let choice = if context.use_legacy_landlock { MechanismChoice::Landlock } else { MechanismChoice::Best };
+        let found = if is_proxied && choice == MechanismChoice::Best {
+            owner.sandboxes.make_own(&owner.tags, &rules.files)
         } else {
-            owner.sandboxes.obtain(&owner.tags, &rules.files, network)
+            let network = if is_proxied { SandboxNetwork::LoopbackOnly } else { network };
+            owner.sandboxes.obtain_for_command(&owner.tags, &rules.files, network, choice)
         };
         found.map_err(|error| match error {
             SandboxRefusal::NotConfigured => WireError::invalid_params(error.to_string()),
