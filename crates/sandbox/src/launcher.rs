@@ -28,7 +28,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use self::command::CommandStarter;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
-use crate::channel::{self, Received};
+use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::{EnforcementPlan, LandlockPlan};
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest};
 use crate::plan::{SandboxNetwork, SandboxPlan};
@@ -46,7 +46,9 @@ pub fn launcher_main() -> ExitCode {
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
-    let Ok(Some(Received { message, .. })) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
+    let Ok(Some(ReceivedMessage { message, .. })) = channel::receive(socket.as_fd()) else {
+        return ExitCode::FAILURE;
+    };
     let Ok(plan) = EnforcementPlan::decode(&message) else { return ExitCode::FAILURE };
     let built = match plan {
         EnforcementPlan::Namespaces(plan) => build(&plan),
@@ -108,7 +110,9 @@ fn serve(socket: &OwnedFd, sandbox: BuiltSandbox) -> Option<()> {
     drop(sandbox.descriptors);
     let starter = Arc::new(CommandStarter::new(sandbox.isolation, sandbox.network));
     namespace_init::let_the_kernel_reap();
-    while let Some(Received { message, descriptors, lost_descriptors }) = channel::receive(socket.as_fd()).ok()? {
+    while let Some(ReceivedMessage { message, descriptors, lost_descriptors }) =
+        channel::receive(socket.as_fd()).ok()?
+    {
         // This process has too many open. Without its descriptors, the socket of the request is closed, which tells the server that nothing was
         // started. The other commands go on.
         if lost_descriptors {
