@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use testkit::{Value, binary};
+use testkit::{TestServer, Value, binary};
 use tokio::process::Command;
 
 /// Whether a machine has something.
@@ -71,5 +71,10 @@ impl Machine {
         assert!(lines.stderr.is_empty() && object.stderr.is_empty(), "{lines:?} {object:?}");
         let object = serde_json::from_slice(&object.stdout).unwrap();
         (String::from_utf8(lines.stdout).unwrap(), object, lines.status.code())
+    }
+
+    /// A server on the machine.
+    pub(crate) async fn server(self) -> TestServer {
+        TestServer::launch(self.command(&[]), &[]).await
     }
 }

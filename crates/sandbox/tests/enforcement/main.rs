@@ -11,6 +11,7 @@ mod support;
 mod yard;
 
 mod commands;
+mod landlock;
 mod paths;
 mod policies;
 mod privileges;
