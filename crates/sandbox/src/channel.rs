@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 
 use crate::message::MAX_MESSAGE_BYTES;
@@ -46,17 +47,26 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[Borrow
     Ok(())
 }
 
-/// Receives a message and its descriptors, which are close-on-exec. None if the other end was closed between two
-/// messages.
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+/// A message and its descriptors.
+#[derive(Debug)]
+pub(crate) struct ReceivedMessage {
+    pub(crate) message: Vec<u8>,
+    /// They are close-on-exec.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Whether further descriptors came, for which this process had no room. The kernel has closed them.
+    pub(crate) lost_descriptors: bool,
+}
+
+/// Receives a message and its descriptors. None if the other end was closed between two messages.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<ReceivedMessage>> {
     let mut length = [0; LENGTH_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
+    let (received, flags) = loop {
         let mut parts = [IoSliceMut::new(&mut length)];
         match rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
-            other => break other?.bytes,
+            other => break other.map(|received| (received.bytes, received.flags))?,
         }
     };
     let descriptors = ancillary
@@ -77,7 +87,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec
     }
     let mut message = vec![0; length];
     read_exactly(socket, &mut message)?;
-    Ok(Some((message, descriptors)))
+    Ok(Some(ReceivedMessage { message, descriptors, lost_descriptors: flags.contains(ReturnFlags::CTRUNC) }))
 }
 
 fn read_exactly(socket: BorrowedFd<'_>, mut buffer: &mut [u8]) -> io::Result<()> {

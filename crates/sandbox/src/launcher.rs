@@ -28,7 +28,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use self::command::CommandStarter;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
-use crate::channel;
+use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::{EnforcementPlan, LandlockPlan};
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest};
 use crate::plan::{SandboxNetwork, SandboxPlan};
@@ -39,14 +39,16 @@ pub const SOCKET_FD: RawFd = 3;
 /// Descriptors that come with every request: the socket for the answer and the three standard streams.
 const REQUEST_DESCRIPTORS: usize = 4;
 
-/// Runs the launcher until the server closes the socket. The exit code is 1 if there is no socket or if the sandbox
-/// could not be made; the server was told why.
+/// Runs the launcher until the server closes the socket. The exit code is 1 if there is no socket, if the sandbox could
+/// not be made (the server was told why), or if the server sends something that is no request.
 pub fn launcher_main() -> ExitCode {
     // SAFETY: the server has put the socket at this number, and nothing else in this process uses it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
-    let Ok(Some((message, _))) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
+    let Ok(Some(ReceivedMessage { message, .. })) = channel::receive(socket.as_fd()) else {
+        return ExitCode::FAILURE;
+    };
     let Ok(plan) = EnforcementPlan::decode(&message) else { return ExitCode::FAILURE };
     let built = match plan {
         EnforcementPlan::Namespaces(plan) => build(&plan),
@@ -100,18 +102,30 @@ fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFa
     Ok(BuiltSandbox { isolation, network: plan.network, has_proc: true, descriptors: Vec::new() })
 }
 
-/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket.
+/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. None if the server sends something
+/// that is no request.
 fn serve(socket: &OwnedFd, sandbox: BuiltSandbox) -> Option<()> {
     let descriptors: Vec<BorrowedFd<'_>> = sandbox.descriptors.iter().map(AsFd::as_fd).collect();
     channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
     drop(sandbox.descriptors);
     let starter = Arc::new(CommandStarter::new(sandbox.isolation, sandbox.network));
-    while let Ok(Some((message, descriptors))) = channel::receive(socket.as_fd()) {
+    namespace_init::let_the_kernel_reap();
+    while let Some(ReceivedMessage { message, descriptors, lost_descriptors }) =
+        channel::receive(socket.as_fd()).ok()?
+    {
+        // This process has too many open. Without its descriptors, the socket of the request is closed, which tells the server that nothing was
+        // started. The other commands go on.
+        if lost_descriptors {
+            continue;
+        }
         let Ok(request) = StartRequest::decode(&message) else { return None };
         let expected = REQUEST_DESCRIPTORS
             + usize::from(request.extra_descriptor.is_some())
             + usize::from(request.enters_cgroup);
-        if descriptors.len() != expected || request.argv.is_empty() || request.candidates.is_empty() {
+        let has_bad_number =
+            request.extra_descriptor.is_some_and(|number| !command::EXTRA_DESCRIPTORS.contains(&number));
+        let lacks_program = request.argv.is_empty() || request.candidates.is_empty();
+        if descriptors.len() != expected || lacks_program || has_bad_number {
             return None;
         }
         let starter = Arc::clone(&starter);

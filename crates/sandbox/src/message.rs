@@ -186,7 +186,8 @@ impl BuildReply {
 }
 
 impl StartRequest {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the message, without the length before them. Public for tests and for the fuzz target.
+    pub fn encode(&self) -> Vec<u8> {
         let mut message = MessageWriter::default();
         let strings = |message: &mut MessageWriter, values: &[CString]| {
             message.list(values, |message, value| message.bytes(value.as_bytes()));
@@ -208,7 +209,7 @@ impl StartRequest {
         message.finish()
     }
 
-    /// Reads a request from the bytes of a message. Public for the fuzz target.
+    /// Reads a request from the bytes of a message. Public for tests and for the fuzz target.
     pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let mut message = MessageReader::new(bytes);
         let request = Self {
@@ -229,7 +230,8 @@ impl StartRequest {
 }
 
 impl StartReply {
-    pub(crate) fn encode(self) -> Vec<u8> {
+    /// The bytes of the message, without the length before them. Public for tests and for the fuzz target.
+    pub fn encode(self) -> Vec<u8> {
         let mut message = MessageWriter::default();
         match self {
             Self::Started { pid } => {
@@ -246,7 +248,8 @@ impl StartReply {
         message.finish()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+    /// Reads an answer from the bytes of a message. Public for tests and for the fuzz target.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let mut message = MessageReader::new(bytes);
         let reply = match message.byte()? {
             0 => Self::Started { pid: message.small_number()? },

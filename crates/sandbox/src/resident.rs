@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
-use crate::channel;
+use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::EnforcementPlan;
 use crate::message::{BuildFailure, BuildReply, BuildStep, LISTENER_KIND, StartReply, StartRequest};
 
@@ -79,7 +79,7 @@ impl ResidentSandbox {
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
         };
-        let (message, descriptors) = exchange().map_err(BuildError::Launcher)?;
+        let ReceivedMessage { message, descriptors, .. } = exchange().map_err(BuildError::Launcher)?;
         let malformed = || BuildError::Launcher(io::ErrorKind::InvalidData.into());
         match BuildReply::decode(&message).map_err(|_| malformed())? {
             BuildReply::Ready { has_proc } => {
@@ -136,7 +136,8 @@ impl ResidentSandbox {
         }
         let mut filter = None;
         let message = loop {
-            let (message, mut descriptors) = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let ReceivedMessage { message, mut descriptors, .. } =
+                channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             if message != [LISTENER_KIND] {
                 break message;
             }

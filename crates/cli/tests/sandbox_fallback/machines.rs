@@ -33,17 +33,14 @@ const WITHOUT_NAMESPACES: [&str; 6] = [
 const HIDE_LANDLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox_fallback/hide_landlock.py");
 
 impl Machine {
-    /// Whether the test can run here: this machine must have what it is to have in the test, and let a test take it away.
-    pub(crate) async fn can_be_imitated(self) -> bool {
+    /// Panics if this machine lacks what a test wants to use or to take away.
+    pub(crate) async fn imitate(namespaces: Present, landlock: Present) -> Self {
         let mut ordinary = Command::new("unshare");
         ordinary.args(["--user", "--map-root-user", "true"]).stderr(Stdio::null());
         let has_namespaces = ordinary.status().await.is_ok_and(|status| status.success());
-        let has_landlock = sandbox::landlock_version().is_ok();
-        let can = has_namespaces && (has_landlock || self.landlock == Present::No);
-        if !can {
-            eprintln!("skipped: this machine cannot be {self:?}");
-        }
-        can
+        let has_both = has_namespaces && sandbox::landlock_version().is_ok();
+        assert!(has_both, "run this test on a machine with user namespaces and Landlock");
+        Self { namespaces, landlock }
     }
 
     /// The command that executes the binary with these arguments on the machine.

@@ -90,10 +90,7 @@ async fn each_machine_enforces_a_policy_or_refuses_it_and_doctor_agrees() {
     for (namespaces, landlock, expected_policies) in
         [(Yes, Yes, "all"), (Yes, No, "all"), (No, Yes, "readOnly"), (No, No, "none")]
     {
-        let machine = Machine { namespaces, landlock };
-        if !machine.can_be_imitated().await {
-            continue;
-        }
+        let machine = Machine::imitate(namespaces, landlock).await;
         let (_, report, code) = machine.doctor().await;
         assert_eq!((&report["policies"], code), (&json!(expected_policies), Some(i32::from(namespaces == No))));
         assert_eq!(report["namespaces"]["ok"], json!(namespaces == Yes), "{report}");
@@ -130,10 +127,7 @@ async fn each_machine_enforces_a_policy_or_refuses_it_and_doctor_agrees() {
 
 #[tokio::test]
 async fn without_namespaces_file_operations_with_a_policy_are_refused() {
-    let machine = Machine { namespaces: Present::No, landlock: Present::Yes };
-    if !machine.can_be_imitated().await {
-        return;
-    }
+    let machine = Machine::imitate(Present::No, Present::Yes).await;
     let mut scene = Scene::new(machine).await;
     let file = format!("file://{}/outside/file", scene.folder.path().display());
     let params = json!({"path": file, "dataBase64": base64("x"), "sandbox": sandbox(None)});
@@ -150,10 +144,7 @@ async fn without_namespaces_file_operations_with_a_policy_are_refused() {
 
 #[tokio::test]
 async fn a_command_without_a_pid_namespace_ends_with_all_its_descendants() {
-    let machine = Machine { namespaces: Present::No, landlock: Present::Yes };
-    if !machine.can_be_imitated().await {
-        return;
-    }
+    let machine = Machine::imitate(Present::No, Present::Yes).await;
     let mut scene = Scene::new(machine).await;
     for process in ["first", "second"] {
         let script = "setsid sleep 1000 > /dev/null & echo $!; wait";
@@ -169,10 +160,7 @@ async fn a_command_without_a_pid_namespace_ends_with_all_its_descendants() {
 #[tokio::test]
 async fn a_client_can_ask_for_landlock_and_is_refused_what_it_cannot_enforce() {
     use Present::{No, Yes};
-    let machine = Machine { namespaces: Yes, landlock: Yes };
-    if !machine.can_be_imitated().await {
-        return;
-    }
+    let machine = Machine::imitate(Yes, Yes).await;
     let asks_for_landlock = |mut sandbox: Value| {
         sandbox["useLegacyLandlock"] = json!(true);
         sandbox
@@ -190,7 +178,7 @@ async fn a_client_can_ask_for_landlock_and_is_refused_what_it_cannot_enforce() {
                     cannot enforce it: the policy allows to write";
     assert!(refusal.starts_with(expected), "{refusal}");
 
-    let mut scene = Scene::new(Machine { namespaces: Yes, landlock: No }).await;
+    let mut scene = Scene::new(Machine::imitate(Yes, No).await).await;
     let refusal = scene.abilities("refused", &read_only).await.unwrap_err();
     assert!(refusal.contains("which cannot enforce it: the kernel of this machine has no Landlock"), "{refusal}");
 }

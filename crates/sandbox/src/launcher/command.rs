@@ -5,6 +5,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -27,6 +28,9 @@ const LEADER_STACK_BYTES: usize = 64 << 10;
 /// Descriptors that a start needs until the end get at least this number, so that the descriptors of the command never
 /// replace them.
 const FIRST_HIGH_DESCRIPTOR: RawFd = 512;
+
+/// Numbers that the extra descriptor of a command may have: above the standard streams, and below those that a start needs.
+pub(super) const EXTRA_DESCRIPTORS: Range<u32> = 3..FIRST_HIGH_DESCRIPTOR as u32;
 
 /// Everything that the starts of a sandbox have in common.
 pub(super) struct CommandStarter {

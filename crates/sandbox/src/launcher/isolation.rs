@@ -24,7 +24,8 @@ pub(super) enum CommandIsolation {
         proc_flags: Option<libc::c_ulong>,
         /// The first process of each PID namespace has the other end, and ends when the launcher ends.
         alive: OwnedFd,
-        _kept_open: OwnedFd,
+        /// Closed only when the launcher ends.
+        kept_alive: OwnedFd,
     },
     Landlock {
         rules: LandlockRules,
@@ -35,8 +36,16 @@ pub(super) enum CommandIsolation {
 /// What the process that becomes the command does to itself.
 #[derive(Clone, Copy)]
 pub(super) enum LeaderIsolation<'a> {
-    Namespaces { users: RawFd, proc_flags: Option<libc::c_ulong> },
-    Landlock { ruleset: RawFd, filter: &'a [libc::sock_filter] },
+    Namespaces {
+        users: RawFd,
+        proc_flags: Option<libc::c_ulong>,
+        /// The descriptor whose closing tells the first processes of all namespaces that the launcher has ended.
+        kept_alive: RawFd,
+    },
+    Landlock {
+        ruleset: RawFd,
+        filter: &'a [libc::sock_filter],
+    },
 }
 
 /// The part of an isolation that was made for one start. It is needed until the command runs.
@@ -56,7 +65,7 @@ impl CommandIsolation {
             users: high(users)?,
             proc_flags: has_proc.then_some(flags),
             alive: high(&alive)?,
-            _kept_open: kept_open,
+            kept_alive: kept_open,
         })
     }
 
@@ -73,13 +82,14 @@ impl CommandIsolation {
         stdin: &OwnedFd,
     ) -> Result<StartIsolation<'_>, Errno> {
         match self {
-            Self::Namespaces { users, proc_flags, alive, .. } => {
+            Self::Namespaces { users, proc_flags, alive, kept_alive } => {
                 make_pid_namespace(&InitPlan {
                     server: number(server),
                     launcher: number(alive),
                     limits: &request.limits,
                 })?;
-                let leader = LeaderIsolation::Namespaces { users: number(users), proc_flags: *proc_flags };
+                let (users, kept_alive) = (number(users), number(kept_alive));
+                let leader = LeaderIsolation::Namespaces { users, proc_flags: *proc_flags, kept_alive };
                 Ok(StartIsolation { leader, _ruleset: None })
             }
             Self::Landlock { rules, filter } => {

@@ -49,7 +49,8 @@ pub(super) fn make_read_only(mut mount_table: &File, root: &OwnedFd, site: &Path
             other => other?,
         };
         if statx(&mount, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id == id {
-            add_flags(&mount, MountFlags::READ_ONLY, MountDepth::Single)?;
+            // With what is mounted below, such as a directory in memory for the mounts of control groups.
+            add_flags(&mount, MountFlags::READ_ONLY, MountDepth::Recursive)?;
         }
     }
     Ok(())

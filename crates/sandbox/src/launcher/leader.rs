@@ -62,6 +62,11 @@ pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
 
 fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let at = |stage: StartStage| move |error: i32| (stage, error);
+    // A process that hangs in one of the next steps must not keep the commands alive when the launcher is killed.
+    if let LeaderIsolation::Namespaces { kept_alive, .. } = plan.isolation {
+        // SAFETY: a descriptor of this process's own table, which it does not use.
+        unsafe { libc::syscall(libc::SYS_close, kept_alive) };
+    }
     // The tag comes first: by it the server finds this process even if the rest hangs.
     let (tag, limits) = plan.limits.split_at(usize::from(!plan.limits.is_empty()));
     tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;

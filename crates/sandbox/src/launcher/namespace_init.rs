@@ -21,6 +21,12 @@ pub(super) struct InitPlan<'a> {
     pub(super) limits: &'a [(u32, u64, u64)],
 }
 
+/// Lets the kernel reap the processes that the launcher makes, because nobody waits for them. Called once, in the launcher.
+pub(super) fn let_the_kernel_reap() {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
 /// Serves until the namespace may end, and then ends this process. Never returns.
 pub(super) fn run(plan: &InitPlan<'_>) -> ! {
     // If this fails, the process ends, and the command cannot be started in its namespace.
@@ -37,6 +43,8 @@ fn serve(plan: &InitPlan<'_>) -> Result<(), i32> {
     let children = unsafe {
         confinement::check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
         confinement::check(libc::setsid())?;
+        // The launcher ignores the signal, and this process would get none then.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let (low, high) = (plan.server.min(plan.launcher), plan.server.max(plan.launcher));
         close(0, low - 1);
         close(low + 1, high - 1);

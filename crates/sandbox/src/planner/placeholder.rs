@@ -34,8 +34,8 @@ pub trait PlaceholderNotes: Send + Sync {
 pub struct Placeholder {
     path: PathBuf,
     id: FileId,
-    /// Holds the shared lock. None only while the value is dropped.
-    lock: Option<OwnedFd>,
+    /// Holds the shared lock.
+    lock: OwnedFd,
     notes: Option<Arc<dyn PlaceholderNotes>>,
 }
 
@@ -53,7 +53,7 @@ impl Placeholder {
         }
         let made = Self::lock(path);
         match (made, notes) {
-            (Ok((id, lock)), notes) => Ok(Self { path: path.to_owned(), id, lock: Some(lock), notes }),
+            (Ok((id, lock)), notes) => Ok(Self { path: path.to_owned(), id, lock, notes }),
             (Err(error), notes) => {
                 if let Some(notes) = notes {
                     notes.remove(path);
@@ -101,7 +101,9 @@ impl Placeholder {
 
 impl Drop for Placeholder {
     fn drop(&mut self) {
-        drop(self.lock.take());
+        // Closing would not be enough: a process that is being started has copies of all descriptors until it executes its program, and
+        // with a copy the lock would stay.
+        let _not_possible_for_an_open_directory = flock(&self.lock, FlockOperation::Unlock);
         remove_unused_placeholder(&self.path);
         if let Some(notes) = &self.notes {
             notes.remove(&self.path);

@@ -12,15 +12,6 @@ use sandbox::{
 use crate::support::{TestSandbox, entry, is_root, minimal, policy, resolved, root, start_launcher, start_request};
 use crate::yard::{Goal, Yard, attack_in};
 
-/// Whether the tests can run. A kernel before 6.12 cannot do what they test.
-fn has_landlock() -> bool {
-    let version = sandbox::landlock_version();
-    if let Err(missing) = version {
-        eprintln!("skipped: {missing}");
-    }
-    version.is_ok()
-}
-
 fn landlock_sandbox(policy: &FilePolicy, network: SandboxNetwork) -> TestSandbox {
     let plan = EnforcementPlan::Landlock(plan_landlock(policy, network).unwrap());
     let (launcher, socket) = start_launcher();
@@ -45,9 +36,6 @@ fn attack_read_only(name: &str, goal: Goal, program: &str) {
 
 #[test]
 fn a_command_runs_without_privileges_and_uses_what_it_may() {
-    if !has_landlock() {
-        return;
-    }
     let yard = Yard::new();
     let sandbox = read_only();
     assert!(sandbox.resident.root().is_none(), "file operations have no root in this sandbox");
@@ -70,9 +58,6 @@ fn a_command_runs_without_privileges_and_uses_what_it_may() {
 
 #[test]
 fn no_file_is_changed_in_any_way() {
-    if !has_landlock() {
-        return;
-    }
     for (name, program) in [
         ("write", "put(outside + '/file')"),
         ("append", "open(outside + '/file', 'a').write('x')"),
@@ -120,9 +105,6 @@ fn no_file_is_changed_in_any_way() {
 /// Not every file system has attributes and flags, so without a sandbox some of these attempts fail too.
 #[test]
 fn attributes_and_flags_of_files_are_refused_before_the_file_system_sees_them() {
-    if !has_landlock() {
-        return;
-    }
     let yard = Yard::new();
     let outcome = read_only().python(
         "import ctypes, errno, fcntl, os, sys\n\
@@ -148,9 +130,6 @@ fn attributes_and_flags_of_files_are_refused_before_the_file_system_sees_them() 
 
 #[test]
 fn other_processes_are_out_of_reach() {
-    if !has_landlock() {
-        return;
-    }
     // The parent of the command is this test, because there is no PID namespace.
     for (name, program) in [
         ("signal", "os.kill(os.getppid(), 0)"),
@@ -192,9 +171,6 @@ fn other_processes_are_out_of_reach() {
 
 #[test]
 fn there_is_no_network_unless_the_policy_allows_it() {
-    if !has_landlock() {
-        return;
-    }
     for (name, program) in [
         ("TCP", "socket.socket(socket.AF_INET, socket.SOCK_STREAM)"),
         ("UDP", "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)"),
@@ -221,9 +197,6 @@ fn there_is_no_network_unless_the_policy_allows_it() {
 
 #[test]
 fn only_listed_paths_can_be_read() {
-    if !has_landlock() {
-        return;
-    }
     for (name, goal, program) in [
         ("read", Goal::Show, "show(outside + '/denied/secret')"),
         ("read through /proc", Goal::Show, "show('/proc/self/root' + outside + '/denied/secret')"),
@@ -256,9 +229,6 @@ fn only_listed_paths_can_be_read() {
 /// User 0 could write settings of the whole machine, so for it there is no such sandbox.
 #[test]
 fn all_files_may_be_written_and_the_rest_is_still_out_of_reach() {
-    if !has_landlock() {
-        return;
-    }
     let everything = resolved(RequestedFiles::Unrestricted);
     if is_root() {
         let refusal = plan_landlock(&everything, SandboxNetwork::None);
@@ -276,9 +246,6 @@ fn all_files_may_be_written_and_the_rest_is_still_out_of_reach() {
 
 #[test]
 fn a_path_that_was_replaced_after_the_plan_is_not_opened() {
-    if !has_landlock() {
-        return;
-    }
     let yard = Yard::new();
     let policy = policy(vec![minimal(), entry(yard.path("ws"), Access::Read)]);
     let plan = EnforcementPlan::Landlock(plan_landlock(&policy, SandboxNetwork::None).unwrap());
@@ -309,9 +276,6 @@ fn terminal() -> (std::fs::File, OwnedFd, PathBuf) {
 
 #[test]
 fn a_command_opens_its_own_terminal_and_no_other() {
-    if !has_landlock() {
-        return;
-    }
     let sandbox = read_only();
     let (mut own, slave, own_path) = terminal();
     let (mut other, other_slave, other_path) = terminal();

@@ -12,7 +12,13 @@ mod yard;
 
 mod commands;
 mod landlock;
+mod launcher_socket;
+mod lifetime;
+mod machine;
 mod paths;
+mod placeholders;
 mod policies;
 mod privileges;
+mod programs;
+mod random_trees;
 mod sockets;

@@ -143,7 +143,7 @@ fn servers_of_the_host_on_loopback_are_reached_only_with_the_network_of_the_host
 fn commands_reach_the_listener_of_the_server_on_their_own_loopback() {
     let yard = Yard::new();
     let sandbox = sandbox_with(SandboxNetwork::LoopbackOnly)(&yard);
-    let listener = TcpListener::from(sandbox.resident.listener().unwrap().try_clone_to_owned().unwrap());
+    let listener = TcpListener::from(sandbox.resident().listener().unwrap().try_clone_to_owned().unwrap());
     let port = listener.local_addr().unwrap().port();
     let answer = std::thread::spawn(move || {
         use std::io::Write as _;

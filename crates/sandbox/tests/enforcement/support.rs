@@ -19,7 +19,8 @@ pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// A sandbox and the process that made it.
 pub(crate) struct TestSandbox {
-    pub(crate) resident: ResidentSandbox,
+    /// None after a test has dropped it.
+    pub(crate) resident: Option<ResidentSandbox>,
     pub(crate) launcher: std::process::Child,
     pub(crate) placeholders: Vec<sandbox::Placeholder>,
 }
@@ -35,10 +36,23 @@ pub(crate) fn socket_pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
 }
 
+/// The path of the launcher's program.
+pub(crate) fn launcher_command() -> &'static str {
+    env!("CARGO_BIN_EXE_sandbox-launcher")
+}
+
 pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
+    start_with(Command::new(launcher_command()))
+}
+
+/// Starts a command that executes the launcher.
+pub(crate) fn start_with(mut command: Command) -> (std::process::Child, OwnedFd) {
     let (ours, theirs) = socket_pair();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-launcher"));
-    command.env_clear().stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null());
     let number = theirs.as_raw_fd();
     // SAFETY: only makes a system call.
     unsafe {
@@ -58,7 +72,7 @@ pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
     let resident = ResidentSandbox::build(socket, &plan.clone().into()).unwrap();
-    TestSandbox { resident, launcher, placeholders: Vec::new() }
+    TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
 }
 
 /// A sandbox for a plan, which keeps the placeholders of the plan.
@@ -153,7 +167,7 @@ pub(crate) fn start_request(argv: &[&str], cwd: &Path) -> StartRequest {
 /// was reaped.
 pub(crate) struct Running {
     pub(crate) pid: i32,
-    pub(crate) socket: OwnedFd,
+    pub(crate) _socket: OwnedFd,
 }
 
 impl Running {
@@ -165,6 +179,10 @@ impl Running {
 }
 
 impl TestSandbox {
+    pub(crate) fn resident(&self) -> &ResidentSandbox {
+        self.resident.as_ref().unwrap()
+    }
+
     /// Runs a shell script to its end. Stdout and stderr come together.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         self.run_argv(&["/bin/sh", "-c", script], Path::new("/"))
@@ -198,12 +216,12 @@ impl TestSandbox {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Running, StartReply> {
         let (ours, theirs) = socket_pair();
-        let (reply, filter) = self.resident.start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap();
+        let (reply, filter) = self.resident().start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap();
         if let Some(filter) = filter {
             refuse_in_background(filter);
         }
         match reply {
-            StartReply::Started { pid } => Ok(Running { pid, socket: ours }),
+            StartReply::Started { pid } => Ok(Running { pid, _socket: ours }),
             failed => Err(failed),
         }
     }

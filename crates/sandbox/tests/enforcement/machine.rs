@@ -1,0 +1,206 @@
+//! What a command sees of the machine: devices, files of the kernel, and memory that it could fill.
+
+use std::process::Command;
+
+use sandbox::{Access, RequestedFiles, ResidentSandbox, SandboxNetwork, plan_sandbox};
+
+use crate::support::{
+    TestSandbox, entry, is_root, launcher_command, minimal, policy, resolved, root, sandbox_for, start_with,
+};
+use crate::yard::Yard;
+
+/// Sandboxes with every kind of base tree.
+fn each_base(yard: &Yard) -> [TestSandbox; 3] {
+    let restricted = policy(vec![minimal(), entry(yard.path("ws"), Access::Write)]);
+    [
+        yard.sandbox(),
+        sandbox_for(&resolved(RequestedFiles::Unrestricted), SandboxNetwork::None),
+        sandbox_for(&restricted, SandboxNetwork::None),
+    ]
+}
+
+#[test]
+fn only_harmless_devices_exist_and_terminals_are_those_of_the_sandbox() {
+    let yard = Yard::new();
+    // A terminal of the host, which must not be visible.
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
+    let _host_terminal = rustix::pty::openpt(flags).unwrap();
+    let program = r#"
+import os, pty, stat
+print(" ".join(sorted(os.listdir("/dev"))))
+print(" ".join(sorted(os.listdir("/dev/pts"))))
+for folder, _, files in os.walk("/dev"):
+    for name in files:
+        assert not stat.S_ISBLK(os.lstat(os.path.join(folder, name)).st_mode), name
+master, slave = pty.openpty()
+os.write(master, b"hello\n")
+print(os.ttyname(slave), os.read(slave, 10))
+for device in ("null", "zero", "full", "random", "urandom"):
+    os.close(os.open("/dev/" + device, os.O_RDWR if device != "random" else os.O_RDONLY))
+for action in (lambda: open("/dev/new", "w"), lambda: os.unlink("/dev/null"), lambda: os.mkdir("/dev/pts/x"),
+               lambda: os.mknod(os.environ.get("WS", "/dev/shm") + "/disk", stat.S_IFBLK | 0o600, os.makedev(8, 0))):
+    try:
+        action()
+        print("succeeded")
+    except OSError:
+        pass
+"#;
+    let expected =
+        "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero\nptmx\n/dev/pts/0 b'hello\\n'\n";
+    for sandbox in each_base(&yard) {
+        assert_eq!(sandbox.python(program, &[]).success(), expected);
+    }
+}
+
+#[test]
+fn a_device_file_in_a_writable_directory_does_not_work() {
+    // Only root can make one. For others the mount flag is what the test can see.
+    let yard = Yard::new();
+    let path = yard.path("ws/zero");
+    if is_root() {
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let kind = rustix::fs::FileType::CharacterDevice;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, rustix::fs::makedev(1, 5)).unwrap();
+        assert!(Command::new("head").args(["-c1"]).arg(&path).output().unwrap().status.success());
+        assert_ne!(yard.sandbox().run(&format!("head -c1 {}", path.display())).code, 0);
+    }
+    let table = yard.sandbox().run("cat /proc/self/mountinfo").success();
+    let workspace = yard.path("ws");
+    let line = table.lines().find(|line| line.split(' ').nth(4) == workspace.to_str()).unwrap();
+    assert!(line.contains("nodev") && line.contains("nosuid"), "{line}");
+}
+
+/// Opening for writing does no harm if it succeeds.
+const OPEN_FOR_WRITING: &str = r#"
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+        print("opened", path)
+    except OSError:
+        pass
+"#;
+
+#[test]
+fn files_of_the_kernel_cannot_be_written() {
+    let yard = Yard::new();
+    let paths = [
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/modprobe",
+        "/proc/sys/kernel/hostname",
+        "/proc/sys/vm/drop_caches",
+        "/proc/sysrq-trigger",
+        "/proc/1/oom_score_adj",
+        "/sys/power/state",
+        "/sys/kernel/mm/ksm/run",
+        "/sys/fs/cgroup/cgroup.procs",
+    ];
+    let outside = Command::new(crate::support::PYTHON).args(["-c", OPEN_FOR_WRITING]).args(paths).output().unwrap();
+    if is_root() {
+        let opened = String::from_utf8_lossy(&outside.stdout).into_owned();
+        assert!(opened.contains("core_pattern") && opened.contains("/sys/power/state"), "{opened}");
+    }
+    let mut sandboxes = each_base(&yard).into_iter().collect::<Vec<_>>();
+    // Also if the policy allows it.
+    let allowed = vec![root(Access::Read), entry("/sys", Access::Write), entry("/sys/fs/cgroup", Access::Write)];
+    sandboxes.push(sandbox_for(&policy(allowed), SandboxNetwork::None));
+    for sandbox in sandboxes {
+        assert_eq!(sandbox.python(OPEN_FOR_WRITING, &paths).success(), "");
+        let made = sandbox.run("mkdir /sys/fs/cgroup/escape && rmdir /sys/fs/cgroup/escape");
+        assert_ne!(made.code, 0, "{}", made.output);
+    }
+}
+
+#[test]
+fn mounts_below_a_root_are_included_and_those_of_the_kernel_are_read_only() {
+    let yard = Yard::new();
+    for name in ["mnt", "proc", "sys", "denied mount"] {
+        std::fs::create_dir(yard.path("ws").join(name)).unwrap();
+    }
+    std::fs::create_dir_all(yard.path("ws/mnt/.git")).unwrap();
+    let ws = yard.path("ws");
+    let plan = plan_sandbox(
+        &policy(vec![root(Access::Read), entry(&ws, Access::Write), entry(ws.join("denied mount"), Access::Deny)]),
+        SandboxNetwork::None,
+    )
+    .unwrap();
+    // The launcher runs in a mount namespace in which the workspace has mounts, as on a machine that has them.
+    let script = "cd \"$1\" && mount -t tmpfs none mnt && mkdir mnt/inside && mount --rbind /proc proc && mount --rbind /sys sys && exec \"$2\"";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "--propagation", "private", "/bin/sh", "-c", script, "sh"]).arg(&ws).arg(launcher_command());
+    let (launcher, socket) = start_with(command);
+    let resident = ResidentSandbox::build(socket, &plan.plan.clone().into()).unwrap();
+    let sandbox = TestSandbox { resident: Some(resident), launcher, placeholders: plan.placeholders };
+    let script = format!("cd {} && echo x > mnt/inside/file && cat mnt/inside/file", ws.display());
+    assert_eq!(sandbox.run(&script).success(), "x\n");
+    assert_eq!(std::fs::read_dir(ws.join("mnt")).unwrap().count(), 1, "the file is in the mount, not below it");
+    let table = sandbox.run("cat /proc/self/mountinfo").success();
+    let kernel: Vec<&str> = table
+        .lines()
+        .filter(|line| line.contains(" - proc ") || line.contains(" - sysfs ") || line.contains(" - cgroup"))
+        .filter(|line| line.split(' ').nth(4).unwrap() != "/proc")
+        .collect();
+    assert!(
+        kernel.iter().any(|line| line.contains("/ws/proc")) && kernel.iter().any(|line| line.contains("/ws/sys"))
+    );
+    assert!(
+        kernel.iter().all(|line| line.split(' ').nth(5).unwrap().split(',').any(|flag| flag == "ro")),
+        "{kernel:#?}"
+    );
+    let below = |name: &str| ws.join(name).to_str().unwrap().to_owned();
+    let files = [below("proc/sys/kernel/core_pattern"), below("proc/sysrq-trigger"), below("sys/power/state")];
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    assert_eq!(sandbox.python(OPEN_FOR_WRITING, &files).success(), "");
+}
+
+#[test]
+fn memory_cannot_be_filled_through_files() {
+    let yard = Yard::new();
+    let program = r#"
+import os
+# All file systems in memory that can be written.
+for line in open("/proc/self/mountinfo"):
+    fields = line.split(" ")
+    kind = fields[fields.index("-") + 1]
+    if kind in ("tmpfs", "ramfs", "devtmpfs", "mqueue", "hugetlbfs") and "rw" in fields[5].split(","):
+        try:
+            os.chmod(fields[4], 0o1777)
+            open(fields[4] + "/x", "w").close()
+            os.unlink(fields[4] + "/x")
+            print(fields[4])
+        except OSError:
+            pass
+def fill(write):
+    count = 0
+    try:
+        while count < 100000:
+            write(count)
+            count += 1
+    except OSError as error:
+        return count, error.errno
+    return count, None
+block = b"x" * (1 << 20)
+with open("/dev/shm/large", "wb", buffering=0) as large:
+    def write(_):
+        if large.write(block) < len(block):
+            raise OSError(28, "short")
+    print(*fill(write))
+os.unlink("/dev/shm/large")
+print(*fill(lambda number: os.close(os.open(f"/dev/shm/{number}", os.O_CREAT | os.O_WRONLY))))
+"#;
+    for sandbox in each_base(&yard) {
+        let output = sandbox.python(program, &[]).success();
+        let lines: Vec<&str> = output.lines().collect();
+        let [memory @ .., bytes, files] = &lines[..] else { panic!("{output}") };
+        // The host may have a file system in memory itself, which an unrestricted command may write.
+        assert!(memory.iter().all(|path| *path == "/dev/shm" || std::path::Path::new(path).is_dir()), "{output}");
+        assert!(memory.contains(&"/dev/shm") && *bytes == "63 28" || *bytes == "64 28", "{output}");
+        let (count, errno) = files.split_once(' ').unwrap();
+        assert!(count.parse::<u32>().unwrap() < 20_000 && errno == "28", "{output}");
+    }
+    let restricted = policy(vec![minimal(), entry(yard.path("ws"), Access::Write)]);
+    let output = sandbox_for(&restricted, SandboxNetwork::None).python(program, &[]).success();
+    let in_memory = output.lines().filter(|line| line.starts_with('/')).collect::<Vec<_>>();
+    let on_host = |path: &&&str| !path.starts_with("/usr") && !path.starts_with("/etc");
+    assert_eq!(in_memory.iter().filter(on_host).collect::<Vec<_>>(), [&"/dev/shm"]);
+}
