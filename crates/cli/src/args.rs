@@ -43,8 +43,7 @@ such a file, or --insecure-no-auth.";
     disable_help_flag = true,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL.
-Examples:
+    after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL. Examples:
   exec-server                             serve on a free loopback port and print its URL
   exec-server --listen wss://0.0.0.0:7000 --tls-cert cert.pem --tls-key key.pem --token-file tokens"
 )]

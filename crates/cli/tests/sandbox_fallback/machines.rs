@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use testkit::{Value, binary};
+use testkit::{TestServer, Value, binary};
 use tokio::process::Command;
 
 /// Whether a machine has something.
@@ -33,13 +33,14 @@ const WITHOUT_NAMESPACES: [&str; 6] = [
 const HIDE_LANDLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox_fallback/hide_landlock.py");
 
 impl Machine {
-    /// Whether the test can run here: this machine must have what it is to have in the test, and let a test take it away.
-    pub(crate) async fn can_be_imitated(self) -> bool {
+    /// Panics if this machine lacks what a test wants to use or to take away.
+    pub(crate) async fn imitate(namespaces: Present, landlock: Present) -> Self {
         let mut ordinary = Command::new("unshare");
         ordinary.args(["--user", "--map-root-user", "true"]).stderr(Stdio::null());
         let has_namespaces = ordinary.status().await.is_ok_and(|status| status.success());
-        let has_landlock = sandbox::landlock_version().is_ok();
-        has_namespaces && (has_landlock || self.landlock == Present::No)
+        let has_both = has_namespaces && sandbox::landlock_version().is_ok();
+        assert!(has_both, "run this test on a machine with user namespaces and Landlock");
+        Self { namespaces, landlock }
     }
 
     /// The command that executes the binary with these arguments on the machine.
@@ -67,5 +68,10 @@ impl Machine {
         assert!(lines.stderr.is_empty() && object.stderr.is_empty(), "{lines:?} {object:?}");
         let object = serde_json::from_slice(&object.stdout).unwrap();
         (String::from_utf8(lines.stdout).unwrap(), object, lines.status.code())
+    }
+
+    /// A server on the machine.
+    pub(crate) async fn server(self) -> TestServer {
+        TestServer::launch(self.command(&[]), &[]).await
     }
 }

@@ -11,6 +11,7 @@ mod support;
 mod yard;
 
 mod commands;
+mod landlock;
 mod launcher_socket;
 mod lifetime;
 mod machine;

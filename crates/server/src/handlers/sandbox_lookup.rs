@@ -27,11 +27,11 @@ pub(super) async fn sandbox_for_process(
             NetworkRule::Enabled => SandboxNetwork::Host,
         };
         // A command must not reach the proxy of another command, so each of them has a network, and with it a sandbox, of its own.
-        let choice = if context.use_legacy_landlock { MechanismChoice::Landlock } else { MechanismChoice::Best };
-        let found = if is_proxied && choice == MechanismChoice::Best {
+        // It needs a network namespace, so it does not matter whether the request asks for Landlock.
+        let found = if is_proxied {
             owner.sandboxes.make_own(&owner.tags, &rules.files)
         } else {
-            let network = if is_proxied { SandboxNetwork::LoopbackOnly } else { network };
+            let choice = if context.use_legacy_landlock { MechanismChoice::Landlock } else { MechanismChoice::Best };
             owner.sandboxes.obtain_for_command(&owner.tags, &rules.files, network, choice)
         };
         found.map_err(|error| match error {
