@@ -25,7 +25,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use self::command::CommandStarter;
 use crate::channel::{self, Received};
-use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest, decode_plan};
+use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest};
 use crate::plan::{SandboxNetwork, SandboxPlan};
 use crate::seccomp;
 
@@ -43,7 +43,7 @@ pub fn launcher_main() -> ExitCode {
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
     let Ok(Some(received)) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
-    let Ok(plan) = decode_plan(&received.message) else { return ExitCode::FAILURE };
+    let Ok(plan) = SandboxPlan::decode(&received.message) else { return ExitCode::FAILURE };
     let (sandbox, listener) = match build(&plan) {
         Ok(built) => built,
         Err(failure) => {

@@ -25,7 +25,7 @@ pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use file_id::FileId;
 pub use launcher::{SOCKET_FD, launcher_main};
-pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
+pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{Placeholder, PlanError, PlannedSandbox, plan_sandbox, remove_unused_placeholder};
 pub use policy::{

@@ -76,7 +76,22 @@ pub enum MountKind {
 }
 
 impl SandboxPlan {
-    pub(crate) fn write(&self, message: &mut MessageWriter) {
+    /// The bytes of the message to the launcher, without the length before them. Public for tests and for the fuzz target.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut message = MessageWriter::default();
+        self.write(&mut message);
+        message.finish()
+    }
+
+    /// Reads a plan from the bytes of a message. Public for tests and for the fuzz target.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let mut message = MessageReader::new(bytes);
+        let plan = Self::read(&mut message)?;
+        message.end()?;
+        Ok(plan)
+    }
+
+    fn write(&self, message: &mut MessageWriter) {
         message.byte(match self.base {
             BaseTree::ReadOnlyHost => 0,
             BaseTree::WritableHost => 1,
@@ -101,7 +116,7 @@ impl SandboxPlan {
         });
     }
 
-    pub(crate) fn read(message: &mut MessageReader<'_>) -> Result<Self, MalformedMessage> {
+    fn read(message: &mut MessageReader<'_>) -> Result<Self, MalformedMessage> {
         let base = match message.byte()? {
             0 => BaseTree::ReadOnlyHost,
             1 => BaseTree::WritableHost,

@@ -15,7 +15,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::channel::{self, Received};
-use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, encode_plan};
+use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest};
 use crate::plan::SandboxPlan;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
@@ -58,7 +58,7 @@ impl ResidentSandbox {
     pub fn build(launcher: OwnedFd, plan: &SandboxPlan) -> Result<Self, BuildError> {
         let exchange = || {
             set_socket_timeout(&launcher, Timeout::Recv, Some(BUILD_TIMEOUT))?;
-            channel::send(launcher.as_fd(), &encode_plan(plan), &[])?;
+            channel::send(launcher.as_fd(), &plan.encode(), &[])?;
             let answer = channel::receive(launcher.as_fd())?.ok_or(io::ErrorKind::UnexpectedEof)?;
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
