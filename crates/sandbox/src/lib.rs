@@ -31,7 +31,7 @@ pub use file_id::FileId;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{SOCKET_FD, launcher_main};
-pub use message::{BuildFailure, BuildStep, StartReply, StartRequest, StartStage};
+pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
     LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,

@@ -19,9 +19,9 @@ pub(crate) const LISTENER_MESSAGE: [u8; 5] = {
 /// The first byte of that message. A [`StartReply`] begins with another one.
 pub(crate) const LISTENER_KIND: u8 = 2;
 
-/// The answer to a plan.
+/// The answer to a plan. Public for the fuzz target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BuildReply {
+pub enum BuildReply {
     /// The sandbox is ready. If it is made of namespaces, descriptors of its root directory and of its mount namespace come with the
     /// message, and, for [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
     Ready {
@@ -152,7 +152,8 @@ const STAGES: [StartStage; 6] = [
 ];
 
 impl BuildReply {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the message, without the length before them. Public for the fuzz target.
+    pub fn encode(&self) -> Vec<u8> {
         let mut message = MessageWriter::default();
         match self {
             Self::Ready { has_proc } => {
@@ -169,7 +170,8 @@ impl BuildReply {
         message.finish()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+    /// Reads an answer from the bytes of a message. Public for the fuzz target.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let mut message = MessageReader::new(bytes);
         let reply = match message.byte()? {
             0 => Self::Ready { has_proc: message.flag()? },
@@ -271,4 +273,135 @@ fn position<T: Copy + PartialEq>(values: &[T], value: T) -> u8 {
 
 fn element<T: Copy>(values: &[T], index: u8) -> Result<T, MalformedMessage> {
     values.get(usize::from(index)).copied().ok_or(MalformedMessage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use crate::file_id::FileId;
+    use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
+
+    fn strings() -> impl Strategy<Value = Vec<CString>> {
+        prop::collection::vec(c_string(), 0..4)
+    }
+
+    fn c_string() -> impl Strategy<Value = CString> {
+        prop::collection::vec(1_u8.., 0..12).prop_map(|bytes| CString::new(bytes).unwrap())
+    }
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        use std::os::unix::ffi::OsStringExt as _;
+        c_string().prop_map(|name| PathBuf::from("/").join(std::ffi::OsString::from_vec(name.into_bytes())))
+    }
+
+    fn requests() -> impl Strategy<Value = StartRequest> {
+        let texts = (strings(), strings(), strings(), c_string());
+        let limits = prop::collection::vec(any::<(u32, u64, u64)>(), 0..3);
+        let rest = any::<(bool, Option<u32>, bool, Option<u32>, bool)>();
+        (texts, limits, rest).prop_map(|((candidates, argv, env, cwd), limits, rest)| StartRequest {
+            candidates,
+            searched: rest.0,
+            argv,
+            env,
+            cwd,
+            umask: rest.1,
+            limits,
+            terminal: rest.2,
+            extra_descriptor: rest.3,
+            enters_cgroup: rest.4,
+        })
+    }
+
+    fn plans() -> impl Strategy<Value = SandboxPlan> {
+        let kind = prop_oneof![
+            select(vec![
+                MountKind::Writable,
+                MountKind::ReadOnly,
+                MountKind::PinnedLink,
+                MountKind::DeniedDirectory,
+                MountKind::DeniedFile,
+                MountKind::PassableDirectory,
+                MountKind::MadeDirectory,
+                MountKind::MadeFile,
+            ]),
+            path().prop_map(MountKind::MadeLink),
+        ];
+        let id = any::<Option<(u64, u64, u64)>>();
+        let mount = (path(), kind, id).prop_map(|(path, kind, id)| PlannedMount {
+            path,
+            kind,
+            source: id.map(|(device, inode, born)| FileId { device, inode, born }),
+        });
+        let base = select(vec![BaseTree::ReadOnlyHost, BaseTree::WritableHost, BaseTree::Empty]);
+        let network = select(vec![SandboxNetwork::Host, SandboxNetwork::None, SandboxNetwork::LoopbackOnly]);
+        (base, network, prop::collection::vec(mount, 0..6)).prop_map(|(base, network, mounts)| SandboxPlan {
+            base,
+            mounts,
+            network,
+        })
+    }
+
+    /// A message is read as it was written, and no part of it is a message, nor is it one with more bytes.
+    fn check<T: PartialEq + std::fmt::Debug>(
+        value: &T,
+        bytes: &[u8],
+        decode: impl Fn(&[u8]) -> Result<T, MalformedMessage>,
+    ) -> Result<(), TestCaseError> {
+        prop_assert_eq!(&decode(bytes).unwrap(), value);
+        for length in 0..bytes.len() {
+            prop_assert_eq!(decode(&bytes[..length]), Err(MalformedMessage), "{} bytes", length);
+        }
+        prop_assert_eq!(decode(&[bytes, &[0]].concat()), Err(MalformedMessage));
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn requests_are_read_as_they_were_written(request in requests()) {
+            check(&request, &request.encode(), StartRequest::decode)?;
+        }
+
+        #[test]
+        fn plans_are_read_as_they_were_written(plan in plans()) {
+            check(&plan, &plan.encode(), SandboxPlan::decode)?;
+        }
+
+        #[test]
+        fn answers_are_read_as_they_were_written(
+            pid in 1..i32::MAX, errno in 0..4096_i32, stage in select(&STAGES[..]), step in select(&STEPS[..]),
+            has_pid: bool, has_proc: bool, detail: String,
+        ) {
+            let started = StartReply::Started { pid };
+            check(&started, &started.encode(), StartReply::decode)?;
+            let failed = StartReply::Failed { stage, errno, pid: has_pid.then_some(pid) };
+            check(&failed, &failed.encode(), StartReply::decode)?;
+            let ready = BuildReply::Ready { has_proc };
+            check(&ready, &ready.encode(), BuildReply::decode)?;
+            let refused = BuildReply::Failed(BuildFailure { step, errno, detail });
+            check(&refused, &refused.encode(), BuildReply::decode)?;
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = (StartRequest::decode(&bytes), SandboxPlan::decode(&bytes));
+            let _ = (StartReply::decode(&bytes), BuildReply::decode(&bytes));
+        }
+    }
+
+    #[test]
+    fn lists_that_are_longer_than_the_message_are_refused_before_memory_is_taken() {
+        let plan = SandboxPlan { base: BaseTree::Empty, mounts: Vec::new(), network: SandboxNetwork::None };
+        let mut bytes = plan.encode();
+        let at = bytes.len() - 8;
+        bytes[at..].copy_from_slice(&u64::MAX.to_ne_bytes());
+        assert_eq!(SandboxPlan::decode(&bytes), Err(MalformedMessage));
+        let relative = PlannedMount { path: "relative".into(), kind: MountKind::Writable, source: None };
+        let plan = SandboxPlan { mounts: vec![relative], ..plan };
+        assert_eq!(SandboxPlan::decode(&plan.encode()), Err(MalformedMessage));
+    }
 }

@@ -386,3 +386,6 @@ fn is_replaced(path: &Path) -> bool {
 fn is_in_replaced(path: &Path) -> bool {
     path.starts_with("/dev") || path.starts_with("/proc")
 }
+
+#[cfg(test)]
+mod tests;

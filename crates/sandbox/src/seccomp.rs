@@ -270,3 +270,145 @@ impl Assembler {
         self.add(RETURN, action);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Executes a program as the kernel does, as far as the filter uses its instructions.
+    fn execute(program: &[sock_filter], architecture: u32, call: c_long, arguments: [u64; 6]) -> u32 {
+        let mut data = [0_u8; 64];
+        data[0..4].copy_from_slice(&(call as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&architecture.to_ne_bytes());
+        for (number, argument) in arguments.iter().enumerate() {
+            data[16 + 8 * number..][..8].copy_from_slice(&argument.to_ne_bytes());
+        }
+        let (mut register, mut at) = (0_u32, 0_usize);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let jump = |condition: bool| usize::from(if condition { jt } else { jf });
+            match code {
+                LOAD => register = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap()),
+                AND => register &= k,
+                JUMP_IF_EQUAL => at += jump(register == k),
+                JUMP_IF_ANY_BIT => at += jump(register & k != 0),
+                RETURN => return k,
+                _ => panic!("unknown instruction {code}"),
+            }
+        }
+    }
+
+    fn verdict(network: SandboxNetwork, call: c_long, arguments: &[u64]) -> u32 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        execute(&filter(network, Refusal::Fails), ARCHITECTURE, call, all)
+    }
+
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+    const NETWORKS: [SandboxNetwork; 3] = [SandboxNetwork::Host, SandboxNetwork::None, SandboxNetwork::LoopbackOnly];
+    /// The kernel ignores the upper half of an argument that is an `int`, so it must not change a verdict.
+    const GARBAGE: [u64; 4] = [0, 1 << 32, 0x5A5A_5A5A << 32, 0xFFFF_FFFF << 32];
+
+    #[test]
+    fn a_filter_fits_into_the_kernel_and_every_jump_stays_inside() {
+        for network in NETWORKS {
+            let program = filter(network, Refusal::Fails);
+            assert!(program.len() < 4096);
+            for (index, step) in program.iter().enumerate() {
+                assert!(index + 1 + usize::from(step.jt.max(step.jf)) < program.len() || step.code == RETURN);
+            }
+            assert_eq!(program.last().map(|last| (last.code, last.k)), Some((RETURN, ALLOWED)));
+        }
+    }
+
+    #[test]
+    fn calls_that_lead_out_are_refused_and_ordinary_ones_are_not() {
+        for network in NETWORKS {
+            for call in ALWAYS_REFUSED.iter().map(|(call, _)| call).chain(QUIETLY_REFUSED) {
+                assert_eq!(verdict(network, *call, &[]), FAILS, "{call}");
+                assert_eq!(verdict(network, *call, &[u64::MAX; 6]), FAILS, "{call}");
+            }
+            assert_eq!(verdict(network, libc::SYS_clone3, &[]), NOT_IMPLEMENTED);
+            for call in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_bind, libc::SYS_accept4] {
+                assert_eq!(verdict(network, call, &[u64::MAX; 6]), ALLOWED, "{call}");
+            }
+        }
+    }
+
+    #[test]
+    fn calls_of_another_calling_convention_never_get_through() {
+        let program = filter(SandboxNetwork::None, Refusal::Fails);
+        for architecture in [0, 0x4000_0003, 0xC000_003E ^ 1, ARCHITECTURE ^ 0x8000_0000] {
+            assert_eq!(execute(&program, architecture, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+        }
+        #[cfg(target_arch = "x86_64")]
+        for call in [libc::SYS_read, libc::SYS_ptrace, 512, 547] {
+            let x32 = call | c_long::from(X32_BIT);
+            assert_eq!(execute(&program, ARCHITECTURE, x32, [0; 6]), NOT_IMPLEMENTED);
+        }
+    }
+
+    #[test]
+    fn each_kind_of_namespace_is_refused_alone_and_together_with_other_flags() {
+        let kinds = (0..32).map(|bit| 1_u32 << bit).filter(|bit| NAMESPACES & bit != 0);
+        for flag in kinds {
+            for rest in [0, libc::SIGCHLD as u64, libc::CLONE_VM as u64, u64::MAX ^ u64::from(NAMESPACES)] {
+                for garbage in GARBAGE {
+                    let flags = u64::from(flag) | rest | garbage;
+                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_clone, &[flags]), FAILS, "{flags:x}");
+                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[flags]), FAILS, "{flags:x}");
+                }
+            }
+        }
+        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[u64::from(TIME_NAMESPACE)]), FAILS);
+        // A thread, and `fork`. The signal of `clone` can have the bit that means a namespace for `unshare`.
+        for flags in [0x003D_0F00, 17, 0x0120_0011, 0x80] {
+            assert_eq!(verdict(SandboxNetwork::None, libc::SYS_clone, &[flags]), ALLOWED, "{flags:x}");
+        }
+        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[libc::CLONE_FILES as u64]), ALLOWED);
+    }
+
+    #[test]
+    fn faked_terminal_input_is_refused_whatever_the_upper_half_is() {
+        for garbage in GARBAGE {
+            for request in REFUSED_TERMINAL_REQUESTS {
+                let arguments = [0, u64::from(request) | garbage];
+                assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &arguments), FAILS);
+            }
+            // TIOCGWINSZ, and one that has the refused number in its upper half.
+            assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &[0, 0x5413 | garbage]), ALLOWED);
+        }
+        assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &[0, 0x5412 << 32]), ALLOWED);
+    }
+
+    /// Which sockets can be made: every family, every type with every flag, and any upper half.
+    #[test]
+    fn only_the_sockets_of_the_network_can_be_made() {
+        let flags = [0, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK].map(|flags| flags as u64);
+        for network in NETWORKS {
+            for family in 0..64_u64 {
+                for kind in 0..16_u64 {
+                    for argument in flags.iter().flat_map(|flags| GARBAGE.map(|garbage| kind | flags | garbage)) {
+                        let is_unix = family == u64::from(UNIX);
+                        let needs_connection =
+                            kind == libc::SOCK_STREAM as u64 || kind == libc::SOCK_SEQPACKET as u64;
+                        let is_internet = INTERNET.map(u64::from).contains(&family);
+                        let pair = is_unix && needs_connection;
+                        let single = if network == SandboxNetwork::None { pair } else { is_internet };
+                        let expected = |allowed: bool| if allowed { ALLOWED } else { FAILS };
+                        for garbage in GARBAGE {
+                            let arguments = [family | garbage, argument];
+                            let made = verdict(network, libc::SYS_socket, &arguments);
+                            assert_eq!(made, expected(single), "{network:?} {arguments:x?}");
+                            assert_eq!(verdict(network, libc::SYS_socketpair, &arguments), expected(pair));
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_connect, &[3]), FAILS);
+        assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_connect, &[3]), ALLOWED);
+        assert_eq!(verdict(SandboxNetwork::LoopbackOnly, libc::SYS_connect, &[3]), ALLOWED);
+    }
+}

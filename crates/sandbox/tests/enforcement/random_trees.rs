@@ -6,7 +6,7 @@
 //!   allow what the strictest of them allows, and a path through a link is allowed what its target is.
 //! - A missing path that may not be written is a directory in the sandbox, if a command could make it otherwise. If
 //!   several of its directories are missing, the first of them may be read and not written.
-//! - A directory above which something changes cannot be renamed.
+//! - A directory in which the access changes somewhere cannot be renamed, nor can a link that an entry leads through.
 //! - An entry that grants something through a link that the command could replace is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,10 @@ fn everything_below(directory: &Path) -> Vec<PathBuf> {
         found.push(path);
     }
     found
+}
+
+fn is_writable(directory: &Path) -> bool {
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 fn one_of<'a>(index: &Index, directories: &'a [PathBuf]) -> &'a Path {
@@ -250,7 +254,10 @@ impl Model {
         }
         for (followed, access, _, _) in found.iter().filter(|(_, access, _, _)| *access < Write) {
             match &followed.end {
-                End::Missing(first, is_whole) if model.above(first) == Write => {
+                // In a directory of somebody else, as the root directory usually is, nobody can make it.
+                End::Missing(first, is_whole)
+                    if model.above(first) == Write && is_writable(first.parent().unwrap()) =>
+                {
                     model.add(first, if *is_whole { *access } else { Read });
                     model.placeholders.insert(first.clone());
                 }
@@ -291,10 +298,10 @@ impl Model {
         self.access(path.parent().unwrap())
     }
 
-    /// Whether a directory that may be renamed by its permissions cannot be, because something is mounted at it or below.
-    fn is_pinned(&self, directory: &Path) -> bool {
+    /// Whether something is mounted at a path or below, so that it cannot be renamed.
+    fn is_pinned(&self, renamed: &Path) -> bool {
         let changes = self.nodes.iter().filter(|(path, access)| self.above(path) != **access).map(|(path, _)| path);
-        changes.chain(&self.pinned).any(|path| path.starts_with(directory))
+        changes.chain(&self.pinned).any(|path| path.starts_with(renamed))
     }
 
     /// Whether a link is there, and all links after it.
@@ -303,8 +310,8 @@ impl Model {
     }
 }
 
-/// Tells for each path whether it can be read or listed, and whether it can be written or something can be made in it. Then
-/// tells for each directory after the blank line whether it can be renamed.
+/// Tells for each path of the first list whether it can be read or listed, and whether it can be written or something can be
+/// made in it. Then tells for each path of the second list whether it can be renamed.
 const PROBE: &str = r#"
 import os, sys
 def attempt(action):
@@ -328,10 +335,10 @@ def write(path):
 def rename(path):
     os.rename(path, path + b".moved")
     os.rename(path + b".moved", path)
-paths, directories = (list(map(bytes.fromhex, text.split(","))) if text else [] for text in sys.argv[1:])
+paths, renamed = (list(map(bytes.fromhex, text.split(","))) if text else [] for text in sys.argv[1:])
 for path in paths:
     print(attempt(lambda: read(path)) + attempt(lambda: write(path)))
-for path in directories:
+for path in renamed:
     print(attempt(lambda: rename(path)))
 "#;
 
@@ -369,16 +376,14 @@ fn check(scene: &Scene) -> Result<(), TestCaseError> {
         });
         paths.push(path.clone());
     }
-    let directories: Vec<PathBuf> = tree.directories.iter().skip(1).cloned().collect();
-    let renamed = directories
-        .iter()
-        .map(|directory| if model.above(directory) == Write && !model.is_pinned(directory) { "1" } else { "0" });
+    let all: Vec<PathBuf> = tree.all().cloned().collect();
+    let renamed = all.iter().map(|path| if model.above(path) == Write && !model.is_pinned(path) { "1" } else { "0" });
     expected.extend(renamed);
     let plan = planned.plan.clone();
     let sandbox = build_planned(planned);
-    let output = sandbox.python(PROBE, &[&hexadecimal(&paths), &hexadecimal(&directories)]);
+    let output = sandbox.python(PROBE, &[&hexadecimal(&paths), &hexadecimal(&all)]);
     prop_assert_eq!(output.code, 0, "{}", output.output);
-    for ((found, expected), path) in output.output.lines().zip(&expected).zip(paths.iter().chain(&directories)) {
+    for ((found, expected), path) in output.output.lines().zip(&expected).zip(paths.iter().chain(&all)) {
         prop_assert_eq!(found, *expected, "{:?} with {:#?} and {:#?}", path, model, plan);
     }
     prop_assert_eq!(output.output.lines().count(), expected.len());
