@@ -18,6 +18,7 @@ mod peer;
 mod processors;
 mod raw;
 mod sample;
+mod sandboxed;
 mod table;
 mod terminate;
 
@@ -49,6 +50,10 @@ fn main() -> Result<()> {
         if wanted("output") {
             eprintln!("measuring output …");
             rows.extend(output::one_gibibyte().await?);
+        }
+        if wanted("sandbox") {
+            eprintln!("measuring sandboxes …");
+            rows.extend(sandboxed::figures().await?);
         }
         if wanted("client") {
             eprintln!("measuring the client library …");

@@ -24,7 +24,8 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
         ensure!(total == BYTES, "the pipe gave {total} bytes");
         bare.push(took);
         let before = cpu_time(server.pid());
-        ours.push(through_server(&mut client, &format!("big{turn}")).await?);
+        client.send_start(&format!("big{turn}"), PRINT_GIBIBYTE, false).await?;
+        ours.push(receive_gibibyte(&mut client).await?);
         cpu.push(cpu_time(server.pid()) - before);
     }
     let median = |mut times: Vec<Duration>| {
@@ -48,9 +49,35 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     ])
 }
 
-async fn through_server(client: &mut RawClient, process: &str) -> Result<Duration> {
+/// The same output from a sandboxed process. The limit is the rate without a sandbox.
+pub(crate) async fn in_sandbox(sandbox: &str) -> Result<Row> {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.url()).await?;
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for turn in 0..REPETITIONS {
+        client.send_start(&format!("plain{turn}"), PRINT_GIBIBYTE, false).await?;
+        plain.push(receive_gibibyte(&mut client).await?);
+        let params = format!(
+            r#"{{"processId":"boxed{turn}","argv":["/usr/bin/head","-c","1073741824","/dev/zero"],"cwd":"file:///","env":{{}},"tty":false,"sandbox":{sandbox}}}"#
+        );
+        client.send("process/start", &params).await?;
+        ours.push(receive_gibibyte(&mut client).await?);
+    }
+    let rate = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        Measurement::BytesPerSecond(BYTES as f64 / times[times.len() / 2].as_secs_f64())
+    };
+    Ok(Row {
+        figure: "1 GiB from a sandboxed process, compared with no sandbox",
+        ours: rate(ours),
+        limit: Some(rate(plain)),
+        goal: Goal::AtLeastTimes(0.95),
+    })
+}
+
+/// Receives and decodes the output of a process that was just started, to its end.
+async fn receive_gibibyte(client: &mut RawClient) -> Result<Duration> {
     let start = Instant::now();
-    client.send_start(process, PRINT_GIBIBYTE, false).await?;
     let mut total = 0;
     let mut decoded = Vec::new();
     loop {

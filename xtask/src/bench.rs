@@ -8,8 +8,8 @@ use crate::tools::install_missing_programs;
 
 /// Runs the benchmark, which prints its figures as a table. The arguments are passed to the benchmark.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    // The benchmark compares a search with ripgrep.
-    install_missing_programs(&[("rg", "ripgrep")])?;
+    // The benchmark compares a search with ripgrep, and a sandbox with bubblewrap.
+    install_missing_programs(&[("rg", "ripgrep"), ("bwrap", "bubblewrap")])?;
     cargo(&["build", "--release", "--quiet", "-p", "exec-server-cli", "-p", "bench"])?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "bench", "--"];
     all.extend(args);
