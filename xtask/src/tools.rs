@@ -13,6 +13,7 @@ use crate::step::{cargo, run};
 /// Programs that tests or tidy start, each with the Debian package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("bash", "bash"),
+    ("curl", "curl"),
     ("git", "git"),
     ("openssl", "openssl"),
     ("perl", "perl-base"),

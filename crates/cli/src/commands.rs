@@ -8,6 +8,7 @@ mod background_server;
 mod capabilities;
 mod completions;
 mod destination;
+mod doctor;
 mod env;
 mod environment_hint;
 mod event_printer;
@@ -31,6 +32,8 @@ mod ps;
 mod reattach_hint;
 mod remote_path;
 mod run;
+mod sandbox;
+mod sandbox_flags;
 mod saved_sessions;
 mod search;
 mod shell;
@@ -91,6 +94,8 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cat(args) => exit_one_on_error(files::cat::cat(args).await),
         Command::Rm(args) => exit_one_on_error(files::rm::rm(args).await),
         Command::Mkdir(args) => exit_one_on_error(files::mkdir::mkdir(args).await),
+        Command::Sandbox(args) => exit_one_on_error(sandbox::sandbox(args.command).await),
+        Command::Doctor(args) => exit_one_on_error(doctor::doctor(args).await),
         Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
         Command::Man(args) => exit_one_on_error(man::man(args).await),
         Command::Completions(args) => exit_one_on_error(completions::completions(args).await),

@@ -22,7 +22,7 @@ const NO_DATE: &str = " ";
 
 /// One page of the manual.
 pub(crate) struct ManPage {
-    /// The command that the page is about, such as `run`. `None` for the program itself.
+    /// The command that the page is about, such as `run` or `sandbox-explain`. `None` for the program itself.
     pub(crate) command: Option<String>,
     /// The name under which `man` looks for the file, such as `exec-server-run.1`.
     pub(crate) file_name: String,
@@ -30,13 +30,18 @@ pub(crate) struct ManPage {
     pub(crate) text: String,
 }
 
-/// The page of the program, and then one page for each command.
+/// The page of the program, and then one page for each command and for each command in a command.
 pub(crate) fn all() -> Vec<ManPage> {
     let program = limit_flags::describe_limits(Args::command()).mut_args(show).subcommand_help_heading("COMMANDS");
-    let mut program = program.mut_subcommands(|command| command.mut_args(show));
+    let show_flags = |command: Command| command.mut_args(show);
+    let mut program = program.mut_subcommands(|command| show_flags(command).mut_subcommands(show_flags));
     program.build();
-    let commands =
-        program.get_subcommands().map(|command| page(command.clone(), Some(command.get_name().to_owned())));
+    let commands = program.get_subcommands().flat_map(|command| {
+        let nested = command
+            .get_subcommands()
+            .map(|nested| page(nested.clone(), Some(format!("{}-{}", command.get_name(), nested.get_name()))));
+        std::iter::once(page(command.clone(), Some(command.get_name().to_owned()))).chain(nested)
+    });
     std::iter::once(page(program.clone(), None)).chain(commands).collect()
 }
 
@@ -50,6 +55,7 @@ fn page(command: Command, name: Option<String>) -> ManPage {
     let help = HelpText::parse(&command.get_after_help().map(ToString::to_string).unwrap_or_default());
     let synopsis = synopsis(&command.clone().render_usage().to_string());
     let description = description(&command, &help);
+    let has_commands = command.has_subcommands();
     let version = format!("exec-server {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command).title(&title).section(SECTION).date(NO_DATE).source(version).manual(MANUAL);
 
@@ -59,8 +65,10 @@ fn page(command: Command, name: Option<String>) -> ManPage {
     text += &synopsis.to_roff();
     text += &description.to_roff();
     text += &rendered(|out| man.render_options_section(out)).replace(".SH LIMITS\n", &limits_heading().to_roff());
-    if name.is_none() {
+    if has_commands {
         text += &rendered(|out| man.render_subcommands_section(out));
+    }
+    if name.is_none() {
         text += &program_sections().to_roff();
     }
     text += &help.sections().to_roff();
@@ -261,7 +269,9 @@ mod tests {
         let mut program = Args::command();
         program.build();
         let pages = all();
-        let commands: Vec<&Command> = std::iter::once(&program).chain(program.get_subcommands()).collect();
+        let with_nested = |command| std::iter::once(command).chain(Command::get_subcommands(command));
+        let commands: Vec<&Command> =
+            std::iter::once(&program).chain(program.get_subcommands().flat_map(with_nested)).collect();
         assert_eq!(pages.len(), commands.len());
         for (command, page) in commands.into_iter().zip(&pages) {
             assert!(page.text.is_ascii(), "{}", page.file_name);
@@ -288,7 +298,9 @@ mod tests {
 
     #[test]
     fn every_heading_of_a_help_text_has_a_section_in_the_page_and_lines_below_it() {
-        for command in Args::command().get_subcommands() {
+        let program = Args::command();
+        let nested = program.get_subcommands().flat_map(Command::get_subcommands);
+        for command in program.get_subcommands().chain(nested) {
             let help = HelpText::parse(&command.get_after_help().map(ToString::to_string).unwrap_or_default());
             for (heading, items) in help.lists {
                 assert!(["Exit codes", "Example", "Examples"].contains(&heading.as_str()), "{heading}");

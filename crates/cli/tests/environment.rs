@@ -28,8 +28,8 @@ async fn info_reports_the_shell_the_directories_and_the_capabilities() {
             "temporaryDirectories": [uri(&folder.join("scratch"))],
             "tempDir": uri(&folder.join("scratch")),
             "capabilities": {
-                "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": true,
-                "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
+                "networkProxyLaunch": true, "capabilityDiscoverySandbox": true, "environmentConfigRead": true,
+                "httpHeaderEnvVars": true, "sandboxedFileStreaming": true, "sandboxDenials": true, "shellSnapshotV2": true,
                 "processResize": true, "processCloseStdin": true, "processWriteQuery": true, "processSignals": true, "processList": true,
                 "processTimeout": true, "processLimits": true, "processUmask": true, "readGaps": true, "readParts": true, "sessionKeep": true, "sessionObserve": true,
                 "processFlow": true,

@@ -323,12 +323,17 @@ async fn initialized_may_be_repeated_with_any_params() {
 }
 
 #[tokio::test]
-async fn answers_without_a_request_are_refused_and_the_connection_stays_open() {
+async fn an_answer_without_a_request_is_refused_and_ends_the_connection() {
     let server = TestServer::start().await;
-    let mut client = server.client().await;
-    client.send_text(r#"{"id":1,"result":{}}"#).await;
-    assert_eq!(client.next().await, refusal(-1, "no request with id 1 is waiting for an answer"));
-    client.send_text(r#"{"error":{"code":1,"message":"no"},"id":"x"}"#).await;
-    assert_eq!(client.next().await["id"], -1);
-    assert_ready(&mut client).await;
+    for (answer, id) in [
+        (r#"{"id":1,"result":{}}"#, "1"),
+        (r#"{"id":0,"result":{}}"#, "0"),
+        (r#"{"error":{"code":1,"message":"no"},"id":"x"}"#, "x"),
+    ] {
+        let mut client = server.client().await;
+        client.send_text(answer).await;
+        let text = format!("no request with id {id} is waiting for an answer");
+        assert_eq!(client.next().await, refusal(-1, &text));
+        assert_eq!(client.receive().await, None, "the connection is closed");
+    }
 }

@@ -243,21 +243,28 @@ async fn sandboxes_proxies_and_managed_networks_that_cannot_be_enforced_are_refu
     let mut client = server.client().await;
     let sandbox =
         |permissions: Value| json!({"sandbox": {"permissions": permissions, "windowsSandboxLevel": "disabled"}});
-    let unenforceable = "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox";
-    let restricted = json!({"type": "restricted", "entries": []});
     for (changes, message) in [
-        (sandbox(json!({"type": "managed", "file_system": restricted, "network": "enabled"})), unenforceable),
-        (
-            sandbox(json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "restricted"})),
-            unenforceable,
-        ),
         (json!({"sandbox": {"permissions": {"type": "disabled"}}}), "missing field `windowsSandboxLevel`"),
         (
             sandbox(json!({"type": "sometimes"})),
             "unknown variant `sometimes`, expected one of `managed`, `disabled`, `external`",
         ),
-        (json!({"networkProxy": {"proxy": {}}}), "a network proxy cannot be launched on this executor yet"),
-        (json!({"enforceManagedNetwork": true}), "managed network cannot be enforced on this executor yet"),
+        (
+            json!({"networkProxy": {"proxy": {}, "policyDecisionTimeoutMs": 0}}),
+            "network policy decision callback timeout must be nonzero",
+        ),
+        (
+            json!({"networkProxy": {"proxy": {}}}),
+            "invalid network proxy config: executor-local network proxy launch requires an enabled proxy",
+        ),
+        (
+            json!({"networkProxy": {"proxy": {"enabled": true}}}),
+            "networkProxy needs a sandbox, because a process without a sandbox can use the network without the proxy; add a sandbox, or leave networkProxy out",
+        ),
+        (
+            json!({"enforceManagedNetwork": true}),
+            "enforceManagedNetwork needs networkProxy, which says what the process may reach; add it, or leave enforceManagedNetwork out",
+        ),
     ] {
         let error = client.call_error("process/start", start_with("p", &["true"], changes)).await;
         assert_eq!(error, json!({"code": -32602, "message": message}));

@@ -23,6 +23,7 @@ use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 use crate::path_map::PathMap;
 use crate::process::{self, ExecProcess};
+use crate::records::NetworkPolicyDecider;
 use crate::{handshake, job_runner, supervisor};
 
 /// How long the answer to `environment/info` may take.
@@ -164,7 +165,18 @@ impl ExecServerClient {
     /// Starts a process. If the connection is lost before the answer, the start fails, and the client kills the
     /// process if there is one.
     pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
-        process::start(&self.handle, params).await
+        process::start(&self.handle, params, None).await
+    }
+
+    /// As [`start`](Self::start), for a process with a network proxy (`networkProxy`): `decider` decides about hosts
+    /// that the proxy does not know, and hears about the decisions of the proxy. Without a decider, the client answers
+    /// every question with no.
+    pub async fn start_with_network_policy_decider(
+        &self,
+        params: StartParams,
+        decider: Arc<dyn NetworkPolicyDecider>,
+    ) -> Result<ExecProcess, ExecServerError> {
+        process::start(&self.handle, params, Some(decider)).await
     }
 
     /// Follows a process of a resumed session, from the oldest output that the server retains. The process is

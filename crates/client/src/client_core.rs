@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
-    Capabilities, EnvironmentInfo, Method, ReadResult, RequestId, SessionId, SessionKeepParams, StartParams,
-    TypedMethod, encode_request, methods,
+    Capabilities, EnvironmentInfo, Method, ReadResult, RequestId, SandboxContext, SessionId, SessionKeepParams,
+    StartParams, TypedMethod, encode_request, methods,
 };
 use recovery::{CallAdmission, CallRefusal, Generation, Reconnection, WhenRecovering, WriteSize};
 use tokio::sync::{Notify, OnceCell, watch};
@@ -345,6 +345,19 @@ impl ClientCore {
             }
         }
         Ok(params)
+    }
+
+    /// Maps the paths of a sandbox from this machine to the environment.
+    pub(crate) fn remote_sandbox(
+        &self,
+        sandbox: Option<&SandboxContext>,
+    ) -> Result<Option<SandboxContext>, ExecServerError> {
+        match (sandbox, self.connector.paths()) {
+            (Some(sandbox), Some(paths)) => {
+                paths.map_sandbox_context(sandbox).map(Some).map_err(ExecServerError::Protocol)
+            }
+            (sandbox, _) => Ok(sandbox.cloned()),
+        }
     }
 
     /// Maps the paths in `info` from the environment to this machine.

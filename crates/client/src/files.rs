@@ -8,6 +8,7 @@ mod options;
 mod reader;
 mod remote;
 mod sandbox;
+mod sandboxed;
 mod writer;
 
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ pub use options::{
 };
 pub use reader::{ExtentReader, FileChunk, FileReader};
 pub use remote::RemoteFileSystem;
+pub use sandboxed::SandboxedFileSystem;
 pub use writer::FileWriter;
 
 /// Size of the blocks in which a file is written, and in which its extents (the parts that are not holes) are read.

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{ExitedNotification, ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification};
+use protocol::{
+    ExitedNotification, NetworkDecisionNotification, NetworkPolicyParams, NetworkPolicyResult, NetworkPolicyVerdict,
+    ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification, server_request,
+};
 use recovery::{Event, Exit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::jobs::{BackgroundJob, JobQueue};
-use crate::records::{BodyRecords, Consequence, ProcessRecord, SearchRecords, WatchRecords};
-use crate::rpc::PeerHandler;
+use crate::records::{BodyRecords, Consequence, ProcessDecider, ProcessRecord, SearchRecords, WatchRecords};
+use crate::rpc::{AnswerLoad, PeerHandler, RequestAnswer};
 
 /// The records of everything that this client follows, and the queue of its background jobs.
 #[derive(Default)]
@@ -42,6 +45,8 @@ impl Inbound {
         if processes.get(&record.id).is_some_and(|known| Arc::ptr_eq(known, record)) {
             processes.remove(&record.id);
         }
+        drop(processes);
+        record.network_decider.iter().for_each(ProcessDecider::end);
     }
 
     /// Stops following this process if neither a handle nor a subscriber is left.
@@ -61,7 +66,10 @@ impl Inbound {
     /// ends with its connection.
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
-        processes.values().for_each(|record| record.fail(text));
+        for record in processes.values() {
+            record.fail(text);
+            record.network_decider.iter().for_each(ProcessDecider::end);
+        }
         self.watches.fail_all(text);
     }
 
@@ -98,6 +106,19 @@ impl Inbound {
             }
             Some(Consequence::FillHole) => self.add_job(BackgroundJob::FillHole(Arc::clone(record))),
             Some(Consequence::Flow) => self.add_job(BackgroundJob::SendFlow(Arc::clone(record))),
+        }
+    }
+
+    /// Passes a decision on to the user. A report that is wrong, or about a process that this client has not started
+    /// with a decider, is ignored.
+    fn note_network_decision(&self, params: &str) {
+        let decision = serde_json::from_str::<NetworkDecisionNotification>(params).ok();
+        let Some(decision) = decision.filter(NetworkDecisionNotification::is_within_limits) else {
+            return tracing::debug!("a report about a network decision is not valid");
+        };
+        let record = self.find(decision.process_id.as_str());
+        if let Some(decider) = record.as_ref().and_then(|record| record.network_decider.as_ref()) {
+            decider.note_decision(decision);
         }
     }
 
@@ -156,6 +177,10 @@ impl PeerHandler for Inbound {
                 self.searches.push(decode(params)?);
                 Ok(())
             }
+            notification::NETWORK_POLICY_DECISION => {
+                self.note_network_decision(params);
+                Ok(())
+            }
             other => {
                 tracing::debug!(method = other, "unknown notification");
                 Ok(())
@@ -163,18 +188,36 @@ impl PeerHandler for Inbound {
         }
     }
 
-    fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError> {
-        match method {
-            // The server asks whether a process may use the network. No user of this client is asked, so the answer
-            // is no.
-            "network/policyRequest" => Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}})),
-            other => Err(WireError {
+    fn answer_request(&self, method: &str, params: Option<&RawValue>, load: AnswerLoad) -> RequestAnswer {
+        if method != server_request::NETWORK_POLICY_REQUEST {
+            return RequestAnswer::Now(Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),
                 data: None,
-                message: format!("exec-server client does not implement `{other}` yet"),
-            }),
+                message: format!("exec-server client does not implement `{}` yet", protocol::shortened(method)),
+            }));
+        }
+        let question = params.and_then(|params| serde_json::from_str::<NetworkPolicyParams>(params.get()).ok());
+        let question = question.filter(|question| load == AnswerLoad::Bearable && question.is_within_limits());
+        let decider = question.as_ref().and_then(|question| {
+            let record = self.find(question.process_id.as_str())?;
+            record.network_decider.clone()
+        });
+        match (question, decider) {
+            (Some(question), Some(decider)) => {
+                RequestAnswer::Later(Box::pin(
+                    async move { Ok(policy_answer(decider.decide(question.request).await)) },
+                ))
+            }
+            // No user of this client can be asked, so the answer is no.
+            _ => RequestAnswer::Now(Ok(policy_answer(NetworkPolicyVerdict::not_allowed()))),
         }
     }
+}
+
+/// The result of `network/policyRequest`.
+fn policy_answer(decision: NetworkPolicyVerdict) -> serde_json::Value {
+    // These values always have a JSON form.
+    serde_json::to_value(NetworkPolicyResult { decision }).unwrap_or_default()
 }
 
 fn decode<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, String> {

@@ -35,6 +35,7 @@ mod path_map;
 mod process;
 mod records;
 mod rpc;
+mod sandbox_policy;
 mod search;
 mod supervisor;
 mod unified;
@@ -54,7 +55,7 @@ pub use error::ExecServerError;
 pub use files::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, ExtentReader, FileChunk, FileFuture, FileOptions,
     FileReader, FileSystemError, FileWriter, LocalFileSystem, NewMetadata, RemoteFileSystem, RemoveOptions,
-    RenameOptions, WriteStreamOptions,
+    RenameOptions, SandboxedFileSystem, WriteStreamOptions,
 };
 pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
@@ -69,18 +70,22 @@ pub use protocol::fs::{
 };
 pub use protocol::{
     Capabilities, CapabilityFile, CapabilityRoot, ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult,
-    DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus,
-    ExitResources, HttpHeader, HttpRequestParams, HttpResponse, LimitName, LimitReached, MemoryScope, PathUri,
-    ProcessId, ProcessLimits, ProcessState, ProcessSummary, ProcessUsage, ReadParams, ReadResult, RedirectPolicy,
-    SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteId, WriteResult, WriteStatus,
+    DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, DomainPermission, EnvInherit, EnvPolicy, EnvironmentInfo,
+    EnvironmentStatus, ExitResources, HttpHeader, HttpRequestParams, HttpResponse, LimitName, LimitReached,
+    ManagedNetwork, MemoryScope, NetworkAuditMetadata, NetworkDecision, NetworkDecisionNotification,
+    NetworkDecisionScope, NetworkDecisionSource, NetworkMode, NetworkPolicyRequest, NetworkPolicyVerdict,
+    NetworkProtocol, NetworkProxyConfig, NetworkProxyLaunch, PathUri, ProcessId, ProcessLimits, ProcessState,
+    ProcessSummary, ProcessUsage, ReadParams, ReadResult, RedirectPolicy, SandboxContext, SandboxType, SessionId,
+    Signal, StartParams, StartResult, Stream, TerminateResult, UnixSocketPermission, WindowSize, WriteId,
+    WriteResult, WriteStatus,
 };
 // The same types under the names that the published client of Codex has for them.
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
 };
-pub use records::{Changes, ExecProcessEvent, ProcessOutputChunk};
+pub use records::{Changes, DecidingNetwork, ExecProcessEvent, NetworkPolicyDecider, ProcessOutputChunk};
 pub use recovery::{Backoff, WhenRecovering};
+pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{

@@ -7,17 +7,20 @@ mod begun_chunk;
 mod bodies;
 mod event;
 mod feed;
+mod network_policy;
 mod process;
 mod search;
 mod watch;
 
 pub use event::{ExecProcessEvent, ProcessOutputChunk};
+pub use network_policy::{DecidingNetwork, NetworkPolicyDecider};
 pub use watch::Changes;
 
 pub(crate) use backlog::{Backlog, BodyEnd, BodyNext};
 pub(crate) use begun_chunk::BegunChunk;
 pub(crate) use bodies::{BodyRecords, BodyRegistration};
 pub(crate) use feed::{Feed, Received};
+pub(crate) use network_policy::ProcessDecider;
 pub(crate) use process::{Consequence, ProcessProgress, ProcessRecord};
 pub(crate) use search::{SearchRecord, SearchRecords};
 pub(crate) use watch::{WatchRecord, WatchRecords};

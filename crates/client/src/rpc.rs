@@ -2,11 +2,13 @@
 //! client has taken it over. When the connection ends, each waiting call learns whether its request may have reached
 //! the server. Start with `Rpc::start`, which starts a reading and a writing task.
 
+mod answering;
 mod calls;
 mod outbox;
 mod reading;
 mod writing;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +26,7 @@ use transport::MessageStream;
 
 use crate::connector::{Companion, ServerConnection};
 use crate::error::ExecServerError;
+use answering::Answering;
 use calls::{AnswerReceiver, Calls, MAX_CALLS};
 use outbox::Outbox;
 
@@ -41,14 +44,34 @@ pub(crate) trait PeerHandler: Send + Sync + 'static {
     /// output.
     fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String>;
 
-    /// The answer to a request of the server. An error is sent to the server as the answer.
-    fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError>;
+    /// Answers a request of the server. With [`AnswerLoad::TooHigh`] the answer must be [`RequestAnswer::Now`].
+    fn answer_request(&self, method: &str, params: Option<&RawValue>, load: AnswerLoad) -> RequestAnswer;
+}
+
+/// The result of a request of the server, or the error that is sent instead.
+pub(crate) type RequestResult = Result<serde_json::Value, WireError>;
+
+/// How a request of the server is answered.
+pub(crate) enum RequestAnswer {
+    Now(RequestResult),
+    /// When the future is ready. The future is dropped if the connection ends.
+    Later(Pin<Box<dyn Future<Output = RequestResult> + Send>>),
+}
+
+/// Whether a further request of the server can be answered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerLoad {
+    Bearable,
+    /// Too many requests wait for their answers.
+    TooHigh,
 }
 
 /// One connection to the server.
 pub(crate) struct Rpc {
     outbox: Outbox,
     calls: Mutex<Calls>,
+    /// Requests of the server that are being answered.
+    answering: Mutex<Answering>,
     /// `None` while the connection lives.
     end: watch::Sender<Option<Disconnect>>,
     /// The server has said that another client took the session over.
@@ -75,7 +98,8 @@ pub(crate) enum CallError {
 }
 
 impl Rpc {
-    /// Starts the reading and the writing task of a connection. `tasks` owns both tasks. If the transport has pings,
+    /// Starts the reading and the writing task of a connection. `tasks` owns both tasks, and a task for each request of
+    /// the server that is answered later. If the transport has pings,
     /// the connection ends when the server gives no sign of life for `silence_timeout`, although it was pinged.
     pub(crate) fn start(
         connection: ServerConnection,
@@ -87,6 +111,7 @@ impl Rpc {
         let rpc = Arc::new(Self {
             outbox: Outbox::new(framing),
             calls: Mutex::new(Calls::default()),
+            answering: Mutex::default(),
             end: watch::Sender::new(None),
             is_taken_over: AtomicBool::new(false),
             stop: CancellationToken::new(),
@@ -94,7 +119,7 @@ impl Rpc {
         });
         tracing::debug!(%peer, "connected");
         tasks.spawn(writing::run(Arc::clone(&rpc), writer));
-        tasks.spawn(reading::run(Arc::clone(&rpc), reader, handler, silence_timeout));
+        tasks.spawn(reading::run(Arc::clone(&rpc), reader, handler, silence_timeout, tasks.clone()));
         rpc
     }
 

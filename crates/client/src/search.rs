@@ -96,6 +96,7 @@ impl ExecServerClient {
         if let Some(paths) = core.connector.paths() {
             params.path = paths.to_remote(&params.path);
         }
+        params.sandbox = core.remote_sandbox(params.sandbox.as_ref())?;
         // Waits until the queue of background jobs has room for the job that cancels the search.
         core.wait_for_room_for_job().await?;
         params.search_id = format!("search-{:x}", core.next_number());

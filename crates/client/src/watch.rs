@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use protocol::{PathUri, methods};
+use protocol::{PathUri, SandboxContext, methods};
 
 use crate::client::ExecServerClient;
 use crate::client_core::{CallOptions, ClientCore, ClientHandle};
@@ -48,15 +48,26 @@ impl ExecServerClient {
     /// the server repeats the missed changes. If it cannot, the watch reports an overflow. Needs the extension
     /// `fsWatch`.
     pub async fn watch(&self, path: &PathUri, recursive: bool) -> Result<Watch, ExecServerError> {
+        self.watch_in_sandbox(path, recursive, None).await
+    }
+
+    /// As [`watch`](Self::watch), but only what the sandbox allows to read is watched.
+    pub async fn watch_in_sandbox(
+        &self,
+        path: &PathUri,
+        recursive: bool,
+        sandbox: Option<&SandboxContext>,
+    ) -> Result<Watch, ExecServerError> {
         let core = &self.handle().core;
         if !core.capabilities().await?.fs_watch {
             return Err(ExecServerError::Protocol("the server cannot watch files".to_owned()));
         }
         let path = core.connector.paths().map_or_else(|| path.clone(), |paths| paths.to_remote(path));
+        let sandbox = core.remote_sandbox(sandbox)?;
         // Waits until the queue of background jobs has room for the job that ends the watch.
         core.wait_for_room_for_job().await?;
         let id = format!("watch-{:x}", core.next_number());
-        let record = Arc::new(WatchRecord::new(id, path, recursive));
+        let record = Arc::new(WatchRecord::new(id, path, recursive, sandbox));
         // The record is added before the request is sent, because the first change may come right after the answer.
         core.inbound.watches.add(&record);
         let watch = Watch { record, handle: Arc::clone(self.handle()) };

@@ -54,7 +54,9 @@ pub fn become_guard_if_asked() -> Option<i32> {
     let mut args = std::env::args_os().skip(1);
     let first = args.next()?;
     let code = if first == GUARD_ARGUMENT {
-        spawn::guard_main(&args.next().unwrap_or_default())
+        let code = spawn::guard_main(&args.next().unwrap_or_default());
+        server::clean_up_after_server(&spawn::guard_notes());
+        code
     } else if first == LAUNCHER_ARGUMENT {
         sandbox::launcher_main()
     } else {

@@ -32,6 +32,8 @@ pub struct FetcherConfig {
     /// `ALL_PROXY`, `NO_PROXY`, also in lower case) and a file with root certificates (`CODEX_CA_CERTIFICATE`, else
     /// `SSL_CERT_FILE`).
     pub environment: Vec<(String, String)>,
+    /// Resolves host names. Other parts of the program may use the same value.
+    pub lookups: Arc<Lookups>,
 }
 
 /// Makes HTTP requests. Clones share the cookies that are kept, and clones with the same owner share their
@@ -56,10 +58,11 @@ pub(crate) struct FetcherState {
 impl Fetcher {
     /// Fails if the environment names a file with root certificates that cannot be used. Opens no connection.
     pub fn new(config: FetcherConfig) -> Result<Self, FetchError> {
-        let environment = Environment::new(config.environment);
+        let FetcherConfig { environment, lookups } = config;
+        let environment = Environment::new(environment);
         let proxies = ProxyRules::from_environment(&environment);
         let roots = Roots::from_environment(&environment)?;
-        let (lookups, pool, cookies) = (Arc::default(), Arc::default(), Mutex::default());
+        let (pool, cookies) = (Arc::default(), Mutex::default());
         let shared = Arc::new(FetcherState { environment, proxies, roots, lookups, pool, cookies });
         Ok(Self { shared, owner: RequestOwner::default() })
     }

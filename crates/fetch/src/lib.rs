@@ -39,6 +39,7 @@ mod validate;
 pub use body::Body;
 pub use error::{FailureKind, FetchError};
 pub use fetcher::{Fetcher, FetcherConfig};
+pub use lookup::Lookups;
 pub use owner::RequestOwner;
 pub use request::{FetchRequest, Header, Redirects};
 pub use response::FetchResponse;

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::own_thread::on_own_thread;
+use crate::owner::RequestOwner;
 
 /// Limit for the concurrent look-ups of all clients together. Each look-up occupies a thread.
 pub const MAX_LOOKUPS: usize = 64;
@@ -37,8 +38,8 @@ impl Default for LookupAllowance {
     }
 }
 
-/// Resolves names for all clients.
-pub(crate) struct Lookups {
+/// Resolves names for all clients. The limits hold for everything that uses the same value.
+pub struct Lookups {
     /// For the look-ups of all clients together.
     permits: Arc<Semaphore>,
     resolve: Arc<Resolve>,
@@ -53,6 +54,12 @@ impl Default for Lookups {
 impl Lookups {
     fn with_resolver(resolve: Arc<Resolve>) -> Self {
         Self { permits: Arc::new(Semaphore::new(MAX_LOOKUPS)), resolve }
+    }
+
+    /// The addresses of a host name, for another use than HTTP requests. Counts towards the limits of the owner.
+    pub async fn resolve(&self, name: &str, owner: &RequestOwner) -> io::Result<Vec<IpAddr>> {
+        let addresses = self.addresses(name, 0, owner.lookup_allowance()).await?;
+        Ok(addresses.into_iter().map(|address| address.ip()).collect())
     }
 
     /// Resolves a host. If the host is an IP address, no look-up is made.

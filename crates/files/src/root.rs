@@ -61,7 +61,8 @@ impl FileRoot {
     /// The root directory of a sandbox, as a descriptor that was opened in the mount namespace of the sandbox, with
     /// `O_PATH` for example. No path and no symbolic link leads out of it. The mounts of the sandbox apply: an
     /// operation cannot write below a read-only mount, or read what another mount hides. While an operation works, its
-    /// thread has no effective capabilities. Needs the system call `openat2` and `/proc`.
+    /// thread has no effective capabilities. Needs the system call `openat2` and `/proc`. The processes of the sandbox
+    /// must not be able to make mount namespaces, because from another namespace they could remove mount points.
     ///
     /// `sandbox` is kept as long as this root or a clone exists. It must keep the mount namespace alive.
     pub fn sandbox(directory: OwnedFd, sandbox: Arc<dyn Any + Send + Sync>) -> Self {

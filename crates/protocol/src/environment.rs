@@ -72,6 +72,8 @@ pub struct Capabilities {
     pub process_timeout: bool,
     /// `process/start` accepts `limits`; `process/exited` and `process/read` then have `usage` and `limitReached`.
     pub process_limits: bool,
+    /// `process/exited` and `process/read` have `sandboxDenials`.
+    pub sandbox_denials: bool,
     /// `process/start` accepts `umask`.
     pub process_umask: bool,
     /// `process/read` answers `oldestSeq`, `exitSeq`, `gap` and `droppedBytes`.

@@ -24,6 +24,7 @@ mod initialize;
 mod legacy;
 mod limits;
 mod method;
+mod network_policy;
 mod output;
 mod process;
 mod pushed;
@@ -53,13 +54,20 @@ pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 pub use limits::{ExitResources, LimitName, LimitReached, MemoryScope, ProcessLimits, ProcessUsage};
-pub use method::{Method, MethodFamily, Repeat, RequestOrder, TypedMethod, methods, notification};
+pub use method::{Method, MethodFamily, Repeat, RequestOrder, TypedMethod, methods, notification, server_request};
+pub use network_policy::{
+    DomainPermission, MAX_POLICY_CLIENT_BYTES, MAX_POLICY_HOST_BYTES, MAX_POLICY_METHOD_BYTES,
+    MAX_POLICY_PROCESS_ID_BYTES, MAX_POLICY_REASON_BYTES, MAX_POLICY_TIMESTAMP_BYTES, ManagedNetwork,
+    NetworkAuditMetadata, NetworkDecision, NetworkDecisionNotification, NetworkDecisionScope, NetworkDecisionSource,
+    NetworkMode, NetworkPolicyParams, NetworkPolicyRequest, NetworkPolicyResult, NetworkPolicyVerdict,
+    NetworkProtocol, NetworkProxyConfig, NetworkProxyLaunch, UnixSocketPermission,
+};
 pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
-    SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteParams, WriteResult, WriteStatus,
+    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream,
+    TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{

@@ -33,6 +33,9 @@ pub enum MemoryScope {
     Tree,
     /// The address space of the process, and of each descendant on its own.
     Process,
+    /// Something that this version does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What a process has used until it exited. Descendants are included if a process of them was waited for.

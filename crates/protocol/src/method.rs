@@ -319,8 +319,16 @@ pub mod notification {
     pub const FS_FOUND: &str = "fs/found";
     /// Server to client: a piece of a streamed HTTP body.
     pub const HTTP_BODY_DELTA: &str = "http/request/bodyDelta";
+    /// Server to client: the proxy of a process has decided about a request.
+    pub const NETWORK_POLICY_DECISION: &str = "network/policyDecision";
     /// Server to client: output of a `command/exec` process.
     pub const LEGACY_OUTPUT: &str = "command/exec/outputDelta";
     /// Server to client: a `command/exec` process has exited.
     pub const LEGACY_EXITED: &str = "command/exec/exited";
+}
+
+/// Names of the requests that a server sends to its client, as they stand in the member `method`.
+pub mod server_request {
+    /// Asks whether a process may reach a host that its proxy does not know.
+    pub const NETWORK_POLICY_REQUEST: &str = "network/policyRequest";
 }

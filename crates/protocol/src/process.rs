@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Base64Bytes, ExitResources, LimitReached, MemoryScope, PathUri, ProcessId, ProcessLimits, ProcessUsage,
-    ShellInfo, WriteId,
+    Base64Bytes, ExitResources, LimitReached, ManagedNetwork, MemoryScope, NetworkProxyLaunch, PathUri, ProcessId,
+    ProcessLimits, ProcessUsage, ShellInfo, WriteId,
 };
 
 /// Params of `process/start`.
@@ -73,11 +73,11 @@ pub struct StartParams {
     /// What the sandbox must know about the managed network, for example the ports of its proxy. The server accepts
     /// this and does not use it. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub managed_network: Option<Box<RawValue>>,
+    pub managed_network: Option<ManagedNetwork>,
     /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
     /// launch one yet. Absent: no proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_proxy: Option<Box<RawValue>>,
+    pub network_proxy: Option<NetworkProxyLaunch>,
     /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
     /// of running the profile again. Applies only to commands of the form `[shell, "-lc", command, …]`. Absent: the command
     /// runs as given.
@@ -300,6 +300,9 @@ pub struct ReadResult {
     /// Whether the sandbox refused something. An older server does not send this member; then it is read as false.
     #[serde(default)]
     pub sandbox_denied: bool,
+    /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_seq: Option<u64>,
@@ -514,6 +517,9 @@ pub struct ExitedNotification {
     /// Whether the sandbox refused something. Absent from an older server: then the client cannot know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
+    /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
@@ -523,6 +529,19 @@ pub struct ExitedNotification {
     /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_reached: Option<LimitReached>,
+}
+
+/// Extension `sandboxDenials`: something that a sandbox has refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxDenial {
+    /// The system call that was refused, such as `socket`.
+    pub operation: String,
+    /// What the call was about, such as `AF_INET` for a socket. Absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// How often it was refused.
+    pub count: u64,
 }
 
 impl ExitedNotification {
@@ -565,8 +584,8 @@ mod tests {
             "managedNetwork":{"loopbackPorts":[1]},"networkProxy":{"proxy":{}}}"#;
         let params: StartParams = serde_json::from_str(json).unwrap();
         let again = serde_json::to_string(&params).unwrap();
-        assert!(again.contains(r#""managedNetwork":{"loopbackPorts":[1]}"#), "{again}");
-        assert!(again.contains(r#""networkProxy":{"proxy":{}}"#), "{again}");
+        assert!(again.contains(r#""managedNetwork":{"loopbackPorts":[1],"#), "{again}");
+        assert!(again.contains(r#""networkProxy":{"proxy":{"enabled":false,"#), "{again}");
         let bare = StartParams { managed_network: None, network_proxy: None, ..params };
         assert!(!serde_json::to_string(&bare).unwrap().to_lowercase().contains("network"));
     }

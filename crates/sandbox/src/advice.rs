@@ -83,6 +83,7 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
         BuildStep::ChangeRoot => "change the root directory",
         BuildStep::Capabilities => "give up capabilities",
         BuildStep::Loopback => "set up the loopback interface",
+        BuildStep::Landlock => "make the rules of Landlock",
     };
     let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
     format!("the sandbox could not {step}{about}: {error}")

@@ -49,7 +49,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[Borrow
 
 /// A message and its descriptors.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedMessage {
     pub(crate) message: Vec<u8>,
     /// They are close-on-exec.
     pub(crate) descriptors: Vec<OwnedFd>,
@@ -58,7 +58,7 @@ pub(crate) struct Received {
 }
 
 /// Receives a message and its descriptors. None if the other end was closed between two messages.
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Received>> {
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<ReceivedMessage>> {
     let mut length = [0; LENGTH_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -87,7 +87,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     }
     let mut message = vec![0; length];
     read_exactly(socket, &mut message)?;
-    Ok(Some(Received { message, descriptors, lost_descriptors: flags.contains(ReturnFlags::CTRUNC) }))
+    Ok(Some(ReceivedMessage { message, descriptors, lost_descriptors: flags.contains(ReturnFlags::CTRUNC) }))
 }
 
 fn read_exactly(socket: BorrowedFd<'_>, mut buffer: &mut [u8]) -> io::Result<()> {

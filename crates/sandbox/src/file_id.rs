@@ -7,6 +7,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, makedev, statx};
 use rustix::io::Errno;
 
+use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
+
 /// Identifies a file on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
@@ -16,6 +18,18 @@ pub struct FileId {
     pub inode: u64,
     /// When the file was made, in nanoseconds of the Unix epoch. 0 if the file system does not know.
     pub born: u64,
+}
+
+impl FileId {
+    pub(crate) fn write(self, message: &mut MessageWriter) {
+        message.number(self.device);
+        message.number(self.inode);
+        message.number(self.born);
+    }
+
+    pub(crate) fn read(message: &mut MessageReader<'_>) -> Result<Self, MalformedMessage> {
+        Ok(Self { device: message.number()?, inode: message.number()?, born: message.number()? })
+    }
 }
 
 /// What the kernel says about a file.

@@ -10,7 +10,9 @@ mod command;
 mod confinement;
 mod device_files;
 mod file_tree;
+mod isolation;
 mod kernel_files;
+mod landlock_rules;
 mod leader;
 mod loopback;
 mod mount_calls;
@@ -24,10 +26,12 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use self::command::CommandStarter;
-use crate::channel::{self, Received};
+use self::isolation::CommandIsolation;
+use self::landlock_rules::LandlockRules;
+use crate::channel::{self, ReceivedMessage};
+use crate::landlock_plan::{EnforcementPlan, LandlockPlan};
 use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest};
 use crate::plan::{SandboxNetwork, SandboxPlan};
-use crate::seccomp;
 
 /// The descriptor of the socket to the server.
 pub const SOCKET_FD: RawFd = 3;
@@ -42,31 +46,35 @@ pub fn launcher_main() -> ExitCode {
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
-    let Ok(Some(received)) = channel::receive(socket.as_fd()) else { return ExitCode::FAILURE };
-    let Ok(plan) = SandboxPlan::decode(&received.message) else { return ExitCode::FAILURE };
-    let (sandbox, listener) = match build(&plan) {
-        Ok(built) => built,
+    let Ok(Some(ReceivedMessage { message, .. })) = channel::receive(socket.as_fd()) else {
+        return ExitCode::FAILURE;
+    };
+    let Ok(plan) = EnforcementPlan::decode(&message) else { return ExitCode::FAILURE };
+    let built = match plan {
+        EnforcementPlan::Namespaces(plan) => build(&plan),
+        EnforcementPlan::Landlock(plan) => build_without_namespaces(&plan),
+    };
+    let done = match built {
+        Ok(sandbox) => serve(&socket, sandbox),
         Err(failure) => {
             let _server_may_be_gone = channel::send(socket.as_fd(), &BuildReply::Failed(failure).encode(), &[]);
-            return ExitCode::FAILURE;
+            None
         }
     };
-    if serve(&socket, sandbox, listener).is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if done.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// A finished sandbox, from the inside.
 struct BuiltSandbox {
-    /// Whether commands can mount a `/proc` of their own.
-    has_proc: bool,
-    /// The user namespace of the commands, below that of the launcher. It owns none of the other namespaces.
-    command_users: OwnedFd,
-    mounts: OwnedFd,
+    isolation: CommandIsolation,
     network: SandboxNetwork,
-    /// The user of the server on the host.
-    host_user: u32,
+    /// Whether commands have a `/proc`.
+    has_proc: bool,
+    /// For the server: the root directory, the mount namespace, and the listening socket if there is one.
+    descriptors: Vec<OwnedFd>,
 }
 
-fn build(plan: &SandboxPlan) -> Result<(BuiltSandbox, Option<OwnedFd>), BuildFailure> {
+fn build(plan: &SandboxPlan) -> Result<BuiltSandbox, BuildFailure> {
     let ids = namespaces::enter(plan.network)?;
     let command_users = namespaces::user_namespace_for_commands(ids)?;
     let mounts = namespaces::mount_namespace()?;
@@ -77,21 +85,34 @@ fn build(plan: &SandboxPlan) -> Result<(BuiltSandbox, Option<OwnedFd>), BuildFai
     let has_proc = file_tree::build(plan)?;
     confinement::keep_only_the_launchers_capability()
         .map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
-    Ok((BuiltSandbox { has_proc, command_users, mounts, network: plan.network, host_user: ids.user }, listener))
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root =
+        openat(CWD, "/", flags, Mode::empty()).map_err(|error| failure(BuildStep::ChangeRoot, error.into(), ""))?;
+    let isolation = CommandIsolation::namespaces(&command_users, has_proc, ids.user)
+        .map_err(|error| failure(BuildStep::Namespaces, error.into(), ""))?;
+    let descriptors = [Some(root), Some(mounts), listener].into_iter().flatten().collect();
+    Ok(BuiltSandbox { isolation, network: plan.network, has_proc, descriptors })
+}
+
+/// Such a launcher needs no privilege, and its commands see the files and processes of the host.
+fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFailure> {
+    let rules = LandlockRules::new(&plan.files)?;
+    confinement::give_up_privileges().map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
+    let isolation = CommandIsolation::landlock(rules, &plan.files);
+    Ok(BuiltSandbox { isolation, network: plan.network, has_proc: true, descriptors: Vec::new() })
 }
 
 /// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. None if the server sends something
 /// that is no request.
-fn serve(socket: &OwnedFd, sandbox: BuiltSandbox, listener: Option<OwnedFd>) -> Option<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = openat(CWD, "/", flags, Mode::empty()).ok()?;
-    let descriptors: Vec<BorrowedFd<'_>> =
-        [Some(&root), Some(&sandbox.mounts), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
+fn serve(socket: &OwnedFd, sandbox: BuiltSandbox) -> Option<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = sandbox.descriptors.iter().map(AsFd::as_fd).collect();
     channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
-    drop((root, listener));
-    let starter = Arc::new(CommandStarter::new(&sandbox, seccomp::filter(sandbox.network))?);
+    drop(sandbox.descriptors);
+    let starter = Arc::new(CommandStarter::new(sandbox.isolation, sandbox.network));
     namespace_init::let_the_kernel_reap();
-    while let Some(Received { message, descriptors, lost_descriptors }) = channel::receive(socket.as_fd()).ok()? {
+    while let Some(ReceivedMessage { message, descriptors, lost_descriptors }) =
+        channel::receive(socket.as_fd()).ok()?
+    {
         // This process has too many open. Without its descriptors, the socket of the request is closed, which tells the server that nothing was
         // started. The other commands go on.
         if lost_descriptors {

@@ -12,11 +12,15 @@ mod channel;
 mod codec;
 mod denial;
 mod file_id;
+mod landlock;
+mod landlock_plan;
 mod launcher;
 mod message;
 mod plan;
 mod planner;
 mod policy;
+mod probe;
+mod refused_call;
 mod resident;
 mod seccomp;
 
@@ -24,13 +28,20 @@ pub use advice::explain_build_error;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use file_id::FileId;
+pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
+pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
-pub use planner::{Placeholder, PlanError, PlannedSandbox, plan_sandbox, remove_unused_placeholder};
+pub use planner::{
+    LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,
+    plan_with_notes, remove_unused_placeholder,
+};
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
     NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
     RequestedTarget, policy_limits, resolve_policy,
 };
+pub use probe::check_system_call_filter;
+pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};
 pub use resident::{BuildError, ResidentSandbox, is_hung_up};

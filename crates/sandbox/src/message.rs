@@ -1,4 +1,4 @@
-//! The messages between the server and the launcher of a sandbox. The server first sends a [`SandboxPlan`](crate::SandboxPlan), and the
+//! The messages between the server and the launcher of a sandbox. The server first sends an [`EnforcementPlan`](crate::EnforcementPlan), and the
 //! launcher answers with a [`BuildReply`]. Then each [`StartRequest`] starts a command. Its answer, a [`StartReply`],
 //! comes over a socket of its own, which travels with the request, so that commands can start at the same time.
 
@@ -9,11 +9,21 @@ use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
 /// The largest message. Arguments and environment of a command are limited by the kernel to a fraction of that.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
+/// A whole message with its length, which the process that becomes the command sends before the [`StartReply`]. The descriptor of its filter
+/// comes with it.
+pub(crate) const LISTENER_MESSAGE: [u8; 5] = {
+    let [one, two, three, four] = 1_u32.to_ne_bytes();
+    [one, two, three, four, LISTENER_KIND]
+};
+
+/// The first byte of that message. A [`StartReply`] begins with another one.
+pub(crate) const LISTENER_KIND: u8 = 2;
+
 /// The answer to a plan. Public for the fuzz target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildReply {
-    /// The sandbox is ready. Descriptors of its root directory and of its mount namespace come with the message, and, for
-    /// [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
+    /// The sandbox is ready. If it is made of namespaces, descriptors of its root directory and of its mount namespace come with the
+    /// message, and, for [`SandboxNetwork::LoopbackOnly`](crate::SandboxNetwork), a listening socket.
     Ready {
         /// Whether commands get a `/proc` of their own. If not, `/proc` is empty.
         has_proc: bool,
@@ -52,9 +62,11 @@ pub enum BuildStep {
     Capabilities,
     /// Setting up the loopback interface and the socket that listens on it.
     Loopback,
+    /// Making the rules of Landlock, in a sandbox without namespaces.
+    Landlock,
 }
 
-const STEPS: [BuildStep; 8] = [
+const STEPS: [BuildStep; 9] = [
     BuildStep::Namespaces,
     BuildStep::UserMapping,
     BuildStep::BaseTree,
@@ -63,6 +75,7 @@ const STEPS: [BuildStep; 8] = [
     BuildStep::ChangeRoot,
     BuildStep::Capabilities,
     BuildStep::Loopback,
+    BuildStep::Landlock,
 ];
 
 /// A command to start. Its descriptors travel with the message: the socket for the answer, then stdin, stdout and
@@ -271,6 +284,7 @@ mod tests {
 
     use super::*;
     use crate::file_id::FileId;
+    use crate::landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
     use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 
     fn strings() -> impl Strategy<Value = Vec<CString>> {
@@ -304,7 +318,11 @@ mod tests {
         })
     }
 
-    fn plans() -> impl Strategy<Value = SandboxPlan> {
+    fn ids() -> impl Strategy<Value = FileId> {
+        any::<(u64, u64, u64)>().prop_map(|(device, inode, born)| FileId { device, inode, born })
+    }
+
+    fn plans() -> impl Strategy<Value = EnforcementPlan> {
         let kind = prop_oneof![
             select(vec![
                 MountKind::Writable,
@@ -318,19 +336,23 @@ mod tests {
             ]),
             path().prop_map(MountKind::MadeLink),
         ];
-        let id = any::<Option<(u64, u64, u64)>>();
-        let mount = (path(), kind, id).prop_map(|(path, kind, id)| PlannedMount {
+        let mount = (path(), kind, prop::option::of(ids())).prop_map(|(path, kind, source)| PlannedMount {
             path,
             kind,
-            source: id.map(|(device, inode, born)| FileId { device, inode, born }),
+            source,
         });
         let base = select(vec![BaseTree::ReadOnlyHost, BaseTree::WritableHost, BaseTree::Empty]);
         let network = select(vec![SandboxNetwork::Host, SandboxNetwork::None, SandboxNetwork::LoopbackOnly]);
-        (base, network, prop::collection::vec(mount, 0..6)).prop_map(|(base, network, mounts)| SandboxPlan {
-            base,
-            mounts,
-            network,
-        })
+        let namespaces = (base, network, prop::collection::vec(mount, 0..6))
+            .prop_map(|(base, network, mounts)| SandboxPlan { base, mounts, network }.into());
+        let readable = (path(), ids()).prop_map(|(path, source)| ReadablePath { path, source });
+        let files = prop_oneof![
+            select(vec![LandlockFiles::Unrestricted, LandlockFiles::ReadEverything]),
+            prop::collection::vec(readable, 0..4).prop_map(LandlockFiles::ReadSome),
+        ];
+        let landlock = (files, select(vec![SandboxNetwork::Host, SandboxNetwork::None]))
+            .prop_map(|(files, network)| EnforcementPlan::Landlock(LandlockPlan { files, network }));
+        prop_oneof![2 => namespaces, 1 => landlock]
     }
 
     /// A message is read as it was written, and no part of it is a message, nor is it one with more bytes.
@@ -355,7 +377,7 @@ mod tests {
 
         #[test]
         fn plans_are_read_as_they_were_written(plan in plans()) {
-            check(&plan, &plan.encode(), SandboxPlan::decode)?;
+            check(&plan, &plan.encode(), EnforcementPlan::decode)?;
         }
 
         #[test]
@@ -375,7 +397,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let _ = (StartRequest::decode(&bytes), SandboxPlan::decode(&bytes));
+            let _ = (StartRequest::decode(&bytes), EnforcementPlan::decode(&bytes));
             let _ = (StartReply::decode(&bytes), BuildReply::decode(&bytes));
         }
     }
@@ -383,12 +405,12 @@ mod tests {
     #[test]
     fn lists_that_are_longer_than_the_message_are_refused_before_memory_is_taken() {
         let plan = SandboxPlan { base: BaseTree::Empty, mounts: Vec::new(), network: SandboxNetwork::None };
-        let mut bytes = plan.encode();
+        let mut bytes = EnforcementPlan::from(plan.clone()).encode();
         let at = bytes.len() - 8;
         bytes[at..].copy_from_slice(&u64::MAX.to_ne_bytes());
-        assert_eq!(SandboxPlan::decode(&bytes), Err(MalformedMessage));
+        assert_eq!(EnforcementPlan::decode(&bytes), Err(MalformedMessage));
         let relative = PlannedMount { path: "relative".into(), kind: MountKind::Writable, source: None };
         let plan = SandboxPlan { mounts: vec![relative], ..plan };
-        assert_eq!(SandboxPlan::decode(&plan.encode()), Err(MalformedMessage));
+        assert_eq!(EnforcementPlan::decode(&EnforcementPlan::from(plan).encode()), Err(MalformedMessage));
     }
 }

@@ -76,22 +76,7 @@ pub enum MountKind {
 }
 
 impl SandboxPlan {
-    /// The bytes of the message to the launcher, without the length before them. Public for tests and for the fuzz target.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut message = MessageWriter::default();
-        self.write(&mut message);
-        message.finish()
-    }
-
-    /// Reads a plan from the bytes of a message. Public for tests and for the fuzz target.
-    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
-        let mut message = MessageReader::new(bytes);
-        let plan = Self::read(&mut message)?;
-        message.end()?;
-        Ok(plan)
-    }
-
-    fn write(&self, message: &mut MessageWriter) {
+    pub(crate) fn write(&self, message: &mut MessageWriter) {
         message.byte(match self.base {
             BaseTree::ReadOnlyHost => 0,
             BaseTree::WritableHost => 1,
@@ -108,15 +93,11 @@ impl SandboxPlan {
             if let MountKind::MadeLink(target) = &mount.kind {
                 message.path(target);
             }
-            message.option(mount.source, |message, source| {
-                message.number(source.device);
-                message.number(source.inode);
-                message.number(source.born);
-            });
+            message.option(mount.source, |message, source| source.write(message));
         });
     }
 
-    fn read(message: &mut MessageReader<'_>) -> Result<Self, MalformedMessage> {
+    pub(crate) fn read(message: &mut MessageReader<'_>) -> Result<Self, MalformedMessage> {
         let base = match message.byte()? {
             0 => BaseTree::ReadOnlyHost,
             1 => BaseTree::WritableHost,
@@ -135,9 +116,7 @@ impl SandboxPlan {
                 return Err(MalformedMessage);
             }
             let kind = MountKind::read(message)?;
-            let source = message.option(|message| {
-                Ok(FileId { device: message.number()?, inode: message.number()?, born: message.number()? })
-            })?;
+            let source = message.option(FileId::read)?;
             Ok(PlannedMount { path, kind, source })
         })?;
         Ok(Self { base, mounts, network })

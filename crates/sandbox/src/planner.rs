@@ -13,16 +13,19 @@ mod glob_scan;
 mod host_path;
 mod placeholder;
 mod steps;
+mod without_namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-pub use placeholder::{Placeholder, remove_unused_placeholder};
+pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
+pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
 use self::access_tree::{AccessNode, AccessTree};
-use self::host_path::{FoundLink, HostPath, PathEnd};
+use self::host_path::{FollowedPath, FoundLink, PathEnd};
 use self::steps::StepList;
 use crate::file_id::{FileFacts, FileId};
 use crate::plan::{BaseTree, MountKind, SandboxNetwork, SandboxPlan};
@@ -97,7 +100,16 @@ pub enum PlanError {
 
 /// Makes the plan of a sandbox that allows what `policy` allows. Blocks while it examines files.
 pub fn plan_sandbox(policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
-    let mut planner = Planner::new(policy);
+    plan_with_notes(policy, network, None)
+}
+
+/// As [`plan_sandbox`], and tells `notes` of the placeholders.
+pub fn plan_with_notes(
+    policy: &FilePolicy,
+    network: SandboxNetwork,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
+) -> Result<PlannedSandbox, PlanError> {
+    let mut planner = Planner::new(policy, notes);
     let entries = planner.find_entries()?;
     for entry in &entries {
         planner.add_existing(entry)?;
@@ -119,7 +131,7 @@ struct FoundEntry {
     path: PathBuf,
     access: Access,
     origin: EntryOrigin,
-    found: HostPath,
+    found: FollowedPath,
 }
 
 /// Where an entry comes from, as far as it matters for the plan.
@@ -148,10 +160,11 @@ struct Planner<'a> {
     /// Links that lead to granted paths, with their targets. They are made anew where the host's files are not visible.
     links: BTreeMap<PathBuf, PathBuf>,
     placeholders: Vec<Placeholder>,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
 }
 
 impl<'a> Planner<'a> {
-    fn new(policy: &'a FilePolicy) -> Self {
+    fn new(policy: &'a FilePolicy, notes: Option<Arc<dyn PlaceholderNotes>>) -> Self {
         let root = policy.access(Path::new("/")).access;
         Self {
             policy,
@@ -162,6 +175,7 @@ impl<'a> Planner<'a> {
             pinned_files: BTreeMap::new(),
             links: BTreeMap::new(),
             placeholders: Vec::new(),
+            notes,
         }
     }
 
@@ -276,7 +290,7 @@ impl<'a> Planner<'a> {
         if self.tree.above(first_missing) != Access::Write {
             return Ok(());
         }
-        let placeholder = match Placeholder::make(first_missing) {
+        let placeholder = match Placeholder::make(first_missing, self.notes.clone()) {
             Err(error) if self.nobody_can_make(first_missing, &error)? => return Ok(()),
             other => other?,
         };
@@ -356,8 +370,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn find(path: &Path) -> Result<HostPath, PlanError> {
-    HostPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
+fn find(path: &Path) -> Result<FollowedPath, PlanError> {
+    FollowedPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
 }
 
 fn node(access: Access, facts: &FileFacts) -> AccessNode {

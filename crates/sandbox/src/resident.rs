@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
-use crate::channel::{self, Received};
-use crate::message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest};
-use crate::plan::SandboxPlan;
+use crate::channel::{self, ReceivedMessage};
+use crate::landlock_plan::EnforcementPlan;
+use crate::message::{BuildFailure, BuildReply, BuildStep, LISTENER_KIND, StartReply, StartRequest};
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
 /// answered after this time hangs, for example on a dead network mount.
@@ -27,11 +27,18 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ResidentSandbox {
     /// Locked while a request is sent, so that requests of several threads do not mix.
     launcher: Mutex<OwnedFd>,
+    /// None in a sandbox without namespaces, whose commands see the files of the host.
+    tree: Option<SandboxTree>,
+    listener: Option<OwnedFd>,
+    has_proc: bool,
+}
+
+/// The file tree of a sandbox that is made of namespaces.
+#[derive(Debug)]
+struct SandboxTree {
     root: OwnedFd,
     /// Keeps the mounts of the sandbox, also if the launcher is killed.
     _mounts: OwnedFd,
-    listener: Option<OwnedFd>,
-    has_proc: bool,
 }
 
 /// Why a sandbox could not be made.
@@ -48,14 +55,23 @@ pub enum BuildError {
 impl BuildError {
     /// Whether a file that the plan names was replaced or removed after the plan was made, so that another plan may succeed.
     pub fn is_about_changed_files(&self) -> bool {
-        let Self::Step(BuildFailure { step: BuildStep::Mount, errno, .. }) = self else { return false };
+        let Self::Step(BuildFailure { step: BuildStep::Mount | BuildStep::Landlock, errno, .. }) = self else {
+            return false;
+        };
         matches!(*errno, libc::ESTALE | libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
+    }
+
+    /// Whether the machine does not let the launcher make namespaces and mounts, so that another plan may succeed without them.
+    pub fn is_about_missing_namespaces(&self) -> bool {
+        let Self::Step(BuildFailure { step, errno, .. }) = self else { return false };
+        *step != BuildStep::Landlock
+            && matches!(*errno, libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EINVAL | libc::ENOSYS)
     }
 }
 
 impl ResidentSandbox {
     /// Sends the plan to the launcher and waits until the sandbox is ready.
-    pub fn build(launcher: OwnedFd, plan: &SandboxPlan) -> Result<Self, BuildError> {
+    pub fn build(launcher: OwnedFd, plan: &EnforcementPlan) -> Result<Self, BuildError> {
         let exchange = || {
             set_socket_timeout(&launcher, Timeout::Recv, Some(BUILD_TIMEOUT))?;
             channel::send(launcher.as_fd(), &plan.encode(), &[])?;
@@ -63,28 +79,27 @@ impl ResidentSandbox {
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
         };
-        let Received { message, descriptors, .. } = exchange().map_err(BuildError::Launcher)?;
+        let ReceivedMessage { message, descriptors, .. } = exchange().map_err(BuildError::Launcher)?;
         let malformed = || BuildError::Launcher(io::ErrorKind::InvalidData.into());
         match BuildReply::decode(&message).map_err(|_| malformed())? {
             BuildReply::Ready { has_proc } => {
                 let mut descriptors = descriptors.into_iter();
-                let root = descriptors.next().ok_or_else(malformed)?;
-                let mounts = descriptors.next().ok_or_else(malformed)?;
-                Ok(Self {
-                    launcher: Mutex::new(launcher),
-                    root,
-                    _mounts: mounts,
-                    listener: descriptors.next(),
-                    has_proc,
-                })
+                let tree = match plan {
+                    EnforcementPlan::Landlock(_) => None,
+                    EnforcementPlan::Namespaces(_) => {
+                        let root = descriptors.next().ok_or_else(malformed)?;
+                        Some(SandboxTree { root, _mounts: descriptors.next().ok_or_else(malformed)? })
+                    }
+                };
+                Ok(Self { launcher: Mutex::new(launcher), tree, listener: descriptors.next(), has_proc })
             }
             BuildReply::Failed(failure) => Err(BuildError::Step(failure)),
         }
     }
 
-    /// The root directory of the sandbox. Paths below it are those of the sandbox, with its mounts.
-    pub fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+    /// The root directory of the sandbox. Paths below it are those of the sandbox, with its mounts. None in a sandbox without namespaces.
+    pub fn root(&self) -> Option<BorrowedFd<'_>> {
+        self.tree.as_ref().map(|tree| tree.root.as_fd())
     }
 
     /// The socket that listens on the loopback interface of the sandbox, for
@@ -105,25 +120,34 @@ impl ResidentSandbox {
 
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this
     /// start. `descriptors` are stdin, stdout and stderr, and the extra descriptor if the request has one. A process that failed has been
-    /// reaped when this returns.
+    /// reaped when this returns. Also returns the descriptor of the command's filter, for [`refuse_next_call`](crate::refuse_next_call). None:
+    /// the kernel lets refused calls fail without asking.
     pub fn start(
         &self,
         request: &StartRequest,
         server_end: BorrowedFd<'_>,
         launcher_end: BorrowedFd<'_>,
         descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<StartReply> {
+    ) -> io::Result<(StartReply, Option<OwnedFd>)> {
         let all: Vec<BorrowedFd<'_>> = [launcher_end].into_iter().chain(descriptors.iter().copied()).collect();
         {
             let launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
             channel::send(launcher.as_fd(), &request.encode(), &all)?;
         }
-        let received = channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let reply = StartReply::decode(&received.message).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut filter = None;
+        let message = loop {
+            let ReceivedMessage { message, mut descriptors, .. } =
+                channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if message != [LISTENER_KIND] {
+                break message;
+            }
+            filter = descriptors.pop();
+        };
+        let reply = StartReply::decode(&message).map_err(|_| io::ErrorKind::InvalidData)?;
         if let StartReply::Failed { pid: Some(pid), .. } = reply {
             reap(pid);
         }
-        Ok(reply)
+        Ok((reply, filter))
     }
 }
 

@@ -4,9 +4,13 @@
 //!
 //! The filter is a program for the kernel's packet filter machine. Each [`Rule`] becomes a few of its instructions.
 
+mod without_namespaces;
+
 use libc::{c_long, sock_filter};
 
 use crate::plan::SandboxNetwork;
+
+pub(crate) use without_namespaces::filter_without_namespaces;
 
 /// When a system call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +26,8 @@ enum Rule {
     MaskedNoneOf(u32, u32, &'static [u32]),
 }
 
-/// The error with which a refused call fails.
-const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+/// A refused call fails with this error.
+const FAILS: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 /// For calls that programs replace by an older call if the kernel does not have them.
 const NOT_IMPLEMENTED: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
@@ -53,58 +57,84 @@ const SOCKET_TYPE_MASK: u32 = 0xF;
 const OPEN_TREE_ATTR: c_long = 467;
 
 /// Calls that are refused under every policy.
-const ALWAYS_REFUSED: &[c_long] = &[
+const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    // Calls that the kernel makes for a process, beside this filter.
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
+    (libc::SYS_ptrace, "ptrace"),
+    (libc::SYS_process_vm_readv, "process_vm_readv"),
+    (libc::SYS_process_vm_writev, "process_vm_writev"),
+    (libc::SYS_pidfd_getfd, "pidfd_getfd"),
+    (libc::SYS_kcmp, "kcmp"),
     // Mounts and namespaces.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_setns,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    OPEN_TREE_ATTR,
+    (libc::SYS_mount, "mount"),
+    (libc::SYS_umount2, "umount2"),
+    (libc::SYS_pivot_root, "pivot_root"),
+    (libc::SYS_chroot, "chroot"),
+    (libc::SYS_setns, "setns"),
+    (libc::SYS_open_tree, "open_tree"),
+    (libc::SYS_move_mount, "move_mount"),
+    (libc::SYS_fsopen, "fsopen"),
+    (libc::SYS_fsconfig, "fsconfig"),
+    (libc::SYS_fsmount, "fsmount"),
+    (libc::SYS_fspick, "fspick"),
+    (libc::SYS_mount_setattr, "mount_setattr"),
+    (OPEN_TREE_ATTR, "open_tree_attr"),
     // Files by number instead of by path.
-    libc::SYS_open_by_handle_at,
+    (libc::SYS_open_by_handle_at, "open_by_handle_at"),
     // Keyrings belong to the user, not to the sandbox.
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
+    (libc::SYS_keyctl, "keyctl"),
+    (libc::SYS_add_key, "add_key"),
+    (libc::SYS_request_key, "request_key"),
     // Parts of the kernel with a long record of errors that lead to privileges.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
+    (libc::SYS_bpf, "bpf"),
+    (libc::SYS_perf_event_open, "perf_event_open"),
+    (libc::SYS_userfaultfd, "userfaultfd"),
     // The whole machine.
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_syslog,
+    (libc::SYS_kexec_load, "kexec_load"),
+    (libc::SYS_kexec_file_load, "kexec_file_load"),
+    (libc::SYS_init_module, "init_module"),
+    (libc::SYS_finit_module, "finit_module"),
+    (libc::SYS_delete_module, "delete_module"),
+    (libc::SYS_reboot, "reboot"),
+    (libc::SYS_swapon, "swapon"),
+    (libc::SYS_swapoff, "swapoff"),
+    (libc::SYS_acct, "acct"),
+    (libc::SYS_quotactl, "quotactl"),
+    (libc::SYS_settimeofday, "settimeofday"),
+    (libc::SYS_clock_settime, "clock_settime"),
+    (libc::SYS_sethostname, "sethostname"),
+    (libc::SYS_setdomainname, "setdomainname"),
+    (libc::SYS_syslog, "syslog"),
 ];
+
+/// Calls that programs try and replace by others if they fail, so that a refusal says nothing about the program: calls that the kernel
+/// makes for a process, beside this filter.
+const QUIETLY_REFUSED: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// Calls that are refused depending on their arguments.
+const SOMETIMES_REFUSED: &[(c_long, &str)] = &[
+    (libc::SYS_clone, "clone"),
+    (libc::SYS_unshare, "unshare"),
+    (libc::SYS_ioctl, "ioctl"),
+    (libc::SYS_socket, "socket"),
+    (libc::SYS_socketpair, "socketpair"),
+    (libc::SYS_connect, "connect"),
+];
+
+/// The name of a system call that the filter can refuse.
+pub(crate) fn name_of(call: c_long) -> Option<&'static str> {
+    let known = ALWAYS_REFUSED.iter().chain(SOMETIMES_REFUSED);
+    known.into_iter().find(|(number, _)| *number == call).map(|(_, name)| *name)
+}
+
+/// What the kernel does with a refused call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The call fails.
+    Fails,
+    /// The kernel asks the process that has the descriptor of the filter, which then lets the call fail. Where a filter around this
+    /// process does the same, the kernel does not allow it.
+    IsReported,
+}
 
 /// Input that is faked into a terminal (TIOCSTI), and a relative of it for consoles (TIOCLINUX).
 const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
@@ -117,31 +147,38 @@ const WITHOUT_CONNECTION: Rule =
     Rule::MaskedNoneOf(1, SOCKET_TYPE_MASK, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]);
 
 /// The filter for a network.
-pub(crate) fn filter(network: SandboxNetwork) -> Vec<sock_filter> {
+pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filter> {
+    let refused = match refusal {
+        Refusal::Fails => FAILS,
+        Refusal::IsReported => libc::SECCOMP_RET_USER_NOTIF,
+    };
     let mut program = Assembler::default();
     program.begin();
-    for call in ALWAYS_REFUSED {
-        program.refuse(*call, Rule::Always, REFUSED);
+    for (call, _) in ALWAYS_REFUSED {
+        program.refuse(*call, Rule::Always, refused);
+    }
+    for call in QUIETLY_REFUSED {
+        program.refuse(*call, Rule::Always, FAILS);
     }
     program.refuse(libc::SYS_clone3, Rule::Always, NOT_IMPLEMENTED);
-    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), REFUSED);
-    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), REFUSED);
+    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), refused);
+    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), refused);
     for request in REFUSED_TERMINAL_REQUESTS {
-        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), REFUSED);
+        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
     }
     // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
     // So there are none. With other Unix sockets this needs `connect`.
-    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), REFUSED);
-    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, REFUSED);
+    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), refused);
+    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, refused);
     match network {
         SandboxNetwork::None => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), REFUSED);
-            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, REFUSED);
-            program.refuse(libc::SYS_connect, Rule::Always, REFUSED);
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), refused);
+            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, refused);
+            program.refuse(libc::SYS_connect, Rule::Always, refused);
         }
         // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
         SandboxNetwork::Host | SandboxNetwork::LoopbackOnly => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), REFUSED);
+            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), refused);
         }
     }
     program.finish()
@@ -265,7 +302,12 @@ mod tests {
     fn verdict(network: SandboxNetwork, call: c_long, arguments: &[u64]) -> u32 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        execute(&filter(network), ARCHITECTURE, call, all)
+        let verdict = execute(&filter(network, Refusal::Fails), ARCHITECTURE, call, all);
+        // The kernel asks about the same calls that fail otherwise, except for the quiet ones.
+        let reported = execute(&filter(network, Refusal::IsReported), ARCHITECTURE, call, all);
+        let is_told = verdict == FAILS && !QUIETLY_REFUSED.contains(&call);
+        assert_eq!(reported, if is_told { libc::SECCOMP_RET_USER_NOTIF } else { verdict });
+        verdict
     }
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
@@ -276,7 +318,7 @@ mod tests {
     #[test]
     fn a_filter_fits_into_the_kernel_and_every_jump_stays_inside() {
         for network in NETWORKS {
-            let program = filter(network);
+            let program = filter(network, Refusal::Fails);
             assert!(program.len() < 4096);
             for (index, step) in program.iter().enumerate() {
                 assert!(index + 1 + usize::from(step.jt.max(step.jf)) < program.len() || step.code == RETURN);
@@ -288,9 +330,9 @@ mod tests {
     #[test]
     fn calls_that_lead_out_are_refused_and_ordinary_ones_are_not() {
         for network in NETWORKS {
-            for call in ALWAYS_REFUSED {
-                assert_eq!(verdict(network, *call, &[]), REFUSED, "{call}");
-                assert_eq!(verdict(network, *call, &[u64::MAX; 6]), REFUSED, "{call}");
+            for call in ALWAYS_REFUSED.iter().map(|(call, _)| call).chain(QUIETLY_REFUSED) {
+                assert_eq!(verdict(network, *call, &[]), FAILS, "{call}");
+                assert_eq!(verdict(network, *call, &[u64::MAX; 6]), FAILS, "{call}");
             }
             assert_eq!(verdict(network, libc::SYS_clone3, &[]), NOT_IMPLEMENTED);
             for call in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_bind, libc::SYS_accept4] {
@@ -301,7 +343,7 @@ mod tests {
 
     #[test]
     fn calls_of_another_calling_convention_never_get_through() {
-        let program = filter(SandboxNetwork::None);
+        let program = filter(SandboxNetwork::None, Refusal::Fails);
         for architecture in [0, 0x4000_0003, 0xC000_003E ^ 1, ARCHITECTURE ^ 0x8000_0000] {
             assert_eq!(execute(&program, architecture, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
         }
@@ -319,12 +361,12 @@ mod tests {
             for rest in [0, libc::SIGCHLD as u64, libc::CLONE_VM as u64, u64::MAX ^ u64::from(NAMESPACES)] {
                 for garbage in GARBAGE {
                     let flags = u64::from(flag) | rest | garbage;
-                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_clone, &[flags]), REFUSED, "{flags:x}");
-                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[flags]), REFUSED, "{flags:x}");
+                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_clone, &[flags]), FAILS, "{flags:x}");
+                    assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[flags]), FAILS, "{flags:x}");
                 }
             }
         }
-        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[u64::from(TIME_NAMESPACE)]), REFUSED);
+        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_unshare, &[u64::from(TIME_NAMESPACE)]), FAILS);
         // A thread, and `fork`. The signal of `clone` can have the bit that means a namespace for `unshare`.
         for flags in [0x003D_0F00, 17, 0x0120_0011, 0x80] {
             assert_eq!(verdict(SandboxNetwork::None, libc::SYS_clone, &[flags]), ALLOWED, "{flags:x}");
@@ -337,7 +379,7 @@ mod tests {
         for garbage in GARBAGE {
             for request in REFUSED_TERMINAL_REQUESTS {
                 let arguments = [0, u64::from(request) | garbage];
-                assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &arguments), REFUSED);
+                assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &arguments), FAILS);
             }
             // TIOCGWINSZ, and one that has the refused number in its upper half.
             assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_ioctl, &[0, 0x5413 | garbage]), ALLOWED);
@@ -359,7 +401,7 @@ mod tests {
                         let is_internet = INTERNET.map(u64::from).contains(&family);
                         let pair = is_unix && needs_connection;
                         let single = if network == SandboxNetwork::None { pair } else { is_internet };
-                        let expected = |allowed: bool| if allowed { ALLOWED } else { REFUSED };
+                        let expected = |allowed: bool| if allowed { ALLOWED } else { FAILS };
                         for garbage in GARBAGE {
                             let arguments = [family | garbage, argument];
                             let made = verdict(network, libc::SYS_socket, &arguments);
@@ -370,8 +412,38 @@ mod tests {
                 }
             }
         }
-        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_connect, &[3]), REFUSED);
+        assert_eq!(verdict(SandboxNetwork::None, libc::SYS_connect, &[3]), FAILS);
         assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_connect, &[3]), ALLOWED);
         assert_eq!(verdict(SandboxNetwork::LoopbackOnly, libc::SYS_connect, &[3]), ALLOWED);
+    }
+
+    #[test]
+    fn without_namespaces_a_command_changes_no_attributes_and_no_other_process() {
+        use crate::landlock_plan::LandlockFiles;
+        let (all, some) = (LandlockFiles::ReadEverything, LandlockFiles::ReadSome(Vec::new()));
+        let verdict = |files: &LandlockFiles, call: c_long, arguments: [u64; 2]| {
+            let program = filter_without_namespaces(files);
+            execute(&program, ARCHITECTURE, call, [arguments[0], arguments[1], 0, 0, 0, 0])
+        };
+        for garbage in GARBAGE {
+            assert_eq!(verdict(&all, libc::SYS_prlimit64, [1 | garbage, 0]), FAILS);
+            assert_eq!(verdict(&all, libc::SYS_prlimit64, [garbage, 0]), ALLOWED);
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [garbage, 7 | garbage]), FAILS);
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [2 | garbage, garbage]), FAILS, "all of the user");
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [garbage, garbage]), ALLOWED);
+            // TCGETS, FIONREAD of a socket, and reading the flags of a file. Then changing the flags.
+            for request in [0x5401, 0x8906, 0x8008_6601] {
+                assert_eq!(verdict(&all, libc::SYS_ioctl, [0, request | garbage]), ALLOWED, "{request:x}");
+            }
+            assert_ne!(verdict(&all, libc::SYS_ioctl, [0, 0x4008_6602 | garbage]), ALLOWED);
+            assert_eq!(verdict(&LandlockFiles::Unrestricted, libc::SYS_ioctl, [0, 0x4008_6602 | garbage]), ALLOWED);
+        }
+        for call in [libc::SYS_fchmodat, libc::SYS_fchownat, libc::SYS_utimensat, libc::SYS_setxattr] {
+            assert_eq!(verdict(&all, call, [0, 0]), FAILS);
+            assert_eq!(verdict(&LandlockFiles::Unrestricted, call, [0, 0]), ALLOWED);
+        }
+        assert_eq!(verdict(&all, libc::SYS_getxattr, [0, 0]), ALLOWED);
+        assert_ne!(verdict(&some, libc::SYS_getxattr, [0, 0]), ALLOWED);
+        assert_eq!(verdict(&some, libc::SYS_read, [0, 0]), ALLOWED);
     }
 }

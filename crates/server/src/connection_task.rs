@@ -20,6 +20,7 @@ use protocol::{TakenOverNotification, encode_notification, notification};
 use transport::{AcceptedStream, CloseReason, Framing, MessageStream, ReadError, ReadEvent, Reader, Writer};
 
 use self::inbox::Inbox;
+use self::incoming::AfterMessage;
 use self::peer_timer::{PeerState, PeerTimer};
 use crate::connection::Connection;
 use crate::handlers;
@@ -34,6 +35,9 @@ const MESSAGES_AT_ONCE: usize = 32;
 
 /// WebSocket close code for a normal end.
 const NORMAL: u16 = 1000;
+
+/// WebSocket close code for a peer that has broken the protocol.
+const PROTOCOL_ERROR: u16 = 1002;
 
 /// WebSocket close code, from the range for applications, for a connection whose session another connection has taken over. A client that
 /// gets this code must not reconnect by itself, because it would take the session back.
@@ -125,6 +129,8 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer) 
     if !matches!(end, ConnectionEnd::GoodbyeSent(_) | ConnectionEnd::TakenOver(_)) {
         carry_out_unanswered(connection, inbox.take_rest()).await;
     }
+    // The peer sends nothing more, and what it had sent before was handled.
+    connection.outbound.give_up_client_requests();
     if let ConnectionEnd::InputEnded(_) = end {
         end = answer_last_requests(connection, end, writing.as_mut()).await;
     }
@@ -224,17 +230,24 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
         }
         Ok(event) => {
             connection.outbound.note_received();
-            incoming::handle(connection, event).await;
-            None
+            match incoming::handle(connection, event).await {
+                AfterMessage::Continue => None,
+                AfterMessage::End => Some(end_by_protocol_error(connection, PROTOCOL_ERROR)),
+            }
         }
         Err(ReadError::Violation(violation)) => {
             tracing::debug!(%violation, "protocol error");
-            // This close frame replaces the goodbye of `queue_goodbye`: only the first close counts.
-            connection.outbound.close(violation.close_code(), "protocol error");
-            Some(ConnectionEnd::Orderly("protocol error"))
+            Some(end_by_protocol_error(connection, violation.close_code()))
         }
         Err(_) => Some(ConnectionEnd::Lost("connection lost")),
     }
+}
+
+/// Queues the close frame for a peer that has broken the protocol. It replaces the goodbye of [`queue_goodbye`]: only
+/// the first close counts.
+fn end_by_protocol_error(connection: &Connection, close_code: u16) -> ConnectionEnd {
+    connection.outbound.close(close_code, "protocol error");
+    ConnectionEnd::Orderly("protocol error")
 }
 
 /// Handles requests that arrived before the end of the connection and were parked because too many answers were
@@ -247,7 +260,8 @@ async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<R
     }
     connection.outbound.stop_answering();
     for request in requests {
-        incoming::handle(connection, request).await;
+        // The connection ends anyway.
+        let _after = incoming::handle(connection, request).await;
     }
     handlers::answer_file_metadata_requests(connection);
 }

@@ -130,7 +130,8 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::Initialize => {}
         Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
             let shared = Arc::clone(&call.connection.shared);
-            call.finish(Ok(environment_info(&shared.env, &shared.shell)));
+            let can_sandbox = shared.config.sandbox_launcher.is_some();
+            call.finish(Ok(environment_info(&shared.env, &shared.shell, can_sandbox)));
         }),
         Method::EnvironmentStatus => with_session(call, request, |call, (), _| {
             call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));

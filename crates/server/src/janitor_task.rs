@@ -131,8 +131,7 @@ mod tests {
             Principal::Anybody,
             shared.spawner.session_tags(),
             outbound,
-            shared.session_files(),
-            shared.session_sandboxes(),
+            (shared.session_files(), shared.session_sandboxes()),
             config,
             shared.presence.enter(),
         ))

@@ -1,7 +1,7 @@
 //! The server: listeners, connections, dispatch and handlers.
 //!
 //! This crate joins the rules of the crate `session` with the system calls and sockets of the crates `spawn`,
-//! `transport`, `files` and `fetch`. It starts the tokio tasks and waits for their end. Decisions that need no socket
+//! `transport`, `files`, `fetch` and `proxy`. It starts the tokio tasks and waits for their end. Decisions that need no socket
 //! and no clock belong in the crate `session`. Start reading at `server.rs`.
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,16 @@ mod janitor;
 mod janitor_task;
 mod limits;
 mod listen;
+mod machine_check;
 mod metrics;
+mod network_proxy;
 mod outbound;
+mod placeholder_list;
 mod presence;
 mod process;
 mod process_limits;
 mod process_task;
+mod refused_calls;
 mod sandbox_policy;
 mod sandboxes;
 mod server;
@@ -39,6 +43,8 @@ mod tokens;
 pub use config::{ADJUSTABLE_LIMITS, Config, Limit, Minimum, limits_document};
 pub use limits::{FIXED_LIMITS, FixedLimit, LimitUnit, LimitValue};
 pub use listen::{Listen, ListenError, RunningServer};
+pub use machine_check::{EnforceablePolicies, MachineReport, check_machine};
+pub use placeholder_list::clean_up_after_server;
 pub use sandbox_policy::{SandboxRules, file_sandbox_policy, process_sandbox_rules};
 pub use server::Server;
 pub use tokens::{TokenError, TokenLineFault, Tokens};

@@ -2,9 +2,11 @@
 //! are not queued: when the socket can take bytes, the writer takes events from the event logs of the queued
 //! processes, one process after the other.
 //!
-//! `receipts` tracks which events the peer has received, and `reply_room` limits the memory of unsent answers. This
+//! `receipts` tracks which events the peer has received, `reply_room` limits the memory of unsent answers, and
+//! `client_requests` has the requests that the server itself sends. This
 //! module does not know the socket; the writer is in `connection_task`.
 
+mod client_requests;
 mod receipts;
 mod reply_room;
 
@@ -22,8 +24,10 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::{Framing, ProofOfReceipt, WriteProgress};
 
+pub(crate) use client_requests::AnswerOrigin;
 pub(crate) use reply_room::{LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
+use self::client_requests::ClientRequests;
 use self::receipts::ConnectionReceipts;
 use crate::limits::{MAX_PUSHED_BYTES, MAX_UNSENT_ANSWER_BYTES};
 use crate::process::Process;
@@ -85,6 +89,8 @@ pub(crate) struct Outbound {
     /// Cancelled when the close frame is queued.
     goodbye_queued: CancellationToken,
     pub(crate) receipts: ConnectionReceipts,
+    /// Requests of the server that wait for an answer of the client.
+    client_requests: ClientRequests,
     pong_arrived: Notify,
     liveness: Mutex<PeerLiveness>,
     /// When the client last read retained output to catch up, for example after it reconnected.
@@ -173,6 +179,7 @@ impl Outbound {
             initialized: AtomicBool::new(false),
             goodbye_queued: CancellationToken::new(),
             receipts: ConnectionReceipts::new(number, proof_of_receipt, retain_bytes),
+            client_requests: ClientRequests::default(),
             pong_arrived: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),
@@ -203,6 +210,14 @@ impl Outbound {
     /// Queues an answer or notification that holds memory permits (`room`) until it has been sent.
     pub(crate) fn reply_in_room(&self, message: Vec<u8>, room: ReplyRoom) {
         self.reply_covering(message, None, Some(room));
+    }
+
+    /// Waits until the connection has room for a message, and queues it. A client that does not read thus makes the
+    /// sender wait. None: the connection has ended, and the message was not queued.
+    pub(crate) async fn send_in_room(&self, message: Vec<u8>) -> Option<()> {
+        let room = self.room_for_reply(message.len()).await?;
+        self.reply_in_room(message, room);
+        Some(())
     }
 
     /// Queues several answers, and wakes the writer once.
@@ -300,6 +315,7 @@ impl Outbound {
     pub(crate) fn end_now(&self) {
         self.ended.cancel();
         self.reply_room.close();
+        self.give_up_client_requests();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -314,6 +330,7 @@ impl Outbound {
     /// connection. Only a connection on stdio stays open; its further requests are refused.
     pub(crate) fn displace(&self) {
         self.displaced.cancel();
+        self.give_up_client_requests();
     }
 
     pub(crate) fn is_displaced(&self) -> bool {

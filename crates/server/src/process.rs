@@ -3,7 +3,9 @@
 //! `process_task`. This module does not know sessions, and knows a connection only by its number.
 
 mod counted_delivery;
+mod denials;
 mod input;
+mod proxy_handle;
 mod push;
 mod queue_membership;
 
@@ -19,9 +21,12 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::QueuedStdin;
+pub(crate) use proxy_handle::ProxyHandle;
 pub(crate) use push::write_message;
 
+use self::denials::Denials;
 use self::queue_membership::QueueMembership;
+use crate::sandboxes::SessionSandbox;
 
 /// The family of notifications in which events of a process are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +39,7 @@ pub(crate) enum Dialect {
 
 /// Whether a process runs in a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confinement {
+pub(crate) enum ProcessConfinement {
     /// The process may do what the server may do.
     Unconfined,
     /// The process may do what its policy allows.
@@ -89,11 +94,16 @@ pub(crate) struct Process {
     /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
     /// this child leads. A signal to a reaped child has no effect.
     child: Mutex<Option<Arc<Child>>>,
-    pub(crate) confinement: Confinement,
+    pub(crate) confinement: ProcessConfinement,
+    pub(crate) denials: Denials,
     reaped: watch::Sender<bool>,
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
     terminal: Mutex<Option<Pty>>,
+    /// The network proxy of the process. None if it has none, and after the process was closed.
+    /// The sandbox, if no other process uses it. It ends when the process is closed.
+    own_sandbox: Mutex<Option<Arc<SessionSandbox>>>,
+    network_proxy: Mutex<Option<ProxyHandle>>,
 }
 
 /// The parts of a process that has just been started.
@@ -103,10 +113,12 @@ pub(crate) struct ProcessParts {
     pub(crate) argv: Vec<String>,
     pub(crate) tag: Tag,
     pub(crate) child: Arc<Child>,
-    pub(crate) confinement: Confinement,
+    pub(crate) confinement: ProcessConfinement,
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: QueuedStdin,
+    pub(crate) own_sandbox: Option<Arc<SessionSandbox>>,
+    pub(crate) network_proxy: Option<ProxyHandle>,
 }
 
 impl Process {
@@ -132,9 +144,12 @@ impl Process {
             queue_membership: QueueMembership::default(),
             child: Mutex::new(Some(parts.child)),
             confinement: parts.confinement,
+            denials: Denials::default(),
             reaped: watch::Sender::new(false),
             has_terminal: parts.terminal.is_some(),
             terminal: Mutex::new(parts.terminal),
+            own_sandbox: Mutex::new(parts.own_sandbox),
+            network_proxy: Mutex::new(parts.network_proxy),
         })
     }
 
@@ -180,6 +195,7 @@ impl Process {
     /// A client has sent `process/terminate`, or the session has ended.
     pub(crate) fn mark_terminated(&self) {
         self.terminated.store(true, Ordering::Relaxed);
+        self.end_policy_questions();
     }
 
     /// Whether [`Self::mark_terminated`] was called.
@@ -190,6 +206,7 @@ impl Process {
     /// The process was reaped, or the server has given up waiting for it.
     pub(crate) fn note_reaped(&self) {
         self.reaped.send_replace(true);
+        self.end_policy_questions();
     }
 
     /// Waits until the process itself, not its descendants, has been reaped.
@@ -212,14 +229,37 @@ impl Process {
         self.child.lock().take();
     }
 
-    /// Whether the sandbox has probably refused something that the process tried. Never true without a sandbox.
+    /// Whether the sandbox has probably refused something that the process needed. Never true without a sandbox. To be called once, when
+    /// the process has exited.
     pub(crate) fn was_denied(&self, exit_code: i32) -> bool {
-        self.confinement == Confinement::Sandboxed
-            && self.delivery(|delivery| sandbox::suggests_denial(exit_code, delivery.log().retained_output()))
+        let was_refused_a_call = self.denials.finish();
+        if self.confinement == ProcessConfinement::Unconfined || exit_code == 0 {
+            return false;
+        }
+        was_refused_a_call
+            || self.delivery(|delivery| sandbox::suggests_denial(exit_code, delivery.log().retained_output()))
     }
 
     pub(crate) fn close_terminal(&self) {
         self.terminal.lock().take();
+    }
+
+    /// From now on the client is not asked about hosts for this process: unanswered questions count as answered with
+    /// no. What the rules of the proxy allow is still allowed, to descendants that outlive the process.
+    fn end_policy_questions(&self) {
+        if let Some(proxy) = &*self.network_proxy.lock() {
+            proxy.end_questions();
+        }
+    }
+
+    /// Takes the sandbox that no other process uses, because the process is closed. Dropping it ends the sandbox, which can block.
+    pub(crate) fn take_own_sandbox(&self) -> Option<Arc<SessionSandbox>> {
+        self.own_sandbox.lock().take()
+    }
+
+    /// Takes the network proxy, because the process is closed. Dropping the handle stops the proxy.
+    pub(crate) fn take_network_proxy(&self) -> Option<ProxyHandle> {
+        self.network_proxy.lock().take()
     }
 
     /// Calls `action` with the terminal. None if the process has no terminal or it is closed.

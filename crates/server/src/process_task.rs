@@ -10,6 +10,7 @@ use session::{Delivery, LoggedExit, Pace};
 use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
+use crate::blocking::JobOwner;
 use crate::metrics::ProcessOutcome;
 use crate::process::{Process, StopRequest};
 use crate::process_limits::exit_resources;
@@ -125,6 +126,14 @@ pub(crate) async fn run(
 }
 
 impl ProcessTask {
+    /// Ends the sandbox of the process, if no other process uses it, on a thread that may block.
+    fn end_own_sandbox(&self) {
+        if let Some(sandbox) = self.process.take_own_sandbox() {
+            let threads = Arc::clone(&self.shared.threads);
+            self.shared.tasks.spawn(async move { threads.run(JobOwner::SERVER, move || drop(sandbox)).await });
+        }
+    }
+
     /// Kills and closes the process, because its task has panicked. The client gets an exit event and a close event.
     fn clean_up_after_panic(&self) {
         let process = &self.process;
@@ -132,6 +141,8 @@ impl ProcessTask {
         self.kill_in_background();
         process.close_stdin();
         process.close_terminal();
+        drop(process.take_network_proxy());
+        self.end_own_sandbox();
         process.delivery(|delivery| {
             if delivery.log().exit_event().is_none() {
                 delivery.exit(LoggedExit {
@@ -258,6 +269,10 @@ impl ProcessTask {
         }
         process.close_stdin();
         process.close_terminal();
+        if let Some(proxy) = process.take_network_proxy() {
+            proxy.shut_down().await;
+        }
+        self.end_own_sandbox();
         process.release_child();
         process.delivery(Delivery::close);
     }

@@ -2,12 +2,15 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
-use std::collections::VecDeque;
+mod mechanism;
+
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -15,8 +18,8 @@ use files::FileRoot;
 use parking_lot::Mutex;
 use protocol::{SandboxContext, WireError};
 use sandbox::{
-    BuildError, FilePolicy, Placeholder, PlanError, PlannedSandbox, ResidentSandbox, SandboxNetwork, SandboxPlan,
-    StartReply, StartRequest, StartStage, plan_sandbox,
+    BuildError, EnforcementPlan, FilePolicy, LandlockUnfit, Placeholder, PlanError, ResidentSandbox, SandboxNetwork,
+    StartReply, StartRequest, StartStage, plan_with_notes,
 };
 use spawn::{
     CancelFlag, Child, ChildIo, ChildMaker, ChildRequest, MakeError, SessionTags, SpawnCommand, SpawnError, Spawner,
@@ -24,13 +27,15 @@ use spawn::{
 };
 use tokio::runtime::Handle;
 
+pub(crate) use self::mechanism::MechanismChoice;
 use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
+use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
 
 /// How often a plan is made again because files that it names have changed before the sandbox was ready.
 const MAX_PLANS: usize = 3;
 
-/// Starts launchers.
+/// Starts the launcher of a sandbox as a process of the session that uses it.
 pub(crate) struct SandboxLauncher {
     program: PathBuf,
     args: Vec<String>,
@@ -39,6 +44,9 @@ pub(crate) struct SandboxLauncher {
     runtime: Handle,
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
+    placeholders: Arc<PlaceholderList>,
+    /// The last attempt to make a sandbox of namespaces has shown that this machine does not allow them.
+    lacks_namespaces: AtomicBool,
 }
 
 impl SandboxLauncher {
@@ -48,11 +56,20 @@ impl SandboxLauncher {
         spawner: Arc<Spawner>,
         tmpdir: Option<OsString>,
     ) -> Self {
-        Self { program, args, spawner, runtime: Handle::current(), tmpdir }
+        let placeholders = PlaceholderList::new(spawner.guard_notes());
+        Self {
+            program,
+            args,
+            spawner,
+            runtime: Handle::current(),
+            tmpdir,
+            placeholders,
+            lacks_namespaces: AtomicBool::new(false),
+        }
     }
 
     /// Starts a launcher and lets it make the sandbox.
-    fn build(&self, plan: &SandboxPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
+    fn build(&self, plan: &EnforcementPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
         let _inside_runtime = self.runtime.enter();
         let command = SpawnCommand {
             argv: [self.program.clone().into()].into_iter().chain(self.args.iter().map(Into::into)).collect(),
@@ -68,10 +85,12 @@ impl SandboxLauncher {
         let spawned = self.spawner.spawn(&command, tags.next(), &Arc::<CancelFlag>::default());
         let spawned = spawned.map_err(SandboxRefusal::Launcher)?;
         let ChildIo::Socket(socket) = spawned.io else { return Err(SandboxRefusal::Launcher(SpawnError::Cancelled)) };
-        match ResidentSandbox::build(socket, plan) {
-            Ok(resident) => Ok((resident, spawned.child)),
-            Err(error) => Err(SandboxRefusal::Build(error)),
+        let built = ResidentSandbox::build(socket, plan).map_err(SandboxRefusal::Build);
+        if let EnforcementPlan::Namespaces(_) = plan {
+            let is_missing = |error: &SandboxRefusal| error.missing_namespaces().is_some();
+            self.lacks_namespaces.store(built.as_ref().is_err_and(is_missing), Ordering::Relaxed);
         }
+        Ok((built?, spawned.child))
     }
 }
 
@@ -84,6 +103,10 @@ pub(crate) enum SandboxRefusal {
     Plan(#[from] PlanError),
     #[error("{}", sandbox::explain_build_error(.0))]
     Build(BuildError),
+    #[error("{}; Landlock is no substitute: {landlock}", sandbox::explain_build_error(.namespaces))]
+    NoSubstitute { namespaces: BuildError, landlock: LandlockUnfit },
+    #[error("the request asks for Landlock (`useLegacyLandlock`), which cannot enforce it: {0}")]
+    Landlock(LandlockUnfit),
     #[error("the launcher of the sandbox was not started: {0}")]
     Launcher(SpawnError),
     #[error(
@@ -94,24 +117,69 @@ pub(crate) enum SandboxRefusal {
     Unsteady,
 }
 
+impl SandboxRefusal {
+    /// The error of a build, if it says that this machine does not allow namespaces.
+    fn missing_namespaces(&self) -> Option<&BuildError> {
+        match self {
+            Self::Build(error) => Some(error).filter(|error| error.is_about_missing_namespaces()),
+            _ => None,
+        }
+    }
+}
+
 /// A sandbox of a session.
 pub(crate) struct SessionSandbox {
-    plan: SandboxPlan,
+    plan: EnforcementPlan,
     resident: ResidentSandbox,
     /// When the sandbox was asked for last.
     used: Mutex<Instant>,
     /// For each command a socket whose other end is closed when the command and all of its descendants have ended.
     commands: Mutex<Vec<OwnedFd>>,
+    /// For each command that has just been started, by its process id, the descriptor of its filter.
+    filters: Mutex<HashMap<u32, OwnedFd>>,
     _launcher: Child,
     /// Dropped last, because the mounts of the sandbox are on these directories.
     _placeholders: Vec<Placeholder>,
 }
 
 impl SessionSandbox {
-    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the server has no descriptor left.
-    fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
-        let root = self.resident.root().try_clone_to_owned().ok()?;
+    fn new(
+        plan: EnforcementPlan,
+        placeholders: Vec<Placeholder>,
+        (resident, launcher): (ResidentSandbox, Child),
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            plan,
+            resident,
+            used: Mutex::new(Instant::now()),
+            commands: Mutex::default(),
+            filters: Mutex::default(),
+            _launcher: launcher,
+            _placeholders: placeholders,
+        })
+    }
+
+    /// The socket on which the proxy of the command listens, in the network of the sandbox. None if the sandbox has none, or if the server has
+    /// no descriptor left.
+    pub(crate) fn listener(&self) -> Option<OwnedFd> {
+        self.resident.listener()?.try_clone_to_owned().ok()
+    }
+
+    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the sandbox is not made of namespaces, or if the
+    /// server has no descriptor left.
+    pub(crate) fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
+        let root = self.resident.root()?.try_clone_to_owned().ok()?;
         Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
+    }
+
+    /// Whether commands have a `/proc`. If not, theirs is empty.
+    pub(crate) fn has_proc(&self) -> bool {
+        self.resident.has_proc()
+    }
+
+    /// The descriptor through which the kernel reports the refused system calls of a command that has just been started.
+    pub(crate) fn take_filter(&self, pid: u32) -> Option<OwnedFd> {
+        self.filters.lock().remove(&pid)
     }
 
     /// Whether no command runs, also none that was left behind by one that has ended.
@@ -168,6 +236,9 @@ impl SessionSandboxes {
             SandboxRefusal::NotConfigured => {
                 WireError::invalid_request("filesystem sandbox cannot be enforced on this executor")
             }
+            _ if error.missing_namespaces().is_some() => WireError::invalid_request(format!(
+                "failed to prepare fs sandbox: {error}; file operations with a policy need user namespaces"
+            )),
             _ => WireError::invalid_request(format!("failed to prepare fs sandbox: {error}")),
         })?;
         let mut recent = self.recent.lock();
@@ -180,7 +251,7 @@ impl SessionSandboxes {
         sandbox.file_root().ok_or_else(|| WireError::internal("the server has no descriptor left for the sandbox"))
     }
 
-    /// The sandbox for a policy, which is made if there is none. Blocks.
+    /// The sandbox of namespaces for a policy, which is made if there is none. Blocks.
     pub(crate) fn obtain(
         &self,
         tags: &SessionTags,
@@ -189,11 +260,9 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = plan_sandbox(policy, network)?;
-            if let Some(known) = self.find(&planned.plan) {
-                return Ok(known);
-            }
-            match self.make(launcher, tags, planned) {
+            let notes = Arc::clone(&launcher.placeholders);
+            let planned = plan_with_notes(policy, network, Some(notes))?;
+            match self.find_or_make(launcher, tags, planned.plan.into(), planned.placeholders) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
                 other => return other,
             }
@@ -201,7 +270,33 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
-    fn find(&self, plan: &SandboxPlan) -> Option<Arc<SessionSandbox>> {
+    /// A sandbox that no other request uses, with a network in which only the proxy of its command is reached. It ends when the result is
+    /// dropped. Blocks.
+    pub(crate) fn make_own(
+        &self,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        for _ in 0..MAX_PLANS {
+            let planned = plan_with_notes(
+                policy,
+                SandboxNetwork::LoopbackOnly,
+                Some(Arc::clone(&launcher.placeholders) as Arc<_>),
+            )?;
+            let plan = planned.plan.into();
+            match launcher.build(&plan, tags) {
+                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
+                Err(SandboxRefusal::Build(namespaces)) if namespaces.is_about_missing_namespaces() => {
+                    return Err(SandboxRefusal::NoSubstitute { namespaces, landlock: LandlockUnfit::ManagedNetwork });
+                }
+                other => return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built)),
+            }
+        }
+        Err(SandboxRefusal::Unsteady)
+    }
+
+    fn find(&self, plan: &EnforcementPlan) -> Option<Arc<SessionSandbox>> {
         let mut known = self.known.lock();
         let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
         if known[index].resident.has_ended() {
@@ -212,26 +307,23 @@ impl SessionSandboxes {
         Some(Arc::clone(&known[index]))
     }
 
-    fn make(
+    fn find_or_make(
         &self,
         launcher: &SandboxLauncher,
         tags: &SessionTags,
-        planned: PlannedSandbox,
+        plan: EnforcementPlan,
+        placeholders: Vec<Placeholder>,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        if let Some(known) = self.find(&plan) {
+            return Ok(known);
+        }
         let _one_at_a_time = self.making.lock();
-        if let Some(known) = self.find(&planned.plan) {
+        if let Some(known) = self.find(&plan) {
             return Ok(known);
         }
         let evicted = self.make_room()?;
-        let (resident, child) = launcher.build(&planned.plan, tags)?;
-        let made = Arc::new(SessionSandbox {
-            plan: planned.plan,
-            resident,
-            used: Mutex::new(Instant::now()),
-            commands: Mutex::default(),
-            _launcher: child,
-            _placeholders: planned.placeholders,
-        });
+        let built = launcher.build(&plan, tags)?;
+        let made = SessionSandbox::new(plan, placeholders, built);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)
@@ -287,7 +379,7 @@ impl ChildMaker for SessionSandbox {
         let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
         let descriptors: Vec<BorrowedFd<'_>> =
             child.standard.into_iter().chain(others.into_iter().flatten()).collect();
-        let reply = self
+        let (reply, filter) = self
             .resident
             .start(&request, connection.server_end, connection.maker_end, &descriptors)
             .map_err(|error| MakeError::Resource(ACTION, error))?;
@@ -295,6 +387,7 @@ impl ChildMaker for SessionSandbox {
         match reply {
             StartReply::Started { pid } => {
                 // Without a descriptor the sandbox may end before this command. The descriptor limit is reached then anyway.
+                self.filters.lock().extend(u32::try_from(pid).ok().zip(filter));
                 self.commands.lock().extend(connection.server_end.try_clone_to_owned().ok());
                 Ok(pid)
             }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fetch::Fetcher;
+use fetch::{Fetcher, Lookups};
 use parking_lot::Mutex;
 use protocol::ShellInfo;
 use session::{ConnectionNumber, LogRateLimit, ReclaimStep};
@@ -91,6 +91,8 @@ pub(crate) struct ServerState {
     file_permits: Arc<Semaphore>,
     search_permits: Arc<SearchPermits>,
     pub(crate) large_answers: LargeAnswers,
+    /// Resolves host names, for HTTP requests and for the network proxies of processes.
+    pub(crate) lookups: Arc<Lookups>,
     /// Makes HTTP requests. It is created for the first request.
     pub(crate) fetcher: OnceCell<Fetcher>,
 }
@@ -138,6 +140,7 @@ impl ServerState {
             last_connection: AtomicU64::new(0),
             open_connections: Mutex::default(),
             reclaiming: AtomicBool::new(false),
+            lookups: Arc::default(),
             fetcher: OnceCell::new(),
         }))
     }

@@ -7,6 +7,7 @@
 mod registry;
 mod table;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use session::{
     SingleTimer, StillAttached,
 };
 use spawn::SessionTags;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout_at;
 use transport::Principal;
 
 pub(crate) use registry::{SessionRefusal, Sessions, TooManySessions};
@@ -26,6 +29,7 @@ use crate::blocking::JobOwner;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::files::SessionFiles;
+use crate::limits::MAX_PROXY_CONNECTIONS;
 use crate::outbound::Outbound;
 use crate::presence::PresenceGuard;
 use crate::process::{Process, StopRequest};
@@ -51,7 +55,11 @@ pub(crate) struct Session {
     pub(crate) http_owner: fetch::RequestOwner,
     /// Limits the memory of HTTP answers that are held as a whole until they have been sent.
     pub(crate) http_budget: Arc<Budget>,
+    /// Permits for the connections of programs to the network proxies of this session's processes.
+    pub(crate) proxy_connections: Arc<Semaphore>,
     attachment: Mutex<SessionAttachment>,
+    /// Wakes the tasks that wait for a client: a connection was attached or detached, or the session has ended.
+    attachment_changed: Notify,
     /// Closed processes that stay readable beyond `--process-retention`, because the client has asked for a longer
     /// time (`keepForMs`).
     kept: Mutex<KeptProcesses<Arc<Process>>>,
@@ -78,8 +86,7 @@ impl Session {
         owner: Principal,
         tags: SessionTags,
         outbound: Arc<Outbound>,
-        files: SessionFiles,
-        sandboxes: SessionSandboxes,
+        (files, sandboxes): (SessionFiles, SessionSandboxes),
         config: &Config,
         presence: PresenceGuard,
     ) -> Self {
@@ -93,12 +100,14 @@ impl Session {
             sandboxes,
             http_owner: fetch::RequestOwner::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
+            proxy_connections: Arc::new(Semaphore::new(MAX_PROXY_CONNECTIONS)),
             attachment: Mutex::new(SessionAttachment {
                 rules: Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
                 expiry: SingleTimer::default(),
             }),
+            attachment_changed: Notify::new(),
             kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
             _presence: presence,
         }
@@ -218,6 +227,7 @@ impl Session {
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.attach(outbound.number));
         }
+        self.attachment_changed.notify_waiters();
         attachment.outbound.replace(Arc::clone(outbound))
     }
 
@@ -313,6 +323,7 @@ impl Session {
         if detached {
             attachment.outbound = None;
             attachment.last_departure = departure;
+            self.attachment_changed.notify_waiters();
             let hold_until = attachment.rules.hold_ends_at().unwrap_or(now);
             for process in self.table.processes() {
                 process.delivery(|delivery| delivery.detach(connection, departure, hold_until));
@@ -334,6 +345,32 @@ impl Session {
 
     pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
         self.attachment.lock().outbound.clone()
+    }
+
+    /// The attached connection. If the client has lost its connection, waits for the next one, as long as processes
+    /// wait for the client (`--detached-hold`). None: there is none, or the client has closed its connection in
+    /// order.
+    pub(crate) async fn outbound_within_hold(&self) -> Option<Arc<Outbound>> {
+        loop {
+            let mut changed = pin!(self.attachment_changed.notified());
+            changed.as_mut().enable();
+            let hold_ends_at = {
+                let attachment = self.attachment.lock();
+                match &attachment.outbound {
+                    Some(outbound) if !outbound.has_ended() => return Some(Arc::clone(outbound)),
+                    // The task of the connection detaches it in a moment.
+                    Some(_) => None,
+                    None => {
+                        let hold_ends_at = attachment.rules.hold_ends_at()?;
+                        (attachment.last_departure == Departure::Lost).then_some(hold_ends_at)?.into()
+                    }
+                }
+            };
+            match hold_ends_at {
+                Some(end) => timeout_at(end.into(), changed).await.ok()?,
+                None => changed.await,
+            }
+        }
     }
 
     /// The time at which the processes of a detached session stop waiting for their client (`--detached-hold`). None:
@@ -385,6 +422,7 @@ impl Session {
     pub(crate) fn end(&self) -> bool {
         let mut attachment = self.attachment.lock();
         attachment.outbound = None;
+        self.attachment_changed.notify_waiters();
         attachment.rules.end()
     }
 

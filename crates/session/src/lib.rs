@@ -3,8 +3,8 @@
 //! Start reading at [`Delivery`], the largest value: it holds the events of one process and how far each reader has
 //! got. [`Attachment`] says which connection is attached to a session and when the session ends. [`ChangeLog`] holds
 //! the messages about a watched directory. The other modules hold smaller rules: the closed processes that are kept,
-//! the input of a process, receipts (proofs that a client has received output), signs of life of a connection, timers
-//! and limits.
+//! the input of a process, receipts (proofs that a client has received output), requests that wait for an answer of the
+//! client, signs of life of a connection, timers and limits.
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -17,6 +17,7 @@ mod log;
 mod log_rate_limit;
 mod pace;
 mod receipts;
+mod server_requests;
 mod single_timer;
 mod stdin;
 mod write_ids;
@@ -34,6 +35,7 @@ pub use log::{
 pub use log_rate_limit::LogRateLimit;
 pub use pace::Pace;
 pub use receipts::Receipts;
+pub use server_requests::{AnswerMatch, RequestRefused, ServerRequests};
 pub use single_timer::SingleTimer;
 pub use stdin::{OfferResult, StdinQueue};
 pub use write_ids::WriteIds;

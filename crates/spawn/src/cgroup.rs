@@ -32,6 +32,10 @@ const SERVER_PREFIX: &str = "exec-server-";
 
 /// Finds out whether a server of this user, started like this process, can limit the memory and the number of processes of
 /// whole trees. The error is a sentence that says what is missing and what to do. This makes a cgroup and removes it.
+///
+/// The answer is about this process, in its own cgroup. A process that is not dedicated to a server (see
+/// [`HostProcess`](crate::HostProcess)) does not leave its cgroup to make room, and a server that is a service of its own may
+/// do so. So run this in the way in which the server is run.
 pub fn check_cgroups() -> Result<(), String> {
     let server = ServerCgroup::new(ServerInstance::unused(&std::collections::HashSet::new()))?;
     server.missing_controllers().map_or(Ok(()), Err)

@@ -5,7 +5,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -16,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 use crate::cgroup::{CgroupCounts, TreeCgroup};
 use crate::children::children;
 use crate::descriptors::watch;
-use crate::limits::{ExitAccount, WatchedLimits, own_cpu_time};
+use crate::limits::{CpuTimeAtEnd, ExitAccount, WatchedLimits};
 use crate::lock::lock;
 use crate::streams::wait_for_runtime_shutdown;
 use crate::tag::Tag;
@@ -58,7 +57,7 @@ pub struct Child {
     /// None if the process was started without limits.
     accounting: Option<Accounting>,
     /// Set when the process is reaped. From then on another process may have the process id.
-    exit: Mutex<Option<ChildExit>>,
+    exit: Mutex<Option<ReapedChild>>,
     /// Shut down when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
     lifeline: Mutex<Option<OwnedFd>>,
 }
@@ -72,7 +71,7 @@ pub(crate) struct Accounting {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ChildExit {
+struct ReapedChild {
     status: ChildExitStatus,
     account: Option<ExitAccount>,
 }
@@ -136,14 +135,14 @@ impl Child {
         let mut known = lock(&self.exit);
         if known.is_none() {
             // After the process was reaped, `/proc` does not know it any more.
-            let own_cpu = self.accounting.as_ref().and_then(|accounting| self.cpu_time_if_needed(accounting));
+            let cpu_time = self.accounting.as_ref().and_then(|accounting| self.cpu_time_if_needed(accounting));
             *known = match children().reap_leader(self.pid, self.pidfd.as_fd()) {
-                Ok(reaped) => reaped.map(|Reaped { status, usage }| ChildExit {
+                Ok(reaped) => reaped.map(|Reaped { status, usage }| ReapedChild {
                     status,
-                    account: self.accounting.as_ref().map(|accounting| accounting.account(status, usage, own_cpu)),
+                    account: self.accounting.as_ref().map(|accounting| accounting.account(status, usage, cpu_time)),
                 }),
                 Err(Errno::INTR) => None,
-                Err(_) => Some(ChildExit { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
+                Err(_) => Some(ReapedChild { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
             };
             if known.is_some() {
                 self.tell_maker();
@@ -159,21 +158,21 @@ impl Child {
         }
     }
 
-    fn cpu_time_if_needed(&self, accounting: &Accounting) -> Option<Duration> {
+    fn cpu_time_if_needed(&self, accounting: &Accounting) -> Option<CpuTimeAtEnd> {
         let ended = wait_without_blocking(self.pidfd.as_fd(), AfterWait::KeepZombie).ok().flatten()?;
-        accounting.watched.needs_cpu_time(ended.status).then(|| own_cpu_time(self.pid)).flatten()
+        accounting.watched.needs_cpu_time(ended.status).then(|| CpuTimeAtEnd::of(self.pid)).flatten()
     }
 }
 
 impl Accounting {
-    fn account(&self, status: ChildExitStatus, usage: ResourceUsage, own_cpu: Option<Duration>) -> ExitAccount {
+    fn account(&self, status: ChildExitStatus, usage: ResourceUsage, cpu_time: Option<CpuTimeAtEnd>) -> ExitAccount {
         let counts = self.cgroup.as_ref().map_or_else(CgroupCounts::default, TreeCgroup::counts);
         let usage = ResourceUsage {
             peak_tree_bytes: counts.peak_memory_bytes,
             peak_tree_pids: counts.peak_pids,
             ..usage.without_memory_of_server()
         };
-        ExitAccount { usage, reached: self.watched.reached(status, own_cpu, counts) }
+        ExitAccount { usage, reached: self.watched.reached(status, cpu_time, counts) }
     }
 }
 

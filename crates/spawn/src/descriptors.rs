@@ -91,6 +91,11 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
 }
 
+/// Registers a descriptor with the tokio runtime, to wait until it is readable. Panics outside of a runtime.
+pub fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    watch(fd, Interest::READABLE)
+}
+
 /// Registers a descriptor with the tokio runtime. Panics outside of a runtime.
 pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is open for as long as it lives and never changes its number.

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -21,6 +22,7 @@ use crate::cgroup::remove_after_server_end;
 use crate::children::{StartingGuard, children};
 use crate::descriptors;
 use crate::exec_args::CStringArray;
+use crate::guard_notes::{GuardNotes, NOTES_FD};
 use crate::hunt;
 use crate::orphaned_sessions::OrphanedSessions;
 use crate::procfs;
@@ -55,6 +57,7 @@ pub struct GuardProgram {
 pub(crate) struct Guard {
     program: GuardProgram,
     instance: ServerInstance,
+    notes: Option<Arc<GuardNotes>>,
     pid: Pid,
     pidfd: OwnedFd,
     /// The write end of the guard's stdin. When it is closed, the guard starts to kill. The server never writes to it.
@@ -62,7 +65,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn start(program: GuardProgram, instance: ServerInstance) -> io::Result<Self> {
+    pub(crate) fn start(
+        program: GuardProgram,
+        instance: ServerInstance,
+        notes: Option<Arc<GuardNotes>>,
+    ) -> io::Result<Self> {
         let (read_end, write_end) = descriptors::pipe()?;
         let mut actions = FileActions::default();
         actions.duplicate(read_end.as_raw_fd(), 0);
@@ -80,6 +87,10 @@ impl Guard {
             // The roster could not be created. The guard then finds trees by their tags only.
             Err(_) => actions.open(ROSTER_FD, c"/dev/null", libc::O_RDONLY),
         }
+        match &notes {
+            Some(notes) => actions.duplicate(notes.as_fd().as_raw_fd(), NOTES_FD),
+            None => actions.open(NOTES_FD, c"/dev/null", libc::O_RDONLY),
+        }
         // While a guard is starting, its process id is not known, and children that may be the guard are neither killed nor reaped. The
         // lock on `children` is not held during the start, because executing a program can hang.
         let starting = StartingGuard::new();
@@ -91,7 +102,7 @@ impl Guard {
             let _may_have_ended = rustix::process::kill_process(pid, Signal::KILL);
         })?;
         starting.started(pid);
-        Ok(Self { pidfd, program, instance, pid, _guard_stdin: write_end })
+        Ok(Self { pidfd, program, instance, notes, pid, _guard_stdin: write_end })
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -112,7 +123,7 @@ impl Guard {
     pub(crate) fn restart_if_ended(&mut self) -> io::Result<()> {
         if self.has_ended() {
             children().reap_unclaimed(self.pid);
-            *self = Self::start(self.program.clone(), self.instance)?;
+            *self = Self::start(self.program.clone(), self.instance, self.notes.clone())?;
         }
         Ok(())
     }

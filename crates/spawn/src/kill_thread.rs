@@ -120,15 +120,18 @@ impl KillQueue {
     /// Moves new requests to the hunts. Returns false if no hunt is left and no request will come.
     fn take_requests(&self, hunts: &mut Hunts<Requester>, delegate: &Sender<DelegatedTask>) -> bool {
         let _read_or_not_readable = rustix::io::read(&self.changed, &mut [0; 8]);
-        let mut requests = lock(&self.requests);
-        for (scope, purpose, reply) in requests.waiting.drain(..) {
+        let (waiting, is_closed) = {
+            let mut requests = lock(&self.requests);
+            (std::mem::take(&mut requests.waiting), requests.is_closed)
+        };
+        for (scope, purpose, reply) in waiting {
             // One write ends all processes of a cgroup. The hunt then finds processes that are in no cgroup.
             if matches!(purpose, HuntPurpose::Kill { .. }) {
                 kill_cgroups(&scope);
             }
             hunts.add(Hunt::new(scope, purpose), Requester { reply: Some(reply), delegate: delegate.clone() });
         }
-        !(requests.is_closed && hunts.is_empty())
+        !(is_closed && hunts.is_empty())
     }
 }
 

@@ -24,6 +24,7 @@ mod error;
 mod exec_args;
 mod execute;
 mod guard;
+mod guard_notes;
 mod host;
 // Finds and kills all processes of trees.
 mod hunt;
@@ -58,9 +59,10 @@ pub use cancel_flag::CancelFlag;
 pub use cgroup::check_cgroups;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
-pub use descriptors::set_inherited_fds_close_on_exec;
+pub use descriptors::{set_inherited_fds_close_on_exec, watch_readable};
 pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
+pub use guard_notes::{GuardNotes, guard_notes};
 pub use host::HostProcess;
 pub use kill_thread::KillFuture;
 pub use limits::{

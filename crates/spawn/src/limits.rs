@@ -7,7 +7,7 @@ mod verdict;
 
 use std::fmt;
 
-pub(crate) use verdict::{WatchedLimits, own_cpu_time};
+pub(crate) use verdict::{CpuTimeAtEnd, WatchedLimits};
 
 use crate::cgroup::{CgroupLimits, Controllers};
 use crate::rlimit::{self, ResourceLimit};
@@ -31,15 +31,15 @@ pub struct SpawnLimits {
 /// One of the limits of [`SpawnLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
-    /// [`SpawnLimits::memory_bytes`].
+    /// The limit [`SpawnLimits::memory_bytes`] of memory.
     Memory,
-    /// [`SpawnLimits::cpu_seconds`].
+    /// The limit [`SpawnLimits::cpu_seconds`] of CPU time.
     CpuTime,
-    /// [`SpawnLimits::pids`].
+    /// The limit [`SpawnLimits::pids`] of processes and threads.
     Pids,
-    /// [`SpawnLimits::open_files`].
+    /// The limit [`SpawnLimits::open_files`] of descriptors.
     OpenFiles,
-    /// [`SpawnLimits::file_size_bytes`].
+    /// The limit [`SpawnLimits::file_size_bytes`] of files.
     FileSize,
 }
 

@@ -63,6 +63,11 @@ pub(crate) fn hard_limit_for_children(resource: libc::__rlimit_resource_t) -> u6
     original.map_or(own, |original| own.min(original.rlim_max))
 }
 
+/// The soft limit of a process. None if it cannot be read.
+pub(crate) fn soft_limit(pid: Pid, resource: libc::__rlimit_resource_t) -> Option<u64> {
+    read(Some(pid), resource).ok().map(|limits| limits.rlim_cur)
+}
+
 /// The name of a resource, as in `getrlimit(2)`.
 pub(crate) fn name(resource: libc::__rlimit_resource_t) -> &'static str {
     match resource {

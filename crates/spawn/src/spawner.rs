@@ -27,6 +27,7 @@ use crate::error::SpawnError;
 use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
+use crate::guard_notes::GuardNotes;
 use crate::host::HostProcess;
 use crate::hunt::HuntPurpose;
 use crate::kill_thread::{KillFuture, KillThread};
@@ -53,6 +54,7 @@ pub struct Spawner {
     kill_thread: KillThread,
     /// In which trees with limits get a cgroup each. The error says why this server cannot use cgroups.
     cgroup: Result<ServerCgroup, String>,
+    notes: Option<Arc<GuardNotes>>,
 }
 
 /// From this many children on, a start goes through the [`Launcher`]: copying the descriptor table of the server then costs more than
@@ -84,9 +86,16 @@ impl Spawner {
         // Before the guard is started, because this process may have to change its own cgroup, and the guard looks there
         // for cgroups of the server.
         let cgroup = ServerCgroup::new(instance);
-        let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
+        // Without memory for the notes, the guard works without them.
+        let notes = GuardNotes::new().ok().map(Arc::new);
+        let guard = guard.map(|program| Guard::start(program, instance, notes.clone())).transpose()?;
         let (launcher, kill_thread) = (Launcher::start(), KillThread::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread, cgroup })
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), notes, launcher, kill_thread, cgroup })
+    }
+
+    /// The notes that the guard can read after the server has ended. None if they could not be made.
+    pub fn guard_notes(&self) -> Option<Arc<GuardNotes>> {
+        self.notes.clone()
     }
 
     /// Reserves tags for the processes of a new session of a client.

@@ -39,12 +39,12 @@ const SIGNAL_SET_BYTES: usize = 8;
 const FAILURE_EXIT_CODE: c_int = 127;
 
 /// Changes of the working directory, the descriptors, the umask and the cgroup that the child makes before it executes, in the order in which they were
-/// added. Then the child closes all descriptors but the standard streams and at most one other, the target of an action.
+/// added. Then the child closes all descriptors but the standard streams and the targets of actions.
 #[derive(Default)]
 pub(crate) struct FileActions {
     list: Vec<FileAction>,
-    /// The one target above the standard streams that stays open.
-    above_stdio: Option<c_int>,
+    /// The targets above the standard streams, which stay open. Sorted.
+    above_stdio: Vec<c_int>,
     /// If this flag is set, the child ends instead of executing its program.
     cancel_flag: Option<Arc<CancelFlag>>,
 }
@@ -101,12 +101,9 @@ impl FileActions {
     }
 
     fn note_target(&mut self, target: c_int) {
-        if target >= FIRST_AFTER_STDIO {
-            debug_assert!(
-                self.above_stdio.is_none_or(|before| before == target),
-                "only one descriptor above the standard streams can stay open"
-            );
-            self.above_stdio = Some(target);
+        if target >= FIRST_AFTER_STDIO && !self.above_stdio.contains(&target) {
+            self.above_stdio.push(target);
+            self.above_stdio.sort_unstable();
         }
     }
 }
@@ -226,7 +223,7 @@ fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
     // SAFETY: takes no argument.
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
     plan.actions.list.iter().try_for_each(apply)?;
-    close_others(plan.actions.above_stdio);
+    close_others(&plan.actions.above_stdio);
     plan.limits.others.iter().try_for_each(set_limit)?;
     if plan.actions.cancel_flag.as_ref().is_some_and(|flag| flag.is_cancelled()) {
         return Err(libc::ECANCELED);
@@ -250,20 +247,19 @@ fn set_limit(limit: &ResourceLimit) -> Result<(), c_int> {
 /// Closes the child's copies of the server's descriptors. `execve` does that too, but it can hang, for example on a
 /// dead network mount. While it hangs, a copy of the pipe to another process would keep that process from reading the
 /// end of its input.
-fn close_others(kept: Option<c_int>) {
+fn close_others(kept: &[c_int]) {
     let close = |first: c_int, last: c_int| {
         // SAFETY: the child has a table of its own and uses none of these descriptors any more.
         let _execve_closes_the_rest =
             unsafe { system_call(libc::SYS_close_range, [first as usize, last as usize, 0, 0, 0]) };
     };
-    match kept {
-        Some(kept) => {
-            // The kernel refuses an empty range, and then there is nothing to close.
-            close(FIRST_AFTER_STDIO, kept - 1);
-            close(kept + 1, c_int::MAX);
-        }
-        None => close(FIRST_AFTER_STDIO, c_int::MAX),
+    let mut first = FIRST_AFTER_STDIO;
+    for number in kept {
+        // The kernel refuses an empty range, and then there is nothing to close.
+        close(first, number - 1);
+        first = number + 1;
     }
+    close(first, c_int::MAX);
 }
 
 fn apply(action: &FileAction) -> Result<(), c_int> {

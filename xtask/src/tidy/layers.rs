@@ -37,6 +37,7 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("sandbox", CrateLayer::Mechanisms),
     ("files", CrateLayer::Mechanisms),
     ("fetch", CrateLayer::Mechanisms),
+    ("proxy", CrateLayer::Mechanisms),
     ("transport", CrateLayer::Mechanisms),
     ("server", CrateLayer::Shells),
     ("client", CrateLayer::Shells),

@@ -13,8 +13,9 @@ use clap::{Args, Subcommand, ValueHint};
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
-use super::limit_args::LimitArgs;
+use super::limit_args::ProcessLimitArgs;
 use super::ps::quoted;
+use super::sandbox_flags::SandboxArgs;
 use crate::units::TimeArg;
 
 /// A command for people. Without one, the program is a server.
@@ -65,6 +66,12 @@ pub(crate) enum Command {
     /// Run an MCP server in an environment, on the stdin and stdout of this command
     #[command(after_help = help_texts::MCP_STDIO)]
     McpStdio(McpStdioArgs),
+    /// Say what the policy of a sandbox allows
+    #[command(after_help = help_texts::SANDBOX, disable_help_subcommand = true)]
+    Sandbox(SandboxCommandArgs),
+    /// Check which sandboxes and limits this machine can enforce
+    #[command(after_help = help_texts::DOCTOR)]
+    Doctor(DoctorArgs),
     /// Print completions for a shell
     #[command(after_help = help_texts::COMPLETIONS)]
     Completions(CompletionsArgs),
@@ -176,7 +183,7 @@ pub(crate) struct RunArgs {
     /// Start the command in a kept session (`default` without --session), print the id of the command and exit
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Id of the command in the kept session, only visible characters [default: the next free number]
+    /// Id of the command in the kept session [default: the next free number]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// How long the session and its commands are kept while no client is connected [default: 24h, or longer if an
@@ -190,7 +197,9 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -215,7 +224,9 @@ pub(crate) struct ShellArgs {
     #[arg(long, env = "EXEC_SERVER_NO_HINT", value_parser = FalseyValueParser::new())]
     pub(crate) no_hint: bool,
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) limits: ProcessLimitArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -336,6 +347,8 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "PATTERN [ENV:PATH]")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -350,6 +363,8 @@ pub(crate) struct WatchArgs {
     /// File or directory to watch
     #[arg(value_name = "ENV:PATH")]
     pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -367,7 +382,49 @@ pub(crate) struct McpStdioArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SandboxCommandArgs {
+    #[command(subcommand)]
+    pub(crate) command: SandboxCommand,
+}
+
+/// What can be asked about sandboxes.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SandboxCommand {
+    /// Print for each path what a policy allows, and which entry decides
+    #[command(after_help = help_texts::SANDBOX_EXPLAIN)]
+    Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// read-only, workspace-write, or a file with a policy as JSON
+    #[arg(long, value_name = "POLICY", value_hint = ValueHint::FilePath)]
+    pub(crate) policy: PathBuf,
+    /// The workspace, and the directory of relative paths and globs [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Make this directory writable too; repeatable
+    #[arg(long, value_name = "DIR")]
+    pub(crate) writable: Vec<PathBuf>,
+    /// Print one JSON object per path
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Paths to explain, which need not exist
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -75,6 +75,11 @@ impl Destination {
         Ok(Self::configured(spec.clone(), flags, environments.default.as_deref()))
     }
 
+    /// This machine, through a server that is started for the command.
+    pub(crate) fn this_machine(flags: &TargetArgs) -> Self {
+        Self::new(EnvironmentLocation::Local, flags)
+    }
+
     /// The environment that a path names (`NAME:PATH`). A token or certificates that the user has typed are for the
     /// environment that a flag chooses. Without such a flag they are for the default, and it is an error if the path
     /// names another environment.

@@ -4,7 +4,7 @@
 
 pub(super) const RUN: &str = "\
 With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a \
-kept session running, and `~~` sends one tilde. A kept session (--session, -d) outlives this command.
+kept session running, and `~~` sends one tilde. A kept session (--session, -d) outlives `run`.
 
 On this machine, a command in a kept session gets the variables, the directory and the umask of your shell, but the \
 limits (ulimit) of the server in the background.
@@ -22,7 +22,6 @@ Examples:
   exec-server run --ssh build-host --cwd /srv/app -- git pull
   tar c src | exec-server run --connect ws://10.0.0.5:7000 -- tar x
   exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
-  exec-server run --limit-memory 2GiB --limit-cpu 60 -- ./untrusted
   exec-server run -d -- ./long-job      (then: exec-server attach)";
 
 pub(super) const SHELL: &str = "\
@@ -150,11 +149,32 @@ chooses; without such a flag it is on this machine.
 Example:
   exec-server mkdir -p build:/srv/app/logs";
 
+pub(super) const SANDBOX: &str = "\
+Example:
+  exec-server sandbox explain --policy workspace-write ~/.ssh/id_ed25519 src .git";
+
+pub(super) const SANDBOX_EXPLAIN: &str = "\
+The answer is about this machine and about the paths as they are written: links are not followed. docs/sandbox.md \
+describes policies.
+
+Examples:
+  exec-server sandbox explain --policy workspace-write --cwd ~/project ~/project/.git /etc
+  exec-server sandbox explain --policy policy.json --json src/main.rs";
+
 pub(super) const MCP_STDIO: &str = "\
 The lines of the MCP server pass unchanged and without a gap, also when the connection is lost and made again.
 
 Example:
   exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
+
+pub(super) const DOCTOR: &str = "\
+Each line is measured: a sandbox is made, and a command runs in it. Below what is missing stands what to do. The exit \
+code is 0 if all policies of sandboxes are enforced, and 1 otherwise. Run it as the user and in the container or \
+service of the server, because the answers depend on these.
+
+Examples:
+  exec-server doctor
+  exec-server run -e build -- exec-server doctor --json";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -9,14 +9,14 @@ use crate::units::{SizeArg, parse_count};
 /// Limits for a command and everything it starts.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Limits")]
-pub(crate) struct LimitArgs {
-    /// Memory of the command and everything it starts; without cgroup v2 on the server: address space of each process
+pub(crate) struct ProcessLimitArgs {
+    /// Memory of the whole command, or of each process without cgroup v2
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_memory: Option<SizeArg>,
     /// CPU time of each process, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_count)]
     pub(crate) limit_cpu: Option<usize>,
-    /// Processes and threads at the same time (needs cgroup v2 on the server)
+    /// Processes and threads at the same time (needs cgroup v2)
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) limit_pids: Option<usize>,
     /// Open files of each process
@@ -27,7 +27,7 @@ pub(crate) struct LimitArgs {
     pub(crate) limit_file_size: Option<SizeArg>,
 }
 
-impl LimitArgs {
+impl ProcessLimitArgs {
     /// The limits to ask the server for. None if no flag is given. Fails if the server cannot limit processes: it would ignore the
     /// limits.
     pub(crate) fn limits(&self, server: &Capabilities) -> anyhow::Result<Option<ProcessLimits>> {
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn a_server_without_limits_is_refused_only_if_a_limit_is_asked_for() {
-        let none = LimitArgs::default();
+        let none = ProcessLimitArgs::default();
         assert_eq!(none.limits(&Capabilities::default()).unwrap(), None);
-        let some = LimitArgs { limit_pids: Some(3), ..LimitArgs::default() };
+        let some = ProcessLimitArgs { limit_pids: Some(3), ..ProcessLimitArgs::default() };
         assert!(some.limits(&Capabilities::default()).is_err());
         let able = Capabilities { process_limits: true, ..Capabilities::default() };
         assert_eq!(some.limits(&able).unwrap(), Some(ProcessLimits { pids: Some(3), ..ProcessLimits::default() }));

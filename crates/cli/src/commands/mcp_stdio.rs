@@ -53,7 +53,7 @@ async fn run(
     args: &McpStdioArgs,
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
-    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: false, sandbox: &args.sandbox };
     let info = match signals.or_fatal(environment_info(client)).await {
         Ok(info) => info?,
         Err(fatal) => return Ok(ExitCode::from(fatal.exit_code())),

@@ -13,6 +13,7 @@ use client::{
     EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError, PathMap, PathUri, ProcessId, StartParams,
 };
 
+use super::sandbox_flags::SandboxArgs;
 use super::terminal::window_size;
 use crate::args::server_variables;
 
@@ -31,6 +32,7 @@ pub(crate) struct StartFlags<'a> {
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) env: &'a [String],
     pub(crate) tty: bool,
+    pub(crate) sandbox: &'a SandboxArgs,
 }
 
 impl StartContext {
@@ -50,7 +52,9 @@ impl StartContext {
         flags: StartFlags<'_>,
     ) -> anyhow::Result<StartParams> {
         let cwd = self.cwd(info, flags.cwd)?;
+        let sandbox = flags.sandbox.context(&cwd.to_native()?)?;
         let mut params = StartParams::new(id, argv, cwd);
+        params.sandbox = sandbox.as_ref().map(serde_json::value::to_raw_value).transpose()?;
         params.tty = flags.tty;
         params.pipe_stdin = !flags.tty;
         if self.is_local && self.is_kept {

@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use client::{ExecServerClient, PathUri};
+use client::{ExecServerClient, PathUri, SandboxContext};
 
 use super::args::TargetArgs;
 use super::capabilities::environment_info;
 use super::destination::Destination;
+use super::sandbox_flags::SandboxArgs;
 use super::typed_path::TypedPath;
 
 /// A path, and the environment it is in.
@@ -46,11 +47,29 @@ impl RemotePath {
         let path = if self.path.is_absolute() {
             self.path.clone()
         } else {
-            let cwd = environment_info(client).await?.cwd.and_then(|cwd| cwd.to_native().ok());
-            cwd.with_context(|| no_directory(&self.path))?.join(&self.path)
+            working_directory(client).await?.with_context(|| no_directory(&self.path))?.join(&self.path)
         };
         PathUri::from_native(&normalized(&path)).with_context(|| format!("`{}` is no path", path.display()))
     }
+}
+
+/// The error for a sandbox in an environment whose server does not name its working directory.
+pub(crate) const NO_WORKSPACE: &str =
+    "this server does not say which directory it is in, so there is no workspace for --sandbox";
+
+/// The sandbox that the flags ask for. Its workspace is the working directory of the server.
+pub(crate) async fn requested_sandbox(
+    flags: &SandboxArgs,
+    client: &ExecServerClient,
+) -> anyhow::Result<Option<SandboxContext>> {
+    if !flags.is_given() {
+        return Ok(None);
+    }
+    flags.context(&working_directory(client).await?.context(NO_WORKSPACE)?)
+}
+
+async fn working_directory(client: &ExecServerClient) -> anyhow::Result<Option<PathBuf>> {
+    Ok(environment_info(client).await?.cwd.and_then(|cwd| cwd.to_native().ok()))
 }
 
 /// The error for a relative path in an environment whose server does not name its working directory.

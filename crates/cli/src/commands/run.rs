@@ -4,7 +4,10 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, ProcessLimits, StartParams};
+use client::{
+    ExecProcess, ExecServerClient, ExecServerError, ProcessId, ProcessLimits, SandboxContext, SandboxType,
+    StartParams,
+};
 
 use super::args::RunArgs;
 use super::capabilities::environment_info;
@@ -65,7 +68,7 @@ async fn run_with(
     );
     let limits = args.limits.limits(server)?;
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
-    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty, sandbox: &args.sandbox };
     let mut params = context.start_params(&info, id, &args.command, flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
@@ -179,7 +182,10 @@ async fn start_under_free_id(
 /// prints the reason.
 async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Result<Started> {
     match client.start(params.clone()).await {
-        Ok(process) => Ok(Started::Process(process)),
+        Ok(process) => {
+            ensure_sandboxed(&params, &process)?;
+            Ok(Started::Process(process))
+        }
         Err(error @ ExecServerError::Disconnected(_)) => Err(anyhow::Error::new(error).context(
             "the connection was lost before the server had said whether the command began; it is ended if the server can be reached",
         )),
@@ -189,6 +195,20 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
             Ok(Started::Nothing(code))
         }
     }
+}
+
+/// Fails if the server has started the process without the sandbox that it was asked for. The caller drops the handle of
+/// the process, which ends it.
+fn ensure_sandboxed(params: &StartParams, process: &ExecProcess) -> anyhow::Result<()> {
+    let Some(sandbox) = &params.sandbox else { return Ok(()) };
+    let sandbox: SandboxContext = serde_json::from_str(sandbox.get())?;
+    let is_sandboxed = process.sandbox_type().is_some_and(|kind| kind != SandboxType::None);
+    anyhow::ensure!(
+        is_sandboxed || sandbox.needs_no_enforcement(),
+        "the server has started the command without the sandbox, so the command is ended; use a server that enforces \
+         sandboxes, or leave out --sandbox"
+    );
+    Ok(())
 }
 
 /// Prints the id of a command that was left running. If that fails, the error names the id, without which the user

@@ -16,7 +16,7 @@ use super::args::SearchArgs;
 use super::foreground::BROKEN_PIPE;
 use super::print::is_broken_pipe;
 use super::progress::{DRAW_INTERVAL, ProgressLine};
-use super::remote_path::RemotePath;
+use super::remote_path::{RemotePath, requested_sandbox};
 use super::signals::Signals;
 use crate::colours;
 use crate::terminal_text::json_line;
@@ -98,7 +98,9 @@ async fn search_one(
     let root = path.uri(client).await?;
     let native = root.to_native()?;
     let context = args.context();
-    let mut search = client.search(params(args, pattern, root, context)).await?;
+    let sandbox = requested_sandbox(&args.sandbox, client).await?;
+    let params = SearchParams { sandbox, ..params(args, pattern, root, context) };
+    let mut search = client.search(params).await?;
     let style = MatchStyle {
         is_terminal: io::stdout().is_terminal(),
         has_colours: colours::are_wanted_on(&io::stdout()),

@@ -54,7 +54,7 @@ async fn shell_with(
     let end_of_input = input_plan::plan(server, tty).await?;
     let limits = args.limits.limits(server)?;
     let id = choose_id(client, None, is_kept).await?;
-    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty };
+    let flags = StartFlags { cwd: args.cwd.as_deref(), env: &args.env, tty, sandbox: &args.sandbox };
     let mut params = context.start_params(&info, id, slice::from_ref(&info.shell.path), flags)?;
     params.pipe_stdin &= end_of_input != EndOfInput::EndedBeforeStart;
     params.limits = limits;

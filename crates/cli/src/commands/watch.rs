@@ -5,14 +5,14 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
+use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri, SandboxContext};
 use serde_json::{Value, json};
 
 use super::args::WatchArgs;
 use super::destination::leave;
 use super::foreground::{BROKEN_PIPE, Goodbye};
 use super::print::{print, report, wait_until_stdout_closes};
-use super::remote_path::RemotePath;
+use super::remote_path::{RemotePath, requested_sandbox};
 use super::signals::Signals;
 use crate::terminal_text::{json_line, readable};
 
@@ -22,11 +22,12 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let path = RemotePath::parse(&args.path);
     let client = path.destination(&args.target)?.connect().await?;
     let uri = path.uri(&client).await?;
+    let sandbox = requested_sandbox(&args.sandbox, &client).await?;
     // From here on, a signal must not leave the watch on the server.
     let mut signals = Signals::listen()?;
     let printing = async {
         tokio::select! {
-            ended = print_changes(&client, &uri, &args) => ended.map(|()| ExitCode::SUCCESS),
+            ended = print_changes(&client, &uri, &args, sandbox.as_ref()) => ended.map(|()| ExitCode::SUCCESS),
             () = wait_until_stdout_closes() => Ok(ExitCode::from(BROKEN_PIPE)),
         }
     };
@@ -36,8 +37,13 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints changes until the server ends the watch, which it does when the watched file or directory is gone.
-async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArgs) -> anyhow::Result<()> {
-    let watching = client.watch(uri, !args.no_recursive).await;
+async fn print_changes(
+    client: &ExecServerClient,
+    uri: &PathUri,
+    args: &WatchArgs,
+    sandbox: Option<&SandboxContext>,
+) -> anyhow::Result<()> {
+    let watching = client.watch_in_sandbox(uri, !args.no_recursive, sandbox).await;
     let mut watch = watching.with_context(|| format!("cannot watch {}", path_text(uri)))?;
     while let Some(changes) = watch.recv().await {
         print(&lines(&changes?, args.json)).await?;

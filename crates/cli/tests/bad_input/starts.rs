@@ -53,8 +53,8 @@ async fn each_impossible_start_reports_its_reason_and_frees_its_id() {
             (json!({"cwd": "file://server/share"}), INVALID_PARAMS, "cwd URI `file://server/share` is not valid on this exec-server host: 'file://server/share' is invalid on 'linux'".to_owned()),
             (json!({"timeoutMs": 0}), INVALID_PARAMS, "timeoutMs must not be 0".to_owned()),
             (json!({"sandbox": {"permissions": {"type": "disabled"}}}), INVALID_PARAMS, "missing field `windowsSandboxLevel`".to_owned()),
-            (json!({"sandbox": {"permissions": {"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"}, "windowsSandboxLevel": "disabled"}}), INVALID_PARAMS, "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox".to_owned()),
-            (json!({"enforceManagedNetwork": true}), INVALID_PARAMS, "managed network cannot be enforced on this executor yet".to_owned()),
+            (json!({"sandbox": {"permissions": {"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"}, "windowsSandboxLevel": "disabled"}}), INTERNAL, "No such file or directory (os error 2)".to_owned()),
+            (json!({"enforceManagedNetwork": true}), INVALID_PARAMS, "enforceManagedNetwork needs networkProxy, which says what the process may reach; add it, or leave enforceManagedNetwork out".to_owned()),
         ];
         for (mut changes, code, message) in cases {
             changes["tty"] = json!(tty);

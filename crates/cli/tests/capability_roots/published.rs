@@ -1,5 +1,5 @@
 //! The examples that the published protocol of `codex exec-server` gives for `capabilityRoots/discoverV1`, word for
-//! word. Only the folder is another one, and the sandbox of the last example is refused.
+//! word. Only the folder is another one.
 
 use testkit::{TestServer, Value, json};
 
@@ -86,14 +86,19 @@ async fn a_root_inside_a_plugin_inherits_its_manifest() {
     .await;
 }
 
-/// In the published example the sandbox is enforced. This server has no sandbox, so it returns an error for the root.
+/// The sandbox is enforced: a denied file is missing from the result, with a warning.
 #[tokio::test]
-async fn a_sandbox_that_restricts_files_is_an_error_of_its_root() {
+async fn a_file_that_the_sandbox_denies_is_a_warning() {
     let tree = demo();
     let params = r#"{"roots":[{"id":"s","path":"file:///srv/demo/nested","sandbox":{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[{"path":{"type":"path","path":"file:///srv/demo/nested"},"access":"read"},{"path":{"type":"path","path":"file:///srv/demo/nested/SKILL.md"},"access":"deny"}]}},"windowsSandboxLevel":"disabled"}}]}"#;
     let params: Value = serde_json::from_str(&params.replace(PUBLISHED_FOLDER, &tree.uri(""))).unwrap();
     let server = TestServer::start().await;
-    let failed =
-        crate::failed_root("s", &tree.uri("demo/nested"), "filesystem sandbox cannot be enforced on this executor");
-    assert_eq!(server.client().await.call(DISCOVER, params).await, json!({"roots": [failed]}));
+    let found = server.client().await.call(DISCOVER, params).await;
+    let root = &found["roots"][0];
+    let warning = format!(
+        "failed to read capability file {}: Permission denied (os error 13)",
+        tree.uri("demo/nested/SKILL.md")
+    );
+    assert_eq!((&root["skills"], &root["error"], &root["warnings"]), (&json!([]), &Value::Null, &json!([warning])));
+    assert!(root["plugin"].is_object(), "{root}");
 }

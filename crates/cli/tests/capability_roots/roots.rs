@@ -101,7 +101,7 @@ async fn a_path_is_normalised_and_names_are_escaped() {
 }
 
 #[tokio::test]
-async fn a_root_fails_only_if_its_sandbox_restricts_files() {
+async fn a_root_that_its_sandbox_hides_fails() {
     let tree = Tree::new();
     tree.write("r/SKILL.md", "s");
     // This entry allows writes everywhere, so a list with it restricts nothing.
@@ -126,6 +126,8 @@ async fn a_root_fails_only_if_its_sandbox_restricts_files() {
     let result = server.client().await.call(DISCOVER, json!({"roots": roots})).await;
     let found = tree.plain_root("r", json!([tree.skill("r/SKILL.md", "s")]), json!([]));
     let mut expected = vec![found; permissions.len() + 1];
-    expected.push(failed_root("r", &tree.uri("r"), "filesystem sandbox cannot be enforced on this executor"));
+    let uri = tree.uri("r");
+    let missing = format!("failed to inspect capability root {uri}: No such file or directory (os error 2)");
+    expected.push(failed_root("r", &uri, &missing));
     assert_eq!(result, json!({"roots": expected}));
 }

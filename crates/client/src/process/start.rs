@@ -9,11 +9,15 @@ use super::handle::ExecProcess;
 use crate::client_core::{ClientCore, ClientHandle};
 use crate::error::ExecServerError;
 use crate::jobs::BackgroundJob;
-use crate::records::ProcessRecord;
+use crate::records::{NetworkPolicyDecider, ProcessDecider, ProcessRecord};
 use crate::rpc::{CallError, CallSlot, PendingCall};
 
 /// Starts a process. If the connection is lost before the answer, the start fails, and a job kills the process over the next connection.
-pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
+pub(crate) async fn start(
+    handle: &Arc<ClientHandle>,
+    params: StartParams,
+    network_decider: Option<Arc<dyn NetworkPolicyDecider>>,
+) -> Result<ExecProcess, ExecServerError> {
     let core = &handle.core;
     // Another server would ignore the limits, and the process would run without them.
     if params.limits.is_some() && !core.capabilities().await?.process_limits {
@@ -23,7 +27,8 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
     core.wait_for_room_for_job().await?;
     loop {
         let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
-        let record = ProcessRecord::new(params.process_id.clone());
+        let network_decider = network_decider.clone().map(ProcessDecider::new);
+        let record = ProcessRecord::new(params.process_id.clone(), network_decider);
         if !core.inbound.add(&record) {
             // The published protocol prescribes this text. With "session" it means the record of a process.
             let text = format!("session already registered for process {}", record.id);

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::begun_chunk::{BegunChunk, ChunkTooLong};
 use super::event::ExecProcessEvent;
 use super::feed::Feed;
+use super::network_policy::ProcessDecider;
 
 pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
@@ -41,6 +42,8 @@ pub(crate) struct ProcessRecord {
     is_filling_hole: AtomicBool,
     /// A job asks the server to pause or resume the process, or has found that the server cannot do that.
     is_sending_flow: AtomicBool,
+    /// Decides which hosts the process may reach. None: every question of the server is answered with no.
+    pub(crate) network_decider: Option<ProcessDecider>,
 }
 
 struct ProcessRecordState {
@@ -86,16 +89,16 @@ pub(crate) enum RecordError {
 }
 
 impl ProcessRecord {
-    pub(crate) fn new(id: ProcessId) -> Arc<Self> {
-        Self::with_writer(id, None)
+    pub(crate) fn new(id: ProcessId, network_decider: Option<ProcessDecider>) -> Arc<Self> {
+        Self::with_writer(id, None, network_decider)
     }
 
     /// A record for a process that earlier clients of the session may have followed and written to.
     pub(crate) fn of_resumed(id: ProcessId) -> Arc<Self> {
-        Self::with_writer(id, Some(uuid::Uuid::new_v4()))
+        Self::with_writer(id, Some(uuid::Uuid::new_v4()), None)
     }
 
-    fn with_writer(id: ProcessId, writer: Option<uuid::Uuid>) -> Arc<Self> {
+    fn with_writer(id: ProcessId, writer: Option<uuid::Uuid>, network_decider: Option<ProcessDecider>) -> Arc<Self> {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
         let order = EventOrder::new(OrderLimits::default());
@@ -114,6 +117,7 @@ impl ProcessRecord {
             is_handle_dropped: AtomicBool::new(false),
             is_filling_hole: AtomicBool::new(false),
             is_sending_flow: AtomicBool::new(false),
+            network_decider,
         })
     }
 

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use protocol::PathUri;
 use protocol::fs::{ChangedNotification, FileChange, WatchParams};
+use protocol::{PathUri, SandboxContext};
 use tokio::sync::Notify;
 
 use crate::error::ExecServerError;
@@ -31,6 +31,8 @@ pub(crate) struct WatchRecord {
     pub(crate) id: String,
     pub(crate) path: PathUri,
     pub(crate) recursive: bool,
+    /// The sandbox as it is sent to the server.
+    sandbox: Option<SandboxContext>,
     state: Mutex<WatchState>,
     changed: Notify,
 }
@@ -66,8 +68,8 @@ fn memory_of(changes: &[FileChange]) -> usize {
 }
 
 impl WatchRecord {
-    pub(crate) fn new(id: String, path: PathUri, recursive: bool) -> Self {
-        Self { id, path, recursive, state: Mutex::default(), changed: Notify::new() }
+    pub(crate) fn new(id: String, path: PathUri, recursive: bool, sandbox: Option<SandboxContext>) -> Self {
+        Self { id, path, recursive, sandbox, state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(crate) fn last_seq(&self) -> u64 {
@@ -90,7 +92,7 @@ impl WatchRecord {
             path: self.path.clone(),
             recursive: self.recursive,
             after_seq: None,
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
         }
     }
 
@@ -227,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn notifications_that_are_repeated_or_follow_a_missing_one_are_ignored_but_an_overflow_is_taken() {
-        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true, None);
         record.push(notification(1, false, &["file:///1"]));
         record.push(notification(3, false, &["file:///3"]));
         record.push(notification(1, false, &["file:///1"]));
@@ -244,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_paths_overflow_before_they_exceed_the_limit_on_memory() {
-        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true, None);
         let long = format!("file:///{}", "x".repeat(MAX_WAITING_BYTES / 4));
         for seq in 1..=20 {
             record.push(notification(seq, false, &[&long]));
@@ -268,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_that_is_far_behind_gets_an_overflow() {
-        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true, None);
         let many = vec!["file:///x"; MAX_WAITING_CHANGES];
         record.push(notification(1, false, &many));
         record.push(notification(2, false, &["file:///y"]));

@@ -1,17 +1,22 @@
 //! The task that reads a connection. It gives answers to their callers, answers pings, and passes all other messages
-//! to the `PeerHandler`. It pings a silent server, and ends the connection if the server stays silent. It never waits
+//! to the `PeerHandler`. A request of the server that cannot be answered at once gets a task. It pings a silent server, and ends the connection if the server stays silent. It never waits
 //! for the code that consumes the messages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, notification, sniff_id};
+use protocol::{
+    DecodeError, Incoming as Message, Request, RequestId, WireError, encode_error, encode_response, notification,
+    sniff_id,
+};
 use recovery::{LifeSigns, Silence};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
 use transport::{ReadError, ReadEvent, Reader};
 
-use super::{Disconnect, PeerHandler, Rpc};
+use super::answering::AnswerAdmission;
+use super::{AnswerLoad, Disconnect, PeerHandler, RequestAnswer, RequestResult, Rpc};
 
 /// After this many bytes, the reading task lets other tasks of its thread run.
 const BYTES_BETWEEN_YIELDS: u64 = 512 * 1024;
@@ -24,9 +29,16 @@ const TAKEN_OVER_CODE: u16 = 4010;
 /// connection has ended.
 const EXIT_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn PeerHandler>, silence_timeout: Duration) {
+pub(super) async fn run(
+    rpc: Arc<Rpc>,
+    mut reader: Reader,
+    handler: Arc<dyn PeerHandler>,
+    silence_timeout: Duration,
+    tasks: TaskTracker,
+) {
+    let recipient = Recipient { handler: &*handler, tasks: &tasks };
     let disconnect = tokio::select! {
-        disconnect = read(&rpc, &mut reader, &*handler, silence_timeout) => disconnect,
+        disconnect = read(&rpc, &mut reader, recipient, silence_timeout) => disconnect,
         // Another task has already ended the connection.
         () = rpc.stop.cancelled() => return,
     };
@@ -43,7 +55,19 @@ async fn exit_report(rpc: &Rpc) -> Option<String> {
     tokio::time::timeout(EXIT_REPORT_TIMEOUT, companion.exit_report()).await.ok()
 }
 
-async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence_timeout: Duration) -> Disconnect {
+/// Takes the messages of the server, and owns the tasks that answer its requests.
+#[derive(Clone, Copy)]
+struct Recipient<'a> {
+    handler: &'a dyn PeerHandler,
+    tasks: &'a TaskTracker,
+}
+
+async fn read(
+    rpc: &Arc<Rpc>,
+    reader: &mut Reader,
+    recipient: Recipient<'_>,
+    silence_timeout: Duration,
+) -> Disconnect {
     let mut life_signs = LifeSigns::new(silence_timeout, Instant::now().into_std());
     let silence_check = sleep_until(life_signs.poll_timeout().into());
     tokio::pin!(silence_check);
@@ -59,7 +83,7 @@ async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence
             // Bytes that have come are handled before the timeout.
             biased;
             next = reader.next() => match next {
-                Ok(event) => if let Err(disconnect) = handle(rpc, handler, event) {
+                Ok(event) => if let Err(disconnect) = handle(rpc, recipient, event) {
                     return disconnect;
                 },
                 Err(error) => return Disconnect(reason_of(&error)),
@@ -90,9 +114,9 @@ fn reason_of(error: &ReadError) -> Option<String> {
     }
 }
 
-fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), Disconnect> {
+fn handle(rpc: &Arc<Rpc>, recipient: Recipient<'_>, event: ReadEvent) -> Result<(), Disconnect> {
     match event {
-        ReadEvent::Message(message) => handle_message(rpc, handler, &message),
+        ReadEvent::Message(message) => handle_message(rpc, recipient, &message),
         ReadEvent::Ping(payload) => {
             rpc.outbox.push_pong(&payload);
             check_outbox(rpc)
@@ -103,7 +127,7 @@ fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), 
             let Some(RequestId::Integer(id)) = sniff_id(&prefix) else {
                 return Err(Disconnect(Some("exec-server sent a message that is too large".to_owned())));
             };
-            let error = protocol::WireError::internal("the answer is larger than a message may be");
+            let error = WireError::internal("the answer is larger than a message may be");
             rpc.calls.lock().settle(id, Err(error));
             Ok(())
         }
@@ -116,7 +140,8 @@ fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), 
     }
 }
 
-fn handle_message(rpc: &Rpc, handler: &dyn PeerHandler, message: &Bytes) -> Result<(), Disconnect> {
+fn handle_message(rpc: &Arc<Rpc>, recipient: Recipient<'_>, message: &Bytes) -> Result<(), Disconnect> {
+    let handler = recipient.handler;
     // Output of processes and blocks of files are recognised without a JSON parser, because they are long and
     // frequent.
     if let Some(output) = protocol::recognise_output(message) {
@@ -147,17 +172,69 @@ fn handle_message(rpc: &Rpc, handler: &dyn PeerHandler, message: &Bytes) -> Resu
             handler.handle_notification(&received.method, received.params).map_err(notification_failed)
         }
         Ok(Message::Request(request)) => {
-            if !matches!(request.id, RequestId::Integer(0..)) {
-                return Err(Disconnect(Some("exec-server sent an invalid request ID".to_owned())));
-            }
-            let reply = match handler.answer_request(&request.method) {
-                Ok(result) => encode_response(&request.id, &result),
-                Err(error) => encode_error(&request.id, &error),
-            };
-            rpc.outbox.push(&reply);
+            answer(rpc, recipient, &request)?;
             check_outbox(rpc)
         }
         Err(error) => Err(malformed(&error)),
+    }
+}
+
+/// Answers a request of the server, at once or in a task.
+fn answer(rpc: &Arc<Rpc>, recipient: Recipient<'_>, request: &Request<'_>) -> Result<(), Disconnect> {
+    let admission = rpc.answering.lock().begin(&request.id);
+    let (load, duty) = match admission {
+        AnswerAdmission::Broken(reason) => return Err(Disconnect(Some(reason.to_owned()))),
+        // The id is not noted, so the answer is not noted either.
+        AnswerAdmission::Full(id) => (AnswerLoad::TooHigh, AnswerDuty::new(rpc, id)),
+        AnswerAdmission::Admitted(id) => (AnswerLoad::Bearable, AnswerDuty::new(rpc, id)),
+    };
+    match recipient.handler.answer_request(&request.method, request.params, load) {
+        RequestAnswer::Now(result) => duty.answer(result),
+        RequestAnswer::Later(result) => {
+            let stop = rpc.stop.clone();
+            recipient.tasks.spawn(async move {
+                if let Some(result) = stop.run_until_cancelled(result).await {
+                    duty.answer(result);
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A request of the server that has no answer yet. If it is dropped, because the code that answers has panicked, the
+/// server gets an error.
+struct AnswerDuty {
+    rpc: Arc<Rpc>,
+    id: i64,
+    is_done: bool,
+}
+
+impl AnswerDuty {
+    fn new(rpc: &Arc<Rpc>, id: i64) -> Self {
+        Self { rpc: Arc::clone(rpc), id, is_done: false }
+    }
+
+    fn answer(mut self, result: RequestResult) {
+        self.is_done = true;
+        self.send(result);
+    }
+
+    fn send(&self, result: RequestResult) {
+        let id = RequestId::Integer(self.id);
+        self.rpc.outbox.push(&match result {
+            Ok(result) => encode_response(&id, &result),
+            Err(error) => encode_error(&id, &error),
+        });
+    }
+}
+
+impl Drop for AnswerDuty {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.send(Err(WireError::internal("the client has failed to answer")));
+        }
+        self.rpc.answering.lock().finish(self.id);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 
-use client::{ExecutorFileSystem, FileOptions, LocalFileSystem, PathUri, SandboxContext, WalkOptions};
+use client::{
+    ExecutorFileSystem, FileOptions, LocalFileSystem, PathUri, SandboxContext, SandboxedFileSystem, WalkOptions,
+};
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
@@ -56,6 +58,32 @@ async fn the_cwd_and_the_workspace_roots_are_sent_if_a_path_is_relative() {
     let params = sent_params(sandbox_with_relative_path()).await;
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
     assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));
+}
+
+#[tokio::test]
+async fn a_file_system_behind_a_sandbox_sends_it_with_every_operation_and_refuses_another_sandbox() {
+    let server = ScriptedServer::new();
+    server.on("fs/readFile", |_| ScriptedReply::Result(json!({"dataBase64": ""})));
+    server.on("fs/canonicalize", |_| ScriptedReply::Result(json!({"path": "file:///x"})));
+    let own = sandbox_with_relative_path();
+    let files = SandboxedFileSystem::new(Box::new(connect(&server).await.file_system()), own.clone());
+    let path: PathUri = "file:///x".parse().unwrap();
+    files.read_file(&path, &FileOptions::no_follow()).await.unwrap();
+    files.canonicalize(&path, Some(&own)).await.unwrap();
+    let read = server.wait_for("fs/readFile", 1).await.params;
+    assert_eq!((&read["sandbox"], &read["followSymlinks"]), (&json!(own), &json!(false)));
+    assert_eq!(server.wait_for("fs/canonicalize", 1).await.params["sandbox"], json!(own));
+
+    let other = sandbox_with_absolute_path();
+    let options = FileOptions { sandbox: Some(other.clone()), ..FileOptions::default() };
+    for refused in [
+        error_parts(files.read_file(&path, &options).await),
+        error_parts(files.canonicalize(&path, Some(&other)).await),
+    ] {
+        let text = "the operation asks for another sandbox than its file system has";
+        assert_eq!(refused, (ErrorKind::InvalidInput, None, text.to_owned()));
+    }
+    assert_eq!(server.count("fs/readFile"), 1);
 }
 
 #[tokio::test]

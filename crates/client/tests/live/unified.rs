@@ -139,3 +139,31 @@ async fn dropping_the_last_handle_ends_all_processes() {
         eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
     }
 }
+
+/// Approves every denied command, and counts them.
+#[derive(Default)]
+struct Approver(std::sync::atomic::AtomicUsize);
+
+impl client::ApprovalDecider for Approver {
+    fn decide<'a>(&'a self, request: client::ApprovalRequest<'a>) -> client::Deciding<'a> {
+        assert!(request.denied.sandbox_denied);
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Box::pin(std::future::ready(client::Approval::Approved))
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_the_sandbox_denies_is_done_once_without_it_after_approval() {
+    let (server, folder) = (TestServer::start().await, tempfile::tempdir().unwrap());
+    let approver = std::sync::Arc::new(Approver::default());
+    let options = UnifiedExecOptions { approval: Some(approver.clone()), ..Default::default() };
+    let exec = UnifiedExec::new(connect(&server).await, options);
+    let read_only = r#"{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[
+        {"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]}},"windowsSandboxLevel":"disabled"}"#;
+    let mut request = shell(&format!("echo line >> {}/file", folder.path().display()));
+    request.sandbox = Some(serde_json::value::RawValue::from_string(read_only.to_owned()).unwrap());
+    let response = exec.exec_command(request).await.unwrap();
+    assert!(response.ran_without_sandbox && response.exit_code == Some(0), "{response:?}");
+    assert_eq!(approver.0.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(std::fs::read_to_string(folder.path().join("file")).unwrap(), "line\n");
+}

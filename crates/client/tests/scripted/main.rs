@@ -7,6 +7,7 @@ mod calls;
 mod discovery;
 mod events;
 mod http;
+mod network_policy;
 mod old_server;
 mod recovery;
 mod starts;

@@ -28,7 +28,7 @@ pub(crate) fn method_and_target(request: &str) -> &str {
 /// A fetcher with these environment variables.
 pub(crate) fn fetcher(variables: &[(&str, &str)]) -> Fetcher {
     let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Fetcher::new(FetcherConfig { environment }).unwrap()
+    Fetcher::new(FetcherConfig { environment, ..FetcherConfig::default() }).unwrap()
 }
 
 pub(crate) fn request(method: &str, url: impl Into<String>) -> FetchRequest {

@@ -151,7 +151,7 @@ async fn a_body_whose_connection_ends_without_close_notify_is_an_error() {
 fn a_file_with_roots_that_cannot_be_used_is_an_error_that_names_the_variable() {
     let refusal = |variable: &str, path: &str| {
         let environment = vec![(variable.to_owned(), path.to_owned())];
-        match Fetcher::new(FetcherConfig { environment }).unwrap_err() {
+        match Fetcher::new(FetcherConfig { environment, ..FetcherConfig::default() }).unwrap_err() {
             FetchError::Failed { kind: FailureKind::Tls, message } => message,
             other => panic!("{other}"),
         }

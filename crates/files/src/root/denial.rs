@@ -2,11 +2,11 @@
 //! the same way. An errno says only that an operation was refused, so this looks at the paths of the operation in the
 //! sandbox and on the host. The looks open nothing for reading or writing and change nothing.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::fs::{Access, Statx, StatxAttributes};
 use rustix::io::Errno;
-use std::io::ErrorKind;
 
 use super::capabilities::has_effective_capabilities;
 use super::{EnteredRoot, FileRoot};
@@ -27,7 +27,8 @@ pub(super) fn is_caused_by_sandbox(error: &FileError, root: &FileRoot, paths: &[
     let mut all = paths.to_vec();
     all.extend(error.path());
     match errno {
-        Errno::ROFS => all.iter().any(|path| loses_right(root, path, &[Access::WRITE_OK], errno)),
+        // The sandbox has read-only mounts of its own. The file system of the host may be read-only too.
+        Errno::ROFS => !all.iter().any(|path| is_read_only_on_host(path)),
         Errno::ACCESS => all.iter().any(|path| loses_right(root, path, &RIGHTS, errno)),
         // No mount causes this error, but the lack of capabilities does.
         Errno::PERM => has_effective_capabilities() && !all.iter().any(|path| is_immutable(root, path)),
@@ -35,6 +36,12 @@ pub(super) fn is_caused_by_sandbox(error: &FileError, root: &FileRoot, paths: &[
         Errno::XDEV => is_one_mount_on_host(paths),
         _ => false,
     }
+}
+
+/// Whether the nearest directory above a path that exists, or the path itself, is on a read-only mount of the host.
+fn is_read_only_on_host(path: &Path) -> bool {
+    let refused = |path: &Path| FileRoot::host().enter().ok()?.may_access(path, Access::WRITE_OK).err();
+    path.ancestors().map(refused).find(|refused| *refused != Some(Errno::NOENT)) == Some(Some(Errno::ROFS))
 }
 
 /// Whether one of the rights to a path, or to its directory, is refused with `errno` in the sandbox, but not with the

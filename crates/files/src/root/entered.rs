@@ -7,10 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::Timestamps;
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxAttributes, accessat,
-    chmodat, linkat, openat, openat2, renameat, renameat_with, unlinkat, utimensat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxAttributes, Timestamps,
+    accessat, chmodat, linkat, openat, openat2, renameat, renameat_with, unlinkat, utimensat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -264,6 +263,7 @@ impl<'r> EnteredRoot<'r> {
     /// those mount points that are in the mount namespace of the calling thread. In other namespaces it lets the mount
     /// go, and what the mount has hidden or protected would be free. A process of the sandbox cannot put a mount point
     /// in the place of the entry after this check, because the kernel does not let that process rename mount points.
+    /// This needs a sandbox that does not let its processes make further mount namespaces.
     fn check_no_mount_point(&self, entry: EntryAt<'_>) -> Result<(), Errno> {
         if self.sandbox.is_none() {
             return Ok(());

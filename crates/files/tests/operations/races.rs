@@ -97,7 +97,8 @@ fn two_threads_can_remove_the_same_tree_at_once() {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap()
+                    remove(FileRoot::host(), &test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled())
+                        .unwrap();
                 });
             }
         });

@@ -74,16 +74,16 @@ fn special_files_are_refused_and_do_not_block() {
     }
     for path in [socket, "/dev/null".into()] {
         run_with_timeout(move || {
-            assert_refused(write_file(FileRoot::host(), &path, b"a", Follow::No), "path is not a regular file")
+            assert_refused(write_file(FileRoot::host(), &path, b"a", Follow::No), "path is not a regular file");
         });
     }
     let fifo_without_reader = fifo.clone();
     run_with_timeout(move || {
-        assert_errno(write_file(FileRoot::host(), &fifo_without_reader, b"a", Follow::No), Errno::NXIO)
+        assert_errno(write_file(FileRoot::host(), &fifo_without_reader, b"a", Follow::No), Errno::NXIO);
     });
     let _reader = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     run_with_timeout(move || {
-        assert_refused(write_file(FileRoot::host(), &fifo, b"a", Follow::No), "path is not a regular file")
+        assert_refused(write_file(FileRoot::host(), &fifo, b"a", Follow::No), "path is not a regular file");
     });
 }
 

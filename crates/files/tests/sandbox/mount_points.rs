@@ -19,7 +19,7 @@ fn hidden_contents(root: &FileRoot, ws: &Path) -> Vec<Result<Vec<u8>, Option<Err
         .iter()
         .map(|name| {
             let read = files::read_file(root, &ws.join(name), Follow::Yes, 99);
-            if read.is_err() { Err(errno(&read)) } else { Ok(read.unwrap()) }
+            read.map_err(|error| Errno::from_io_error(error.io()))
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -43,13 +43,21 @@ read line || true
 /// - `ws/hidden`, `ws/.git`, `ws/other-mount`: mount points in the writable directory. The first hides a file, the
 ///   second a directory, and the third shows the same directory as below it.
 pub(crate) struct TestSandbox {
-    directory: TempDir,
+    _directory: TempDir,
     base: PathBuf,
-    process: Child,
+    /// `None` if the test uses only the files on the host.
+    process: Option<Child>,
 }
 
 impl TestSandbox {
     pub(crate) fn start() -> Self {
+        let mut sandbox = Self::without_mounts();
+        sandbox.process = Some(start_mounts(&sandbox.base));
+        sandbox
+    }
+
+    /// Only the files, for a test of the same operations on the host.
+    pub(crate) fn without_mounts() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path().canonicalize().unwrap();
         let top = base.join("top");
@@ -61,7 +69,7 @@ impl TestSandbox {
         }
         fs::write(top.join("ws/file"), INSIDE).unwrap();
         fs::write(base.join("mask"), "").unwrap();
-        fs::set_permissions(base.join("mask"), std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(base.join("mask"), fs::Permissions::from_mode(0o000)).unwrap();
         let outside = base.join("outside");
         for (place, contents) in [(outside.clone(), OUTSIDE), (below(&top, &outside), INSIDE)] {
             fs::create_dir_all(place.join("tree/deep")).unwrap();
@@ -79,8 +87,7 @@ impl TestSandbox {
             symlink(target.join("secret"), ws.join(format!("{style}-file"))).unwrap();
             symlink(target.join("new"), ws.join(format!("{style}-dangling"))).unwrap();
         }
-        let process = start_mounts(&base);
-        Self { directory, base, process }
+        Self { _directory: directory, base, process: None }
     }
 
     /// A root whose `/` is the directory `top`.
@@ -99,7 +106,8 @@ impl TestSandbox {
 
     /// Opens a directory in the mount namespace of the sandbox.
     pub(crate) fn open_in_sandbox(&self, path: &Path) -> std::os::fd::OwnedFd {
-        let path = below(&PathBuf::from(format!("/proc/{}/root", self.process.id())), path);
+        let process = self.process.as_ref().unwrap().id();
+        let path = below(&PathBuf::from(format!("/proc/{process}/root")), path);
         rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
     }
 
@@ -126,10 +134,11 @@ impl TestSandbox {
 
 impl Drop for TestSandbox {
     fn drop(&mut self) {
-        // Closing its stdin ends the process.
-        drop(self.process.stdin.take());
-        let _ignored = self.process.wait();
-        let _ignored = &self.directory;
+        if let Some(process) = &mut self.process {
+            // Closing its stdin ends the process.
+            drop(process.stdin.take());
+            let _ignored = process.wait();
+        }
     }
 }
 

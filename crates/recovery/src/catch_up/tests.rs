@@ -36,6 +36,7 @@ fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResul
         closed: false,
         failure: None,
         sandbox_denied: false,
+        sandbox_denials: Vec::new(),
         oldest_seq: None,
         exit_seq: None,
         timed_out: false,

@@ -23,6 +23,7 @@ fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
         closed: false,
         failure: None,
         sandbox_denied: false,
+        sandbox_denials: Vec::new(),
         oldest_seq: None,
         exit_seq: None,
         timed_out: false,

@@ -313,6 +313,7 @@ impl SimulatedServer {
             closed: log.is_closed(),
             failure: None,
             sandbox_denied: exit.is_some_and(|(_, exit)| exit.sandbox_denied),
+            sandbox_denials: Vec::new(),
             oldest_seq: log.oldest_seq().filter(|_| reports_gaps),
             exit_seq: exit.map(|(seq, _)| seq).filter(|_| reports_gaps),
             timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),

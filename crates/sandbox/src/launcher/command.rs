@@ -1,5 +1,5 @@
-//! Starts commands in a sandbox, each on a thread of its own. The thread makes a PID namespace with its first process
-//! (see `namespace_init`), and then the process that becomes the command (see `leader`). That process is a child of
+//! Starts commands in a sandbox, each on a thread of its own. The thread prepares what keeps the command apart from the host
+//! (see `isolation`), and then makes the process that becomes the command (see `leader`). That process is a child of
 //! the server and not of the launcher, so the server waits for it as for any other process.
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -9,13 +9,15 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::ptr;
 
-use rustix::thread::UnshareFlags;
+use rustix::io::Errno;
 
+use super::isolation::CommandIsolation;
 use super::leader::{self, LeaderPlan};
-use super::namespace_init::{self, InitPlan};
-use super::{BuiltSandbox, number};
+use super::number;
 use crate::channel;
 use crate::message::{StartReply, StartRequest, StartStage};
+use crate::plan::SandboxNetwork;
+use crate::seccomp::{self, Refusal};
 
 /// The stack of the thread of a start. Its functions are few and small.
 pub(super) const STACK_BYTES: usize = 256 << 10;
@@ -32,38 +34,28 @@ pub(super) const EXTRA_DESCRIPTORS: Range<u32> = 3..FIRST_HIGH_DESCRIPTOR as u32
 
 /// Everything that the starts of a sandbox have in common.
 pub(super) struct CommandStarter {
-    users: OwnedFd,
-    proc_flags: Option<libc::c_ulong>,
-    filter: Vec<libc::sock_filter>,
-    /// The first process of each PID namespace has the other end, and ends when the launcher ends.
-    alive: OwnedFd,
-    /// Closed only when the launcher ends.
-    kept_alive: OwnedFd,
+    isolation: CommandIsolation,
+    /// Reports refused calls to the server.
+    reporting_filter: Vec<libc::sock_filter>,
+    /// Used if the kernel does not allow the other one.
+    plain_filter: Vec<libc::sock_filter>,
 }
 
 impl CommandStarter {
-    /// None if the launcher has no descriptors left.
-    pub(super) fn new(sandbox: &BuiltSandbox, filter: Vec<libc::sock_filter>) -> Option<Self> {
-        let (alive, kept) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
-        let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-        // User 0 of the host may write many files of `/proc` that concern the whole machine, even without capabilities.
-        let is_root = sandbox.host_user == 0;
-        let proc_flags = sandbox.has_proc.then_some(if is_root { quiet | libc::MS_RDONLY } else { quiet });
-        Some(Self {
-            users: high(&sandbox.command_users)?,
-            proc_flags,
-            filter,
-            alive: high(&alive)?,
-            kept_alive: kept,
-        })
+    pub(super) fn new(isolation: CommandIsolation, network: SandboxNetwork) -> Self {
+        Self {
+            isolation,
+            reporting_filter: seccomp::filter(network, Refusal::IsReported),
+            plain_filter: seccomp::filter(network, Refusal::Fails),
+        }
     }
 
     /// Starts a command, and sends the answer over the first of the descriptors.
     pub(super) fn start(&self, request: &StartRequest, descriptors: &[OwnedFd]) {
         let [server, stdin, stdout, stderr, others @ ..] = descriptors else { return };
         let reply = match high(server) {
-            Some(server) => self.launch(request, &server, [stdin, stdout, stderr].map(number), others),
-            None => failed(StartStage::Isolate, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE)),
+            Ok(server) => self.launch(request, &server, [stdin, stdout, stderr], others),
+            Err(error) => failed(StartStage::Isolate, error.raw_os_error()),
         };
         let _server_may_be_gone = channel::send(server.as_fd(), &reply.encode(), &[]);
     }
@@ -72,25 +64,13 @@ impl CommandStarter {
         &self,
         request: &StartRequest,
         server: &OwnedFd,
-        standard_streams: [RawFd; 3],
+        standard: [&OwnedFd; 3],
         others: &[OwnedFd],
     ) -> StartReply {
-        // SAFETY: without UnshareFlags::FILES no descriptor table changes. Only this thread is concerned.
-        if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) } {
-            return failed(StartStage::Isolate, error.raw_os_error());
-        }
-        let init = InitPlan { server: number(server), launcher: number(&self.alive), limits: &request.limits };
-        // SAFETY: like `fork`. The child makes only system calls, as a copy of a process with several threads must.
-        match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
-            0 => namespace_init::run(&init),
-            error if error < 0 => {
-                return failed(
-                    StartStage::Isolate,
-                    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN),
-                );
-            }
-            _ => {}
-        }
+        let isolation = match self.isolation.prepare(request, server, standard[0]) {
+            Ok(isolation) => isolation,
+            Err(error) => return failed(StartStage::Isolate, error.raw_os_error()),
+        };
         let mut others = others.iter();
         let extra = request.extra_descriptor.and_then(|wanted| {
             let wanted = RawFd::try_from(wanted).ok()?;
@@ -110,14 +90,13 @@ impl CommandStarter {
             umask: request.umask,
             limits: &request.limits,
             terminal: request.terminal,
-            standard_streams,
+            standard_streams: standard.map(number),
             extra,
             cgroup_procs,
             server: number(server),
-            kept_alive: number(&self.kept_alive),
-            users: number(&self.users),
-            proc_flags: self.proc_flags,
-            filter: &self.filter,
+            isolation: isolation.leader,
+            reporting_filter: &self.reporting_filter,
+            plain_filter: &self.plain_filter,
             failure: None,
         };
         let mut stack: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(LEADER_STACK_BYTES);
@@ -141,8 +120,8 @@ fn failed(stage: StartStage, errno: i32) -> StartReply {
 }
 
 /// A copy of a descriptor with a number that no descriptor of a command has.
-fn high(descriptor: &OwnedFd) -> Option<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST_HIGH_DESCRIPTOR.min(highest())).ok()
+pub(super) fn high(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST_HIGH_DESCRIPTOR.min(highest()))
 }
 
 /// Half of the limit of open files, in case the limit is very low.

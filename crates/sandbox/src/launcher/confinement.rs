@@ -27,6 +27,13 @@ const CAPABILITY_NUMBERS: std::ops::Range<libc::c_ulong> = 0..64;
 /// the kernel: NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock.
 const SECURE_BITS: libc::c_ulong = 0b1100_1111;
 
+/// Gives up all capabilities of this process for good, as far as the user has the right to lock that. A process that may not
+/// is not privileged, and gets no privileges by executing a program either, because it gets no new ones.
+pub(super) fn give_up_privileges() -> Result<(), Errno> {
+    rustix::thread::set_no_new_privs(true)?;
+    drop_everything().or_else(|_not_privileged| drop_held()).map_err(Errno::from_raw_os_error)
+}
+
 /// Gives up all capabilities of this process for good. For a process that shares the memory of its parent: makes only system calls.
 pub(super) fn drop_everything() -> Result<(), i32> {
     // SAFETY: the calls take numbers only.

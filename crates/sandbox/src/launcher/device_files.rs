@@ -17,7 +17,7 @@ use super::mount_calls::{
 use crate::plan::BaseTree;
 
 /// Devices of the host that commands may use.
-const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+pub(super) const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
 /// Links that programs expect in `/dev`, each with its target.
 const LINKS: [(&str, &str); 5] = [

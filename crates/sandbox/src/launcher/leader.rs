@@ -7,7 +7,9 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use super::confinement::{self, check, error_number};
-use crate::message::StartStage;
+use super::isolation::LeaderIsolation;
+use super::landlock_rules;
+use crate::message::{LISTENER_MESSAGE, StartStage};
 
 /// The waits before an executable that is open for writing is tried again, in milliseconds. See `execute` in the crate
 /// that starts processes without a sandbox.
@@ -42,13 +44,9 @@ pub(super) struct LeaderPlan<'a> {
     pub(super) cgroup_procs: Option<RawFd>,
     /// The socket to the server. Its number is above that of the extra descriptor.
     pub(super) server: RawFd,
-    /// The descriptor whose closing tells the first processes of all namespaces that the launcher has ended.
-    pub(super) kept_alive: RawFd,
-    /// The user namespace of commands.
-    pub(super) users: RawFd,
-    /// How `/proc` is mounted. None: it cannot be mounted.
-    pub(super) proc_flags: Option<libc::c_ulong>,
-    pub(super) filter: &'a [libc::sock_filter],
+    pub(super) isolation: LeaderIsolation<'a>,
+    pub(super) reporting_filter: &'a [libc::sock_filter],
+    pub(super) plain_filter: &'a [libc::sock_filter],
     pub(super) failure: Option<(StartStage, i32)>,
 }
 
@@ -65,8 +63,10 @@ pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
 fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let at = |stage: StartStage| move |error: i32| (stage, error);
     // A process that hangs in one of the next steps must not keep the commands alive when the launcher is killed.
-    // SAFETY: a descriptor of this process's own table, which it does not use.
-    unsafe { libc::syscall(libc::SYS_close, plan.kept_alive) };
+    if let LeaderIsolation::Namespaces { kept_alive, .. } = plan.isolation {
+        // SAFETY: a descriptor of this process's own table, which it does not use.
+        unsafe { libc::syscall(libc::SYS_close, kept_alive) };
+    }
     // The tag comes first: by it the server finds this process even if the rest hangs.
     let (tag, limits) = plan.limits.split_at(usize::from(!plan.limits.is_empty()));
     tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
@@ -74,11 +74,8 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     prepare(plan).map_err(at(StartStage::Prepare))?;
     // SAFETY: the path is a C string.
     check(unsafe { libc::chdir(plan.cwd.as_ptr()) }).map_err(at(StartStage::WorkingDirectory))?;
-    // SAFETY: takes numbers.
-    check(unsafe { libc::setns(plan.users, libc::CLONE_NEWUSER) }).map_err(at(StartStage::Confine))?;
-    confinement::drop_everything().map_err(at(StartStage::Confine))?;
-    limits.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
-    install_filter(plan.filter).map_err(at(StartStage::Confine))?;
+    confine(plan.isolation, limits)?;
+    install_filter(plan).map_err(at(StartStage::Confine))?;
     if was_cancelled(plan.server) {
         return Err((StartStage::Cancelled, libc::ECANCELED));
     }
@@ -86,15 +83,34 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     execute(plan).map_err(at(StartStage::Execute))
 }
 
-/// A copy of the mount namespace with a `/proc` that shows only the processes of this command, and a session of its own.
+/// A session of its own, and, in a sandbox of namespaces, a copy of the mount namespace with a `/proc` that shows only the processes of this
+/// command.
 fn isolate(plan: &LeaderPlan<'_>) -> Result<(), i32> {
     // SAFETY: the strings are C strings, and a null pointer means no options.
     unsafe {
         check(libc::setsid())?;
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        if let Some(flags) = plan.proc_flags {
-            check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))?;
+        if let LeaderIsolation::Namespaces { proc_flags, .. } = plan.isolation {
+            check(libc::unshare(libc::CLONE_NEWNS))?;
+            if let Some(flags) = proc_flags {
+                check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))?;
+            }
         }
+    }
+    Ok(())
+}
+
+/// Gives up what the command must not have, and sets its limits.
+fn confine(isolation: LeaderIsolation<'_>, limits: &[(u32, u64, u64)]) -> Result<(), (StartStage, i32)> {
+    let confined = |result: Result<(), i32>| result.map_err(|error| (StartStage::Confine, error));
+    if let LeaderIsolation::Namespaces { users, .. } = isolation {
+        // SAFETY: takes numbers.
+        confined(check(unsafe { libc::setns(users, libc::CLONE_NEWUSER) }))?;
+        confined(confinement::drop_everything())?;
+    }
+    limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
+    if let LeaderIsolation::Landlock { ruleset, filter } = isolation {
+        confined(landlock_rules::restrict_self(ruleset))?;
+        confined(set_filter(filter, 0).map(drop))?;
     }
     Ok(())
 }
@@ -142,10 +158,53 @@ pub(super) fn set_limit((resource, soft, hard): &(u32, u64, u64)) -> Result<(), 
     check(unsafe { libc::prlimit64(0, *resource as libc::__rlimit_resource_t, &values, ptr::null_mut()) })
 }
 
-fn install_filter(filter: &[libc::sock_filter]) -> Result<(), i32> {
+/// Installs the filter whose descriptor the server gets. If the kernel refuses that, installs the other one.
+fn install_filter(plan: &LeaderPlan<'_>) -> Result<(), i32> {
+    let reporting = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // With the second flag, only a deadly signal interrupts a call that waits for the server. Kernels before 5.19 do not know it.
+    let listener = [reporting | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, reporting]
+        .into_iter()
+        .find_map(|flags| set_filter(plan.reporting_filter, flags).ok());
+    match listener {
+        Some(listener) => send_listener(plan.server, listener),
+        None => set_filter(plan.plain_filter, 0).map(drop),
+    }
+}
+
+const SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
+
+fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Result<RawFd, i32> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: the program has the given length, and the kernel copies it.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) } as c_int)
+    let returned =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) }
+            as c_int;
+    check(returned)?;
+    Ok(returned)
+}
+
+/// Sends the descriptor of the filter to the server, with the message [`LISTENER_MESSAGE`].
+fn send_listener(server: RawFd, listener: RawFd) -> Result<(), i32> {
+    #[repr(C, align(8))]
+    struct Control([u8; 32]);
+    let mut control = Control([0; 32]);
+    let mut part =
+        libc::iovec { iov_base: LISTENER_MESSAGE.as_ptr().cast_mut().cast(), iov_len: LISTENER_MESSAGE.len() };
+    // SAFETY: all zeros are a valid message header. The buffer for the control message is larger than one descriptor needs, and everything
+    // lives during the call.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+        let rights = libc::CMSG_FIRSTHDR(&raw const header);
+        (*rights).cmsg_level = libc::SOL_SOCKET;
+        (*rights).cmsg_type = libc::SCM_RIGHTS;
+        (*rights).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+        libc::CMSG_DATA(rights).cast::<RawFd>().write_unaligned(listener);
+        check(libc::sendmsg(server, &raw const header, libc::MSG_NOSIGNAL) as c_int)
+    }
 }
 
 /// Whether the server has closed its end of the socket. This is checked last: if the server closes its end later, it then

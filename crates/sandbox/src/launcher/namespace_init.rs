@@ -27,7 +27,7 @@ pub(super) fn let_the_kernel_reap() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// Never returns.
+/// Serves until the namespace may end, and then ends this process. Never returns.
 pub(super) fn run(plan: &InitPlan<'_>) -> ! {
     // If this fails, the process ends, and the command cannot be started in its namespace.
     let code = serve(plan).err().unwrap_or(0);

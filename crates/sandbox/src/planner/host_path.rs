@@ -16,7 +16,7 @@ const MAX_LINKS: usize = 40;
 
 /// Where a path leads.
 #[derive(Debug)]
-pub(super) struct HostPath {
+pub(super) struct FollowedPath {
     /// The path without links. If the path does not exist, the part after the first missing directory is as it was given.
     pub(super) real_path: PathBuf,
     pub(super) end: PathEnd,
@@ -59,7 +59,7 @@ pub(super) enum PathEnd {
     LinkLoop,
 }
 
-impl HostPath {
+impl FollowedPath {
     /// `path` is absolute and has no `..`.
     pub(super) fn find(path: &Path) -> io::Result<Self> {
         let mut left = names(path);
@@ -137,8 +137,8 @@ mod tests {
         directory
     }
 
-    fn find(directory: &tempfile::TempDir, name: &str) -> HostPath {
-        HostPath::find(&directory.path().join(name)).unwrap()
+    fn find(directory: &tempfile::TempDir, name: &str) -> FollowedPath {
+        FollowedPath::find(&directory.path().join(name)).unwrap()
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             FileFacts::of_open(fs::File::open(directory.path().join("a/file")).unwrap()).unwrap().id
         );
         assert!(found.links.is_empty() && found.real_path == directory.path().join("a/file"));
-        assert!(matches!(HostPath::find(Path::new("/")).unwrap().end, PathEnd::Existing(_)));
+        assert!(matches!(FollowedPath::find(Path::new("/")).unwrap().end, PathEnd::Existing(_)));
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
     fn an_empty_placeholder_counts_as_missing_and_a_filled_one_does_not() {
         let directory = tree();
         let place = directory.path().join("a/place");
-        let placeholder = super::super::Placeholder::make(&place).unwrap();
+        let placeholder = super::super::Placeholder::make(&place, None).unwrap();
         assert!(
             matches!(find(&directory, "a/place").end, PathEnd::Missing { first_missing } if first_missing == place)
         );

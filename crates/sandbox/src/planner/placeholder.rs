@@ -5,9 +5,11 @@
 //! A placeholder is recognised by its unusual permissions. So one that was left behind, because all processes of a server
 //! were killed at once, is removed by the next sandbox that needs it.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -20,18 +22,48 @@ const PLACEHOLDER_MODE: Mode = Mode::from_raw_mode(0o1555);
 /// How often a placeholder is made again because another process has removed it meanwhile.
 const MAX_ATTEMPTS: usize = 100;
 
+/// Is told of placeholders, so that they can be removed if this process is killed.
+pub trait PlaceholderNotes: Send + Sync {
+    /// The placeholder at this path is about to be made.
+    fn add(&self, path: &Path);
+    /// This process does not use the placeholder at this path any more.
+    fn remove(&self, path: &Path);
+}
+
 /// A use of a placeholder. Dropping it removes the directory, unless another sandbox uses it.
-#[derive(Debug)]
 pub struct Placeholder {
     path: PathBuf,
     id: FileId,
     /// Holds the shared lock.
     lock: OwnedFd,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
+}
+
+impl fmt::Debug for Placeholder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Placeholder({})", self.path.display())
+    }
 }
 
 impl Placeholder {
     /// Makes the directory, or uses the one that another sandbox has made. The parent directory must exist.
-    pub(super) fn make(path: &Path) -> io::Result<Self> {
+    pub(super) fn make(path: &Path, notes: Option<Arc<dyn PlaceholderNotes>>) -> io::Result<Self> {
+        if let Some(notes) = &notes {
+            notes.add(path);
+        }
+        let made = Self::lock(path);
+        match (made, notes) {
+            (Ok((id, lock)), notes) => Ok(Self { path: path.to_owned(), id, lock, notes }),
+            (Err(error), notes) => {
+                if let Some(notes) = notes {
+                    notes.remove(path);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn lock(path: &Path) -> io::Result<(FileId, OwnedFd)> {
         for _ in 0..MAX_ATTEMPTS {
             let is_new = match mkdirat(CWD, path, PLACEHOLDER_MODE) {
                 Ok(()) => true,
@@ -51,7 +83,7 @@ impl Placeholder {
             }
             // Another process may have removed the directory before the lock was there.
             if fstat(&directory)?.st_nlink > 0 {
-                return Ok(Self { path: path.to_owned(), id: facts.id, lock: directory });
+                return Ok((facts.id, directory));
             }
         }
         Err(io::Error::other("another process removes it again and again"))
@@ -73,6 +105,9 @@ impl Drop for Placeholder {
         // with a copy the lock would stay.
         let _not_possible_for_an_open_directory = flock(&self.lock, FlockOperation::Unlock);
         remove_unused_placeholder(&self.path);
+        if let Some(notes) = &self.notes {
+            notes.remove(&self.path);
+        }
     }
 }
 

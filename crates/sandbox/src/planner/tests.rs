@@ -168,7 +168,7 @@ fn a_replaced_file_changes_the_plan_and_a_changed_one_does_not() {
 
 /// What this thread has used of the processor so far, in nanoseconds. Other processes have no influence on it.
 fn processor_time() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
 }
 

@@ -33,6 +33,10 @@ fn pid_of_reply(socket: &mut UnixStream) -> Option<Pid> {
     socket.read_exact(&mut length).ok()?;
     let mut reply = vec![0; u32::from_ne_bytes(length) as usize];
     socket.read_exact(&mut reply).unwrap();
+    // Before the answer comes the descriptor of the filter, with a message of one byte.
+    if reply == [2] {
+        return pid_of_reply(socket);
+    }
     match StartReply::decode(&reply).unwrap() {
         StartReply::Started { pid } => Pid::from_raw(pid),
         StartReply::Failed { pid: Some(pid), .. } => {
@@ -69,7 +73,7 @@ fn sandbox_with_command(yard: &Yard) -> (OwnedFd, crate::support::TestSandbox, R
     let planned = plan_sandbox(&yard.policy(), sandbox::SandboxNetwork::None).unwrap();
     let (launcher, socket) = start_launcher();
     let kept = socket.try_clone().unwrap();
-    let resident = ResidentSandbox::build(socket, &planned.plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &planned.plan.clone().into()).unwrap();
     let sandbox =
         crate::support::TestSandbox { resident: Some(resident), launcher, placeholders: planned.placeholders };
     let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
@@ -138,7 +142,7 @@ fn a_launcher_without_free_descriptors_refuses_a_start_and_goes_on() {
     command.args(["-c", "ulimit -n 24; exec \"$0\""]).arg(launcher_command());
     let (launcher, socket) = start_with(command);
     let kept = socket.try_clone().unwrap();
-    let resident = ResidentSandbox::build(socket, &planned.plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &planned.plan.clone().into()).unwrap();
     let sandbox =
         crate::support::TestSandbox { resident: Some(resident), launcher, placeholders: planned.placeholders };
     let null = std::fs::File::open("/dev/null").unwrap();
@@ -169,7 +173,7 @@ fn a_plan_about_files_that_have_changed_is_refused() {
     std::fs::rename(yard.path("ws/denied.txt"), yard.path("ws/moved")).unwrap();
     std::fs::write(yard.path("ws/denied.txt"), "").unwrap();
     let (mut launcher, socket) = start_launcher();
-    let error = ResidentSandbox::build(socket, &planned.plan).unwrap_err();
+    let error = ResidentSandbox::build(socket, &planned.plan.clone().into()).unwrap_err();
     assert!(error.is_about_changed_files(), "{error}");
     assert_eq!(launcher.wait().unwrap().code(), Some(1));
     // A directory on the way that has become a link is not followed.
@@ -177,7 +181,7 @@ fn a_plan_about_files_that_have_changed_is_refused() {
     std::fs::rename(yard.path("ws/deep"), yard.path("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", yard.path("ws/deep")).unwrap();
     let (mut launcher, socket) = start_launcher();
-    let error = ResidentSandbox::build(socket, &planned.plan).unwrap_err();
+    let error = ResidentSandbox::build(socket, &planned.plan.clone().into()).unwrap_err();
     assert!(error.is_about_changed_files(), "{error}");
     launcher.wait().unwrap();
     drop(planned);

@@ -269,7 +269,7 @@ fn a_start_is_cancelled_by_closing_its_socket() {
         let (ours, theirs) = socket_pair();
         rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
         let reply = sandbox.resident().start(&request, ours.as_fd(), theirs.as_fd(), &[null.as_fd(); 3]).unwrap();
-        match reply {
+        match reply.0 {
             // Either the process has noticed, or its namespace was ended before or while it was made.
             StartReply::Failed { stage: StartStage::Cancelled | StartStage::Isolate, .. } => {}
             StartReply::Started { pid } => assert_eq!(Running { pid, _socket: ours }.wait(), 137),

@@ -129,7 +129,7 @@ fn mounts_below_a_root_are_included_and_those_of_the_kernel_are_read_only() {
     let mut command = Command::new("unshare");
     command.args(["-rm", "--propagation", "private", "/bin/sh", "-c", script, "sh"]).arg(&ws).arg(launcher_command());
     let (launcher, socket) = start_with(command);
-    let resident = ResidentSandbox::build(socket, &plan.plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &plan.plan.clone().into()).unwrap();
     let sandbox = TestSandbox { resident: Some(resident), launcher, placeholders: plan.placeholders };
     let script = format!("cd {} && echo x > mnt/inside/file && cat mnt/inside/file", ws.display());
     assert_eq!(sandbox.run(&script).success(), "x\n");

@@ -71,7 +71,7 @@ pub(crate) fn start_with(mut command: Command) -> (std::process::Child, OwnedFd)
 
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
-    let resident = ResidentSandbox::build(socket, plan).unwrap();
+    let resident = ResidentSandbox::build(socket, &plan.clone().into()).unwrap();
     TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
 }
 
@@ -216,9 +216,30 @@ impl TestSandbox {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Running, StartReply> {
         let (ours, theirs) = socket_pair();
-        match self.resident().start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap() {
+        let (reply, filter) = self.resident().start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap();
+        if let Some(filter) = filter {
+            refuse_in_background(filter);
+        }
+        match reply {
             StartReply::Started { pid } => Ok(Running { pid, _socket: ours }),
             failed => Err(failed),
         }
     }
+}
+
+/// Refuses the calls that the filter of a command reports, until the command has ended.
+fn refuse_in_background(filter: OwnedFd) {
+    std::thread::spawn(move || {
+        loop {
+            let mut polled = [rustix::event::PollFd::new(&filter, rustix::event::PollFlags::IN)];
+            if rustix::event::poll(&mut polled, None).is_err() {
+                continue;
+            }
+            if !polled[0].revents().contains(rustix::event::PollFlags::IN)
+                || sandbox::refuse_next_call(&filter).is_err()
+            {
+                return;
+            }
+        }
+    });
 }

@@ -1,5 +1,6 @@
 //! Handles one message or control frame of a peer: requests go to their handlers, `initialized` finishes the
-//! handshake, pings are answered, pongs are noted, and every other message is refused with an error that says why.
+//! handshake, answers go to the requests of this server, pings are answered, pongs are noted, and every other message is
+//! refused with an error that says why.
 
 use std::sync::Arc;
 
@@ -12,29 +13,42 @@ use transport::ReadEvent;
 use crate::connection::Connection;
 use crate::handlers;
 use crate::metrics::Transport;
+use crate::outbound::AnswerOrigin;
+
+/// Whether the connection goes on after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterMessage {
+    Continue,
+    /// The peer has broken the protocol. It was told why.
+    End,
+}
 
 /// Handles one event of the stream. Returns as soon as the next event may be handled.
-pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
+pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) -> AfterMessage {
     match event {
-        ReadEvent::Message(message) => handle_message(connection, message).await,
+        ReadEvent::Message(message) => return handle_message(connection, message).await,
         ReadEvent::TooLarge { prefix } => refuse_too_large(connection, &prefix),
         ReadEvent::Ping(payload) => connection.outbound.pong(payload),
         ReadEvent::Pong(payload) => connection.outbound.note_pong(&payload),
         // The caller ends the connection.
         ReadEvent::Closed(_) => {}
     }
+    AfterMessage::Continue
 }
 
-async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
+async fn handle_message(connection: &Arc<Connection>, message: Bytes) -> AfterMessage {
     // Uploads consist of many large blocks, so a faster decoder tries them first.
     if let Some((id, params)) = protocol::fs::recognise_write_block(&message) {
-        return handlers::write_block(connection, id, params);
+        handlers::write_block(connection, id, params);
+        return AfterMessage::Continue;
     }
     match decode(&message) {
         Ok(Incoming::Request(request)) => handlers::dispatch(connection, request, &message).await,
         Ok(Incoming::Notification(notification)) => handle_notification(connection, &notification, &message),
-        Ok(Incoming::Response(response)) => refuse_answer(connection, &response.id),
-        Ok(Incoming::Error { id, .. }) => refuse_answer(connection, &id),
+        Ok(Incoming::Response(response)) => {
+            return take_answer(connection, &response.id, Some(response.result.get()));
+        }
+        Ok(Incoming::Error { id, .. }) => return take_answer(connection, &id, None),
         Err(error) => {
             let kind = if connection.transport == Transport::websocket { "websocket JSON-RPC" } else { "JSON-RPC" };
             let from = name_in_errors(connection);
@@ -44,6 +58,7 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
             connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &error));
         }
     }
+    AfterMessage::Continue
 }
 
 fn handle_notification(connection: &Connection, notification: &Notification<'_>, message: &[u8]) {
@@ -67,10 +82,18 @@ fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
     connection.outbound.reply(encode_error(&id, &WireError::invalid_request(reason).with_data(data)));
 }
 
-/// Refuses an answer. This server sends no requests, so it expects no answers.
-fn refuse_answer(connection: &Connection, id: &RequestId) {
-    let id = id.to_string();
-    refuse(connection, format!("no request with id {} is waiting for an answer", protocol::shortened(&id)));
+/// Takes an answer to a request of this server. `result` is its JSON text, and None if the answer is an error. An answer
+/// without a request ends the connection: client and server do not agree on what was asked, so a later answer could
+/// be taken for the answer to another question.
+fn take_answer(connection: &Connection, id: &RequestId, result: Option<&str>) -> AfterMessage {
+    match connection.outbound.take_client_answer(id, result) {
+        AnswerOrigin::Requested => AfterMessage::Continue,
+        AnswerOrigin::Unrequested => {
+            let id = id.to_string();
+            refuse(connection, format!("no request with id {} is waiting for an answer", protocol::shortened(&id)));
+            AfterMessage::End
+        }
+    }
 }
 
 /// Refuses a message that is no request, or whose id cannot be read. So the error has the id for unknown requests.

@@ -1,5 +1,7 @@
 //! Tests of one connection over a pipe in memory.
 
+mod network_policy;
+
 use protocol::ProcessId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -20,17 +22,30 @@ struct MemoryClient {
 
 impl MemoryClient {
     fn connect(shared: &Arc<ServerState>) -> Self {
+        Self::connect_as(shared, Transport::stdio)
+    }
+
+    fn connect_as(shared: &Arc<ServerState>, transport: Transport) -> Self {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (read, write) = tokio::io::split(theirs);
         let stream = transport::lines(read, write, PeerLabel::new("memory"), MessageLimits::default());
         let accepted = AcceptedStream { stream, principal: Principal::Anybody };
-        shared.connections.spawn(serve(accepted, Transport::stdio, Arc::clone(shared)));
+        shared.connections.spawn(serve(accepted, transport, Arc::clone(shared)));
         let (read, requests) = tokio::io::split(ours);
         Self { requests, answers: BufReader::new(read).lines() }
     }
 
     async fn send(&mut self, message: Value) {
         self.requests.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    /// Opens a session, or resumes the session `resume`, and returns the id of the session.
+    async fn handshake(&mut self, resume: Option<&str>) -> String {
+        let params = json!({"clientName": "test", "resumeSessionId": resume});
+        self.send(json!({"id": 1, "method": "initialize", "params": params})).await;
+        let answer = self.next().await;
+        self.send(json!({"method": "initialized", "params": {}})).await;
+        answer["result"]["sessionId"].as_str().unwrap().to_owned()
     }
 
     async fn next(&mut self) -> Value {
@@ -42,9 +57,7 @@ impl MemoryClient {
 async fn a_write_that_waited_for_a_failed_start_does_not_wait_for_the_next_process_with_that_id() {
     let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
     let mut client = MemoryClient::connect(&shared);
-    client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
-    assert_eq!(client.next().await["id"], 1);
-    client.send(json!({"method": "initialized", "params": {}})).await;
+    client.handshake(None).await;
     let session = shared.sessions.all().remove(0);
     let table = &session.table;
     let id = ProcessId::from("p");

@@ -14,7 +14,8 @@ use super::child_env::Variables;
 use super::passwd;
 
 /// Makes the answer from the environment variables of the server and the shell that [`users_shell`] has found.
-pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> EnvironmentInfo {
+/// `can_sandbox` says whether the server is configured to make sandboxes.
+pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_sandbox: bool) -> EnvironmentInfo {
     let cwd = std::env::current_dir().ok();
     let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty());
     let tmpdir = tmpdir.map(|value| cwd.as_deref().unwrap_or(Path::new("")).join(value));
@@ -29,7 +30,11 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
         temp_dir,
         temporary_directories: Some(tmpdir_uri.into_iter().collect()),
         capabilities: Capabilities {
+            network_proxy_launch: can_sandbox,
+            capability_discovery_sandbox: can_sandbox,
             environment_config_read: true,
+            sandboxed_file_streaming: can_sandbox,
+            sandbox_denials: can_sandbox,
             shell_snapshot_v2: true,
             process_resize: true,
             process_close_stdin: true,
@@ -55,7 +60,6 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
             http_header_env_vars: true,
             http_cancel: true,
             http_limits: true,
-            ..Capabilities::default()
         },
     }
 }
@@ -154,7 +158,7 @@ mod tests {
     fn only_tmpdir_is_reported_and_it_is_resolved_against_the_cwd() {
         let cwd = std::env::current_dir().unwrap();
         let directories = |tmpdir: &str| {
-            let info = environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh());
+            let info = environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh(), true);
             (info.temporary_directories.unwrap(), info.temp_dir.unwrap())
         };
         for (tmpdir, expected) in [
@@ -168,7 +172,7 @@ mod tests {
         }
         assert_eq!(directories(""), (vec![], uri(Path::new("/tmp"))));
         let others = Variables::from([("TMP".into(), "/a".into()), ("TEMP".into(), "/b".into())]);
-        let info = environment_info(&others, &sh());
+        let info = environment_info(&others, &sh(), true);
         assert_eq!((info.temporary_directories, info.temp_dir), (Some(vec![]), Some(uri(Path::new("/tmp")))));
         assert_eq!(info.cwd, Some(uri(&cwd)));
     }

@@ -34,7 +34,13 @@ impl<'a> SessionShell<'a> {
 impl ShellRunner for SessionShell<'_> {
     async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
         let sandbox = self.sandbox.clone();
-        self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel, sandbox).await
+        let started =
+            self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel, sandbox.clone()).await;
+        if let (Some(Ok(started)), Some(sandbox)) = (&started, sandbox) {
+            // Nobody wants to know what the shell was refused. Without the descriptor the kernel refuses calls by itself.
+            drop(sandbox.take_filter(started.child.pid()));
+        }
+        started
     }
 
     fn kill_in_background(&self, shell: Child) {

@@ -290,7 +290,8 @@ async fn fetcher(shared: &Arc<ServerState>) -> Result<&Fetcher, WireError> {
             let environment = variables
                 .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect();
-            let made = shared.threads.run(JobOwner::SERVER, || Fetcher::new(FetcherConfig { environment })).await;
+            let config = FetcherConfig { environment, lookups: Arc::clone(&shared.lookups) };
+            let made = shared.threads.run(JobOwner::SERVER, || Fetcher::new(config)).await;
             made.ok_or_else(|| {
                 WireError::internal(
                     "http/request failed: the server has failed to prepare HTTP requests; its log says why",

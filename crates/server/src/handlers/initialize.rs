@@ -47,8 +47,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         call.connection.principal.clone(),
         shared.spawner.session_tags(),
         Arc::clone(&call.connection.outbound),
-        shared.session_files(),
-        shared.session_sandboxes(),
+        (shared.session_files(), shared.session_sandboxes()),
         config,
         // The server does not count as idle while the session exists.
         shared.presence.enter(),

@@ -38,6 +38,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         limits: None,
         snapshot: None,
         sandbox: None,
+        proxy: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
     };
     start::begin(call, spec, session, |call, process_id| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
+use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult, SandboxDenial};
 use session::{CHUNK_OVERHEAD_BYTES, EventLog, Page, PartOfChunk, ReadAnswer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -71,7 +71,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
             through: page.next_seq - 1,
             output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum(),
         });
-        (read_result(delivery.log(), page), covers, catches_up)
+        (read_result(delivery.log(), page, process.denials.list()), covers, catches_up)
     });
     let outbound = Arc::clone(&call.connection.outbound);
     let is_partial = result.partial;
@@ -90,7 +90,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     }
 }
 
-fn read_result(log: &EventLog, page: Page) -> ReadResult {
+fn read_result(log: &EventLog, page: Page, sandbox_denials: Vec<SandboxDenial>) -> ReadResult {
     let exit = log.exit_event();
     let chunks = page.chunks.into_iter().map(|chunk| OutputChunk {
         seq: chunk.seq,
@@ -105,6 +105,7 @@ fn read_result(log: &EventLog, page: Page) -> ReadResult {
         closed: log.is_closed(),
         failure: None,
         sandbox_denied: exit.is_some_and(|(_, exit)| exit.sandbox_denied),
+        sandbox_denials: if exit.is_some() { sandbox_denials } else { Vec::new() },
         oldest_seq: log.oldest_seq(),
         exit_seq: exit.map(|(seq, _)| seq),
         timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, decode_params,
-    error_kind, shortened,
+    ErrorData, Permissions, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError,
+    decode_params, error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
 use spawn::{ChildIo, SpawnCommand, SpawnError, SpawnLimits, Spawned, StdinMode, Stdio, TerminalSize};
@@ -24,9 +24,11 @@ use crate::config::Config;
 use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
 use crate::limits::MAX_SHOWN_ARGUMENTS;
-use crate::process::{Confinement, CountedDelivery, Dialect, Process, ProcessParts, QueuedStdin};
+use crate::network_proxy::ProxyPlan;
+use crate::process::{CountedDelivery, Dialect, Process, ProcessConfinement, ProcessParts, QueuedStdin};
 use crate::process_limits::{limit_error, memory_scope, spawn_limits};
 use crate::process_task;
+use crate::refused_calls::refuse_calls;
 use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
@@ -36,6 +38,12 @@ use crate::survive::{survive, survive_call};
 
 /// Read, write and execute for user, group and others. The kernel ignores further bits.
 const LARGEST_UMASK: u32 = 0o777;
+
+/// Nothing else says which hosts are allowed.
+const MANAGED_NETWORK_NEEDS_PROXY: &str = "enforceManagedNetwork needs networkProxy, which says what the process may reach; add it, or leave enforceManagedNetwork out";
+
+/// A process without a sandbox can reach every host without its proxy.
+const PROXY_NEEDS_SANDBOX: &str = "networkProxy needs a sandbox, because a process without a sandbox can use the network without the proxy; add a sandbox, or leave networkProxy out";
 
 /// A start request in a form that is independent of the method (`process/start` or `command/exec`).
 pub(super) struct StartSpec {
@@ -58,6 +66,8 @@ pub(super) struct StartSpec {
     pub(super) snapshot: Option<SnapshotRequest>,
     /// The policy that the process is confined by. None: the process is not confined.
     pub(super) sandbox: Option<SandboxContext>,
+    /// The proxy through which the process reaches the network. Only with a sandbox.
+    pub(super) proxy: Option<ProxyPlan>,
     /// The family of notifications in which the events of the process are sent.
     pub(super) dialect: Dialect,
 }
@@ -91,9 +101,7 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         (false, true) => StartedAs::Paused,
         (false, false) => StartedAs::Followed,
     };
-    if params.network_proxy.is_some() {
-        return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
-    }
+    let proxy = params.network_proxy.as_ref().map(|launch| ProxyPlan::new(launch, &params.process_id)).transpose()?;
     let cwd = params.cwd.to_native().map_err(|error| {
         WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
     })?;
@@ -101,9 +109,15 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         Some(sandbox) => Some(decode_params::<SandboxContext>(Some(sandbox))?),
         None => None,
     };
-    let sandbox = sandbox.filter(|context| !context.needs_no_enforcement());
-    if params.enforce_managed_network {
-        return Err(WireError::invalid_params("managed network cannot be enforced on this executor yet"));
+    // A proxy is enforced by a sandbox that allows no other network, also if the policy forbids nothing else.
+    let is_managed = |context: &SandboxContext| matches!(context.permissions, Permissions::Managed { .. });
+    let sandbox =
+        sandbox.filter(|context| !context.needs_no_enforcement() || (proxy.is_some() && is_managed(context)));
+    if proxy.is_some() && sandbox.is_none() {
+        return Err(WireError::invalid_params(PROXY_NEEDS_SANDBOX));
+    }
+    if params.enforce_managed_network && proxy.is_none() {
+        return Err(WireError::invalid_params(MANAGED_NETWORK_NEEDS_PROXY));
     }
     let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
     let snapshot = match params.shell_snapshot {
@@ -134,6 +148,7 @@ fn to_spec(shared: &ServerState, params: StartParams, observes: bool) -> Result<
         limits: params.limits.map(|limits| spawn_limits(&limits)),
         snapshot,
         sandbox,
+        proxy,
         dialect: Dialect::Current,
     })
 }
@@ -292,13 +307,22 @@ fn shown_arguments(argv: &[String]) -> Vec<String> {
 /// Starts the process and puts it into the table. Also returns its streams, and the part of its timeout that is left.
 async fn launch(
     shared: &Arc<ServerState>,
-    spec: StartSpec,
+    mut spec: StartSpec,
     session: &Arc<Session>,
     reservation: &StartReservation,
     requester: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let sandbox = sandbox_for_process(&spec, session).await?;
-    let Execution { argv, env } = execution(shared, &spec, session, sandbox.as_ref()).await;
+    let Execution { argv, mut env } = execution(shared, &spec, session, sandbox.as_ref()).await;
+    let network_proxy = match (spec.proxy.take(), sandbox.as_ref().and_then(|sandbox| sandbox.listener())) {
+        (Some(proxy), Some(listener)) => {
+            Some(proxy.launch(shared, session, listener, &mut env).map_err(|error| {
+                WireError::internal(format!("the network proxy of the process could not be started: {error}"))
+            })?)
+        }
+        (Some(_), None) => return Err(WireError::internal("the sandbox has no socket for the network proxy")),
+        (None, _) => None,
+    };
     // Capturing a snapshot can take a while. A command that was cancelled meanwhile must not run.
     if shared.closing.is_cancelled() || session.has_ended() || reservation.cancel.is_cancelled() {
         return Err(start_cancelled(&spec.id));
@@ -314,9 +338,10 @@ async fn launch(
         umask: spec.umask,
         limits: spec.limits,
     };
-    let confinement = if sandbox.is_some() { Confinement::Sandboxed } else { Confinement::Unconfined };
+    let confinement = if sandbox.is_some() { ProcessConfinement::Sandboxed } else { ProcessConfinement::Unconfined };
     let begun = Instant::now();
-    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox);
+    let start =
+        shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox.clone());
     // A hanging start can be cancelled only if tags work, because the child is found by its tag.
     let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
         // `LONGEST_START` is added, so that only a hanging start runs into this timeout. If `timeout` is shorter than
@@ -359,7 +384,12 @@ async fn launch(
         terminal,
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
+        own_sandbox: sandbox.clone().filter(|_| network_proxy.is_some()),
+        network_proxy,
     });
+    if let Some(filter) = sandbox.and_then(|sandbox| sandbox.take_filter(child.pid())) {
+        shared.tasks.spawn(refuse_calls(filter, Arc::clone(&process)));
+    }
     // Puts the process into the table, unless the start was cancelled meanwhile.
     if !session.claim(reservation, &process, requester, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;

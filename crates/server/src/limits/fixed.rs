@@ -173,6 +173,11 @@ fixed_limits! {
         POLICY_RECHECK_TIME: Duration = Duration::from_secs(1), Milliseconds,
         "Looking takes as long as a small file operation itself. Commands always look.";
 
+        /// Different refused system calls of a process that are reported (`sandboxDenials`).
+        /// Further ones are left out.
+        MAX_SANDBOX_DENIALS: usize = 32, Count,
+        "More would tell nobody more.";
+
         /// How long a sandbox exists that no process and no request uses.
         /// The sandbox is ended. The next request with its policy makes another one, which takes some milliseconds.
         SANDBOX_IDLE_TIME: Duration = Duration::from_secs(60), Milliseconds,
@@ -352,7 +357,7 @@ fixed_limits! {
         "A compiled rule can take 10 KB of memory.";
     }
 
-    "Sandboxes" {
+    "Policies of sandboxes" {
         /// Entries of the policy of a sandbox.
         /// The request is refused, as for the other limits of this group: `process/start` with -32602, `fs/*` with -32600.
         MAX_POLICY_ENTRIES: usize = sandbox::policy_limits::MAX_REQUESTED_ENTRIES, Count,
@@ -397,6 +402,58 @@ fixed_limits! {
         /// The named directory is not protected.
         MAX_GIT_FILE_BYTES: u64 = 1 << 20, Bytes,
         "Git refuses a larger file too.";
+    }
+
+    "Network policy of processes" {
+        /// Unanswered requests of the server to a client, such as `network/policyRequest`.
+        /// A further question of the same connection is answered with no.
+        MAX_SERVER_REQUESTS: usize = session::limits::MAX_SERVER_REQUESTS, Count,
+        "Part of the protocol.";
+
+        /// Bytes of the result of such a request.
+        /// A larger result counts as no.
+        MAX_CLIENT_ANSWER_BYTES: usize = 16 << 10, Bytes,
+        "The longest valid result is far shorter.";
+
+        /// Time that a client has for `network/policyRequest`, in addition to `policyDecisionTimeoutMs`.
+        /// The question counts as answered with no.
+        POLICY_ANSWER_GRACE: Duration = Duration::from_secs(5), Milliseconds,
+        "Part of the protocol.";
+
+        /// Concurrent connections to the network proxy of a process.
+        /// A further connection waits until another one ends.
+        MAX_CONNECTIONS_PER_PROXY: usize = proxy::limits::MAX_CONNECTIONS, Count,
+        "Each connection takes two descriptors of the server. Browsers and package managers open fewer.";
+
+        /// Concurrent connections to the network proxies of all processes of a session.
+        /// A further connection waits until another one ends.
+        MAX_PROXY_CONNECTIONS: usize = 512, Count,
+        "Each connection takes two descriptors of the server, which all sessions share.";
+
+        /// Bytes of the headers of a request to a network proxy.
+        /// The request is answered with status 431.
+        MAX_PROXY_REQUEST_HEAD_BYTES: usize = proxy::limits::MAX_REQUEST_HEAD_BYTES, Bytes,
+        "Web servers accept less.";
+
+        /// Bytes of the headers of a response that a network proxy passes on.
+        /// The request is answered with status 502.
+        MAX_PROXY_RESPONSE_HEAD_BYTES: usize = proxy::limits::MAX_RESPONSE_HEAD_BYTES, Bytes,
+        "Web browsers accept no more.";
+
+        /// Time for the headers of a request to a network proxy, or for a SOCKS5 handshake.
+        /// The connection is closed.
+        PROXY_HANDSHAKE_TIMEOUT: Duration = proxy::limits::HANDSHAKE_TIMEOUT, Milliseconds,
+        "A working program needs far less time.";
+
+        /// Time in which a network proxy connects to a target.
+        /// The request is answered with status 504, or the SOCKS5 code 6.
+        PROXY_CONNECT_TIMEOUT: Duration = proxy::limits::CONNECT_TIMEOUT, Milliseconds,
+        "A target that can be reached accepts sooner.";
+
+        /// Time without a byte on a connection to a network proxy.
+        /// The connection is closed.
+        PROXY_IDLE_TIMEOUT: Duration = proxy::limits::IDLE_TIMEOUT, Milliseconds,
+        "Long enough for protocols with pings, and an abandoned connection does not stay for ever.";
     }
 
     "HTTP requests of clients" {

@@ -72,6 +72,7 @@ impl Process {
                     seq: *seq,
                     exit_code: exit.code,
                     sandbox_denied: Some(exit.sandbox_denied),
+                    sandbox_denials: self.denials.list(),
                     timed_out: exit.timed_out,
                     usage: exit.resources.usage,
                     limit_reached: exit.resources.limit_reached,

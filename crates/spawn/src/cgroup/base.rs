@@ -104,8 +104,8 @@ fn pass_on(base: &Path, controllers: Controllers, may_move: MayMove) -> Result<(
         let shown = base.display();
         if is_busy(&error) {
             format!(
-                "other processes are in the cgroup {shown} of the server, so it cannot pass its controllers on; start \
-                 the server as a service of its own with Delegate=yes"
+                "there are processes in the cgroup {shown}, so it cannot pass its controllers on; start the server as a \
+                 systemd service of its own with Delegate=yes, or with DelegateSubgroup= if another program embeds it"
             )
         } else {
             format!("cannot pass the controllers of the cgroup {shown} on: {error}")
@@ -144,7 +144,7 @@ fn make_room(base: &Path) -> io::Result<()> {
     fs::write(directory.join("cgroup.procs"), "0")
 }
 
-/// Undoes [`make_room`].
+/// Returns to `base` after [`make_room`], because leaving it did not help.
 fn move_back(base: &Path) {
     let _stays_in_the_cgroup_below = fs::write(base.join("cgroup.procs"), "0");
     let _another_server_may_use_it = fs::remove_dir(base.join(SELF_DIRECTORY));

@@ -10,10 +10,31 @@ use super::{LimitKind, LimitPlan, ReachedLimit};
 use crate::cgroup::CgroupCounts;
 use crate::child::ChildExitStatus;
 use crate::procfs;
+use crate::rlimit;
 
-/// The kernel enforces the limit of CPU time by its clock ticks, and `/proc` reports a more exact time, which can be
-/// a few ticks lower.
-const TICK_SLACK: Duration = Duration::from_millis(100);
+/// What is known about the CPU time of a process that was killed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTimeAtEnd {
+    /// CPU time of the process without its descendants, because each process has its own limit.
+    used: Duration,
+    /// The soft limit when the process ended. The kernel raises it by a second each time it sends `SIGXCPU`.
+    soft_limit_seconds: u64,
+}
+
+impl CpuTimeAtEnd {
+    /// Reads it for a process that has ended and has not been reaped. None if that is not possible.
+    pub(crate) fn of(pid: Pid) -> Option<Self> {
+        let used = procfs::stat(pid).ok().flatten()?.cpu_time();
+        Some(Self { used, soft_limit_seconds: rlimit::soft_limit(pid, libc::RLIMIT_CPU)? })
+    }
+
+    /// Whether the kernel has killed the process at this hard limit. The limit counts clock ticks, and on a busy machine the exact
+    /// time in `/proc` can be a quarter lower. So the better sign is the soft limit, which the kernel has raised to the hard
+    /// one. Because a process can do that itself, a good part of the time must be used up too.
+    fn is_used_up(&self, hard_limit_seconds: u64) -> bool {
+        self.soft_limit_seconds >= hard_limit_seconds && self.used * 2 >= Duration::from_secs(hard_limit_seconds)
+    }
+}
 
 /// The limits whose effect can be recognised when the process has ended.
 #[derive(Clone, Copy, Debug)]
@@ -40,18 +61,15 @@ impl WatchedLimits {
         self.cpu_kill_seconds.is_some() && status == ChildExitStatus::Signaled(libc::SIGKILL)
     }
 
-    /// `own_cpu` is the CPU time of the process without its descendants, because each process has its own limit.
+    /// `cpu_time` is needed only if [`Self::needs_cpu_time`] says so.
     pub(crate) fn reached(
         &self,
         status: ChildExitStatus,
-        own_cpu: Option<Duration>,
+        cpu_time: Option<CpuTimeAtEnd>,
         counts: CgroupCounts,
     ) -> Option<ReachedLimit> {
         let ended_by = |limit| Some(ReachedLimit { limit, has_ended_process: true });
-        let is_cpu_used_up = || {
-            let limit = self.cpu_kill_seconds.map(Duration::from_secs);
-            own_cpu.zip(limit).is_some_and(|(used, limit)| used + TICK_SLACK >= limit)
-        };
+        let is_cpu_used_up = || cpu_time.zip(self.cpu_kill_seconds).is_some_and(|(time, hard)| time.is_used_up(hard));
         match status {
             ChildExitStatus::Signaled(libc::SIGXCPU) if self.cpu_kill_seconds.is_some() => {
                 ended_by(LimitKind::CpuTime)
@@ -68,11 +86,6 @@ impl WatchedLimits {
     }
 }
 
-/// The CPU time of a process that has ended and has not been reaped. None if `/proc` cannot be read.
-pub(crate) fn own_cpu_time(pid: Pid) -> Option<Duration> {
-    procfs::stat(pid).ok().flatten().map(|stat| stat.cpu_time())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,24 +98,28 @@ mod tests {
         WatchedLimits::new(&LimitPlan::new(&limits, Controllers { memory: true, pids: true }, "").unwrap())
     }
 
+    /// The CPU time is in milliseconds, and the soft limit in seconds.
     fn reached(
         watched: WatchedLimits,
         status: ChildExitStatus,
-        cpu_ms: u64,
+        (cpu_ms, soft): (u64, u64),
         counts: CgroupCounts,
     ) -> Option<(LimitKind, bool)> {
-        let reached = watched.reached(status, Some(Duration::from_millis(cpu_ms)), counts);
-        reached.map(|reached| (reached.limit, reached.has_ended_process))
+        let time = CpuTimeAtEnd { used: Duration::from_millis(cpu_ms), soft_limit_seconds: soft };
+        watched.reached(status, Some(time), counts).map(|reached| (reached.limit, reached.has_ended_process))
     }
 
     #[test]
     fn a_kill_counts_as_the_limit_of_cpu_time_only_if_the_time_is_used_up() {
         let cpu = watched(SpawnLimits { cpu_seconds: Some(1), ..SpawnLimits::default() });
         let none = CgroupCounts::default();
-        assert_eq!(reached(cpu, KILLED, 1_500, none), None);
-        assert_eq!(reached(cpu, KILLED, 1_950, none), Some((LimitKind::CpuTime, true)));
-        assert_eq!(reached(cpu, ChildExitStatus::Signaled(libc::SIGXCPU), 0, none), Some((LimitKind::CpuTime, true)));
-        assert_eq!(reached(cpu, ChildExitStatus::Exited(152), 5_000, none), None);
+        assert_eq!(reached(cpu, KILLED, (1_900, 1), none), None, "the kernel has not sent SIGXCPU");
+        assert_eq!(reached(cpu, KILLED, (900, 2), none), None, "the process has raised its soft limit itself");
+        // The kernel has counted two seconds in clock ticks.
+        assert_eq!(reached(cpu, KILLED, (1_700, 2), none), Some((LimitKind::CpuTime, true)));
+        let signalled = ChildExitStatus::Signaled(libc::SIGXCPU);
+        assert_eq!(reached(cpu, signalled, (0, 1), none), Some((LimitKind::CpuTime, true)));
+        assert_eq!(reached(cpu, ChildExitStatus::Exited(152), (5_000, 2), none), None);
         assert!(cpu.needs_cpu_time(KILLED) && !cpu.needs_cpu_time(ChildExitStatus::Exited(0)));
     }
 
@@ -111,20 +128,20 @@ mod tests {
         let none = watched(SpawnLimits::default());
         for signal in [libc::SIGXCPU, libc::SIGXFSZ, libc::SIGKILL] {
             let status = ChildExitStatus::Signaled(signal);
-            assert_eq!(reached(none, status, 9_000, CgroupCounts::default()), None, "{signal}");
+            assert_eq!(reached(none, status, (9_000, 9), CgroupCounts::default()), None, "{signal}");
         }
         let files = watched(SpawnLimits { file_size_bytes: Some(1), ..SpawnLimits::default() });
         let status = ChildExitStatus::Signaled(libc::SIGXFSZ);
-        assert_eq!(reached(files, status, 0, CgroupCounts::default()), Some((LimitKind::FileSize, true)));
+        assert_eq!(reached(files, status, (0, 0), CgroupCounts::default()), Some((LimitKind::FileSize, true)));
     }
 
     #[test]
     fn the_counters_of_the_cgroup_tell_about_memory_and_about_refused_forks() {
         let any = watched(SpawnLimits::default());
         let oom = CgroupCounts { oom_kills: 1, refused_forks: 3, ..CgroupCounts::default() };
-        assert_eq!(reached(any, KILLED, 0, oom), Some((LimitKind::Memory, true)));
-        assert_eq!(reached(any, ChildExitStatus::Exited(1), 0, oom), Some((LimitKind::Memory, false)));
+        assert_eq!(reached(any, KILLED, (0, 0), oom), Some((LimitKind::Memory, true)));
+        assert_eq!(reached(any, ChildExitStatus::Exited(1), (0, 0), oom), Some((LimitKind::Memory, false)));
         let forks = CgroupCounts { refused_forks: 3, ..CgroupCounts::default() };
-        assert_eq!(reached(any, ChildExitStatus::Exited(0), 0, forks), Some((LimitKind::Pids, false)));
+        assert_eq!(reached(any, ChildExitStatus::Exited(0), (0, 0), forks), Some((LimitKind::Pids, false)));
     }
 }

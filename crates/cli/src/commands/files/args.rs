@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::super::args::TargetArgs;
+use super::super::sandbox_flags::SandboxArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct CpArgs {
@@ -22,6 +23,8 @@ pub(crate) struct CpArgs {
     /// The files to copy, and last the target
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     // The flags that choose the environment, not the target of the copy.
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -40,6 +43,8 @@ pub(crate) struct LsArgs {
     #[arg(default_value = ":", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct CatArgs {
     /// Files to print
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -64,6 +71,8 @@ pub(crate) struct RmArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
@@ -75,6 +84,8 @@ pub(crate) struct MkdirArgs {
     /// Directories to make
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

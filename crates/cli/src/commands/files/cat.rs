@@ -19,7 +19,7 @@ enum Printed {
 
 /// Prints the files in turn. If one cannot be read, the others are still printed.
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
+    let mut hosts = FileHosts::new(&args.target, &args.sandbox, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let (output, written) = OutputQueue::start()?;
     let mut code = ExitCode::SUCCESS;

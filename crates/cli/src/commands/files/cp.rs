@@ -24,7 +24,7 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     // From here on, a signal must not leave an incomplete file behind. Ctrl-Z still stops this program.
     let mut signals = Signals::listen_except_stop()?;
     let progress = Arc::new(ProgressLine::of_copy(args.quiet));
-    let mut hosts = FileHosts::new(&args.target, PlainPaths::Local)?;
+    let mut hosts = FileHosts::new(&args.target, &args.sandbox, PlainPaths::Local)?;
     let code = tokio::select! {
         all_done = copy_all(&args, &mut hosts, &progress) => {
             all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use client::{
     Capabilities, ConnectionState, EnvironmentLocation, ExecServerClient, ExecutorFileSystem, LocalFileSystem,
+    SandboxedFileSystem,
 };
 
 use super::super::args::TargetArgs;
 use super::super::capabilities::environment_info;
 use super::super::destination::Destination;
-use super::super::remote_path::no_directory;
+use super::super::remote_path::{NO_WORKSPACE, no_directory};
+use super::super::sandbox_flags::SandboxArgs;
 use super::super::typed_path::TypedPath;
 use super::host_path::HostPath;
 
@@ -66,7 +68,10 @@ pub(crate) enum PlainPaths {
 /// The machines that the paths of one command are on.
 pub(crate) struct FileHosts<'a> {
     flags: &'a TargetArgs,
+    /// The sandbox of all files, except those of this machine with [`PlainPaths::Local`].
+    sandbox: &'a SandboxArgs,
     plain_paths: PlainPaths,
+    /// This machine. In a sandbox it is reached through a server, which enforces the sandbox.
     local: Arc<FileHost>,
     /// The machines of the environments that the paths are in, by the names of the environments. `None` is the
     /// environment that the flags choose, or else the default. An environment can also be this machine.
@@ -74,11 +79,15 @@ pub(crate) struct FileHosts<'a> {
 }
 
 impl<'a> FileHosts<'a> {
-    pub(crate) fn new(flags: &'a TargetArgs, plain_paths: PlainPaths) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        flags: &'a TargetArgs,
+        sandbox: &'a SandboxArgs,
+        plain_paths: PlainPaths,
+    ) -> anyhow::Result<Self> {
         let base = std::env::current_dir().context("cannot find out the current directory")?;
         let local =
             Arc::new(FileHost { files: Box::new(LocalFileSystem), client: None, server: None, base: Some(base) });
-        Ok(Self { flags, plain_paths, local, environments: BTreeMap::new() })
+        Ok(Self { flags, sandbox, plain_paths, local, environments: BTreeMap::new() })
     }
 
     /// Turns typed paths into paths on machines, in the same order, and connects to the environments that they are
@@ -107,6 +116,20 @@ impl<'a> FileHosts<'a> {
                     None => error,
                 });
                 destinations.insert(*name, destination?);
+            }
+        }
+        if self.sandbox.is_given() {
+            let has_local = typed.iter().any(|path| matches!(path, TypedPath::Plain(_)));
+            match self.plain_paths {
+                PlainPaths::Local => anyhow::ensure!(
+                    !destinations.is_empty(),
+                    "--sandbox is about files of an environment, and all paths are on this machine; write :PATH for a \
+                     path in the environment"
+                ),
+                PlainPaths::FollowFlags if has_local => {
+                    self.local = self.connect(Destination::this_machine(self.flags)).await?;
+                }
+                PlainPaths::FollowFlags => {}
             }
         }
         for (name, destination) in destinations {
@@ -154,13 +177,20 @@ impl<'a> FileHosts<'a> {
     }
 
     async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<FileHost>> {
-        if matches!(destination.location, EnvironmentLocation::Local) {
+        if matches!(destination.location, EnvironmentLocation::Local) && !self.sandbox.is_given() {
             return Ok(Arc::clone(&self.local));
         }
         let client = destination.connect().await?;
         let info = environment_info(&client).await?;
         let base = info.cwd.and_then(|cwd| cwd.to_native().ok());
-        let (files, server) = (Box::new(client.file_system()), Some(info.capabilities));
+        let mut files: Box<dyn ExecutorFileSystem> = Box::new(client.file_system());
+        if self.sandbox.is_given() {
+            let workspace = base.as_deref().context(NO_WORKSPACE)?;
+            if let Some(sandbox) = self.sandbox.context(workspace)? {
+                files = Box::new(SandboxedFileSystem::new(files, sandbox));
+            }
+        }
+        let server = Some(info.capabilities);
         Ok(Arc::new(FileHost { files, client: Some(client), server, base }))
     }
 
@@ -171,7 +201,7 @@ impl<'a> FileHosts<'a> {
 
     /// Closes all connections.
     pub(crate) async fn close(self) {
-        for host in self.environments.into_values() {
+        for host in self.environments.into_values().chain([self.local]) {
             if let Some(client) = host.client.clone() {
                 client.close().await;
             }

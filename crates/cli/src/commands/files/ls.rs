@@ -21,7 +21,7 @@ const REQUESTS_AT_ONCE: usize = 64;
 
 /// Lists the paths in turn. If one cannot be listed, the others still are.
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
+    let mut hosts = FileHosts::new(&args.target, &args.sandbox, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;

@@ -10,7 +10,7 @@ use super::host_path::HostPath;
 
 /// Makes the directories in turn. If one cannot be made, the others still are.
 pub(crate) async fn mkdir(args: MkdirArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
+    let mut hosts = FileHosts::new(&args.target, &args.sandbox, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
     for path in &paths {

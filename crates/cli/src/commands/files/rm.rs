@@ -10,7 +10,7 @@ use super::host_path::HostPath;
 
 /// Removes the files in turn. If one cannot be removed, the others still are.
 pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
-    let mut hosts = FileHosts::new(&args.target, PlainPaths::FollowFlags)?;
+    let mut hosts = FileHosts::new(&args.target, &args.sandbox, PlainPaths::FollowFlags)?;
     let paths = hosts.resolve(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
     for path in &paths {

@@ -1,0 +1,89 @@
+//! `doctor`: prints what this machine can enforce. The server's own code measures it; this module only prints the answers.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use exec_server::{ExecServerRuntimePaths, HostProcess, ServerConfig};
+use serde_json::{Value, json};
+use server::{EnforceablePolicies, MachineReport, check_machine};
+
+use super::args::DoctorArgs;
+use super::print::print;
+use crate::terminal_text::{json_line, readable};
+
+/// The width of the first column, with the space after it.
+const STATE_WIDTH: usize = 9;
+
+pub(crate) async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
+    let config =
+        ServerConfig { guard: paths.guard(), sandbox_launcher: paths.sandbox_launcher(), ..ServerConfig::default() };
+    // As a server does, so that the answers are those of a server.
+    let host = HostProcess::dedicate().context("cannot prepare this process for running commands")?;
+    let report = check_machine(&config, host).await.context("cannot examine this machine")?;
+    print(&if args.json { json_line(&as_value(&report)) } else { lines(&report) }).await?;
+    Ok(if report.policies() == EnforceablePolicies::All { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One thing that a machine can or cannot do.
+struct ReportLine {
+    /// The member of the JSON object.
+    name: &'static str,
+    text: String,
+    /// What is missing, and what to do.
+    advice: Option<String>,
+}
+
+fn report_lines(report: &MachineReport) -> Vec<ReportLine> {
+    let line = |name, text: &str, outcome: &Result<(), String>| ReportLine {
+        name,
+        text: text.to_owned(),
+        advice: outcome.as_ref().err().cloned(),
+    };
+    vec![
+        line("namespaces", "sandboxes by namespaces", &report.namespaces),
+        line("ownProc", "a /proc of their own for commands in sandboxes", &report.own_proc),
+        line("sandboxedFiles", "file operations in sandboxes", &report.sandboxed_files),
+        line("seccomp", "filters of system calls (seccomp)", &report.seccomp),
+        line("landlock", "sandboxes by Landlock, for policies that allow no writing", &report.landlock),
+        line("processTags", "tags, by which processes are found and ended", &report.process_tags),
+        line("treeLimits", "limits of memory and processes for whole trees (cgroups)", &report.tree_limits),
+        line("guard", "a guard, which ends all processes if the server is killed", &report.guard),
+    ]
+}
+
+fn lines(report: &MachineReport) -> String {
+    let mut text = String::new();
+    for line in report_lines(report) {
+        let state = if line.advice.is_none() { "ok" } else { "missing" };
+        text += &format!("{state:<STATE_WIDTH$}{}\n", line.text);
+        if let Some(advice) = line.advice {
+            text += &format!("{:STATE_WIDTH$}{}\n", "", readable(&advice));
+        }
+    }
+    text + sum(report.policies()) + "\n"
+}
+
+fn sum(policies: EnforceablePolicies) -> &'static str {
+    match policies {
+        EnforceablePolicies::All => "all policies are enforced",
+        EnforceablePolicies::ReadOnly => {
+            "read-only policies only; commands with other policies, and file operations with a policy, are refused"
+        }
+        EnforceablePolicies::None => "no policy is enforced; requests with a sandbox are refused",
+    }
+}
+
+fn as_value(report: &MachineReport) -> Value {
+    let policies = match report.policies() {
+        EnforceablePolicies::All => "all",
+        EnforceablePolicies::ReadOnly => "readOnly",
+        EnforceablePolicies::None => "none",
+    };
+    let mut object = json!({"policies": policies});
+    for line in report_lines(report) {
+        object[line.name] = json!({"ok": line.advice.is_none(), "advice": line.advice});
+    }
+    object["landlock"]["version"] = json!(report.landlock_version);
+    object
+}

@@ -1,0 +1,201 @@
+//! The flags that put a command or file operations into a sandbox, and the sandbox object that they stand for. The
+//! server enforces it; this module only reads policies.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use client::{PathUri, SandboxContext, SandboxPolicy};
+use protocol::{FileSystemPermissions, NetworkAccess, PathAccess, PermissionEntry, PermissionPath, Permissions};
+use serde_json::Value;
+
+/// The flags for a sandbox.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct SandboxArgs {
+    /// Restrict files and network: read-only, workspace-write or a JSON file
+    #[arg(long, value_name = "POLICY", value_hint = ValueHint::FilePath)]
+    sandbox: Option<PathBuf>,
+    /// Make this directory of the environment writable in the sandbox; repeatable
+    #[arg(long, value_name = "DIR", requires = "sandbox")]
+    writable: Vec<PathBuf>,
+    /// Allow the network in the sandbox
+    #[arg(long, requires = "sandbox")]
+    allow_network: bool,
+}
+
+impl SandboxArgs {
+    /// Whether a sandbox is asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        self.sandbox.is_some()
+    }
+
+    /// The sandbox to ask the server for. `workspace` is the working directory in the environment. `None` without
+    /// `--sandbox`.
+    pub(crate) fn context(&self, workspace: &Path) -> anyhow::Result<Option<SandboxContext>> {
+        let Some(policy) = &self.sandbox else { return Ok(None) };
+        let extension = PolicyExtension { writable: &self.writable, allow_network: self.allow_network };
+        policy_context(policy, workspace, &extension).map(Some)
+    }
+}
+
+/// What flags add to a policy.
+pub(crate) struct PolicyExtension<'a> {
+    /// Further writable directories. Relative ones are below the workspace.
+    pub(crate) writable: &'a [PathBuf],
+    pub(crate) allow_network: bool,
+}
+
+/// The sandbox that a policy stands for. The policy is `read-only`, `workspace-write` or the path of a file.
+pub(crate) fn policy_context(
+    policy: &Path,
+    workspace: &Path,
+    extension: &PolicyExtension<'_>,
+) -> anyhow::Result<SandboxContext> {
+    let mut context = match policy.to_str() {
+        Some("read-only") => from_older(&SandboxPolicy::ReadOnly { network_access: false }, workspace)?,
+        Some("workspace-write") => {
+            let policy = SandboxPolicy::WorkspaceWrite {
+                writable_roots: Vec::new(),
+                network_access: false,
+                exclude_tmpdir_env_var: false,
+                exclude_slash_tmp: false,
+            };
+            from_older(&policy, workspace)?
+        }
+        _ => from_file(policy, workspace)?,
+    };
+    extension.apply(&mut context, workspace)?;
+    Ok(context)
+}
+
+/// The server protects `.git` and the like also where they are not listed, so it is not asked whether they exist.
+fn from_older(policy: &SandboxPolicy, workspace: &Path) -> anyhow::Result<SandboxContext> {
+    Ok(policy.to_context(workspace, |_| false)?)
+}
+
+/// Reads a policy file: a sandbox object as requests have it, or a policy of the older form. In a sandbox object, `cwd`
+/// and `workspaceRoots` may be missing and are then the workspace, so that one file is good for many directories.
+fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| {
+        format!("cannot read the sandbox policy {shown}; it is `read-only`, `workspace-write` or the path of a file")
+    })?;
+    let not_a_policy = || format!("{shown} is not a sandbox policy; docs/sandbox.md has examples");
+    let mut value: Value = serde_json::from_slice(&text).with_context(not_a_policy)?;
+    if value.get("type").is_some() {
+        return from_older(&serde_json::from_value(value).with_context(not_a_policy)?, workspace);
+    }
+    if let Value::Object(members) = &mut value {
+        let workspace = uri(workspace)?.to_string();
+        members.entry("workspaceRoots").or_insert_with(|| vec![workspace.clone()].into());
+        members.entry("cwd").or_insert_with(|| workspace.into());
+        members.entry("windowsSandboxLevel").or_insert_with(|| "disabled".into());
+    }
+    serde_json::from_value(value).with_context(not_a_policy)
+}
+
+impl PolicyExtension<'_> {
+    fn apply(&self, context: &mut SandboxContext, workspace: &Path) -> anyhow::Result<()> {
+        if self.writable.is_empty() && !self.allow_network {
+            return Ok(());
+        }
+        let Permissions::Managed { file_system, network } = &mut context.permissions else {
+            anyhow::bail!("the policy restricts nothing, so --writable and --allow-network cannot allow more");
+        };
+        if self.allow_network {
+            *network = NetworkAccess::Enabled;
+        }
+        let FileSystemPermissions::Restricted { entries, .. } = file_system else {
+            anyhow::ensure!(
+                self.writable.is_empty(),
+                "the policy does not restrict files, so --writable cannot allow more"
+            );
+            return Ok(());
+        };
+        for directory in self.writable {
+            let path = uri(&workspace.join(directory))?;
+            entries.push(PermissionEntry {
+                path: PermissionPath::Path { path },
+                access: PathAccess::Write,
+                missing_path_behavior: None,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn uri(path: &Path) -> anyhow::Result<PathUri> {
+    PathUri::from_native(path).with_context(|| format!("{} is not absolute", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: PolicyExtension<'_> = PolicyExtension { writable: &[], allow_network: false };
+
+    fn from_text(text: &str, extension: &PolicyExtension<'_>) -> anyhow::Result<Value> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("policy.json");
+        std::fs::write(&file, text).unwrap();
+        policy_context(&file, Path::new("/ws"), extension).map(|context| serde_json::to_value(context).unwrap())
+    }
+
+    #[test]
+    fn words_stand_for_policies_in_the_workspace() {
+        let read_only = policy_context(Path::new("read-only"), Path::new("/ws"), &NOTHING).unwrap();
+        assert_eq!(
+            serde_json::to_string(&read_only).unwrap(),
+            r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"cwd":"file:///ws","workspaceRoots":["file:///ws"],"windowsSandboxLevel":"disabled","windowsSandboxPrivateDesktop":false,"useLegacyLandlock":false}"#
+        );
+        let extension = PolicyExtension { writable: &["/data".into(), "out".into()], allow_network: true };
+        let extended = policy_context(Path::new("workspace-write"), Path::new("/ws"), &extension).unwrap();
+        let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, network } =
+            extended.permissions
+        else {
+            panic!("a managed policy");
+        };
+        assert_eq!(network, NetworkAccess::Enabled);
+        let last: Vec<String> =
+            entries[entries.len() - 2..].iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
+        assert_eq!(
+            last,
+            [
+                r#"{"path":{"type":"path","path":"file:///data"},"access":"write"}"#,
+                r#"{"path":{"type":"path","path":"file:///ws/out"},"access":"write"}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_says_what_it_says_and_only_missing_members_are_filled_in() {
+        let permissions = r#""permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"restricted"}"#;
+        let filled = from_text(&format!("{{{permissions}}}"), &NOTHING).unwrap();
+        assert_eq!(filled["cwd"], "file:///ws");
+        assert_eq!(filled["workspaceRoots"][0], "file:///ws");
+        let given =
+            format!(r#"{{{permissions},"cwd":"file:///x","workspaceRoots":[],"windowsSandboxLevel":"elevated"}}"#);
+        let given = from_text(&given, &NOTHING).unwrap();
+        assert_eq!((&given["cwd"], &given["windowsSandboxLevel"]), (&"file:///x".into(), &"elevated".into()));
+        assert!(given.get("workspaceRoots").is_none(), "empty roots stay empty, and are then left out");
+        let older = from_text(r#"{"type":"danger-full-access"}"#, &NOTHING).unwrap();
+        assert_eq!(older["permissions"]["type"], "disabled");
+    }
+
+    #[test]
+    fn what_is_no_policy_or_cannot_be_extended_is_refused() {
+        let missing = policy_context(Path::new("/no/such/file"), Path::new("/ws"), &NOTHING).unwrap_err();
+        assert!(missing.to_string().contains("`read-only`, `workspace-write` or the path of a file"), "{missing}");
+        for text in ["", "[]", "{}", r#"{"type":"none"}"#, r#"{"permissions":{"type":"sometimes"}}"#] {
+            assert!(from_text(text, &NOTHING).unwrap_err().to_string().contains("is not a sandbox policy"), "{text}");
+        }
+        let writable = PolicyExtension { writable: &["/x".into()], allow_network: false };
+        for text in [
+            r#"{"type":"danger-full-access"}"#,
+            r#"{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}"#,
+        ] {
+            assert!(from_text(text, &writable).unwrap_err().to_string().contains("cannot allow more"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `sandboxDenied` and `sandboxDenials`: what the exit event says about refusals.
+
+use testkit::{TestServer, json};
+
+use crate::{Workspace, run, start_params, until_closed};
+
+#[tokio::test]
+async fn a_refused_write_is_a_denial_only_if_the_command_fails() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let denied = run(&mut client, start_params("a", "touch /usr/x", &workspace.policy())).await;
+    assert_eq!((&denied.exited["exitCode"], &denied.exited["sandboxDenied"]), (&json!(1), &json!(true)));
+    let survived = run(&mut client, start_params("b", "touch /usr/x; true", &workspace.policy())).await;
+    assert_eq!(survived.exited["sandboxDenied"], false);
+    let other = run(&mut client, start_params("c", "echo no luck; exit 3", &workspace.policy())).await;
+    assert_eq!(other.exited["sandboxDenied"], false);
+}
+
+#[tokio::test]
+async fn a_process_without_a_sandbox_is_never_denied() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = start_params("p", "echo Permission denied, says the sandbox; exit 1", &json!(null));
+    params["sandbox"] = json!({"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled"});
+    assert_eq!(client.call("process/start", params).await["sandboxType"], "none");
+    assert_eq!(until_closed(&mut client, "p").await.exited["sandboxDenied"], false);
+}
+
+#[tokio::test]
+async fn refused_system_calls_are_listed_also_after_a_resume() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let script = "python3 -c 'import socket; socket.socket()' 2>/dev/null; exit 5";
+    let ended = run(&mut client, start_params("p", script, &workspace.policy())).await;
+    assert_eq!(ended.exited["sandboxDenied"], true, "{}", ended.exited);
+    let denials = ended.exited["sandboxDenials"].as_array().unwrap();
+    assert!(denials.contains(&json!({"operation": "socket", "target": "AF_INET", "count": 1})), "{denials:?}");
+    let read =
+        client.call("process/read", json!({"processId": "p", "afterSeq": 0, "maxBytes": null, "waitMs": 0})).await;
+    assert_eq!((&read["sandboxDenied"], &read["sandboxDenials"]), (&json!(true), &ended.exited["sandboxDenials"]));
+}
+
+#[tokio::test]
+async fn a_command_that_fails_after_later_input_is_denied_too() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let mut params = start_params("p", "read line; touch /usr/$line", &workspace.policy());
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    client.write("p", "1", "x\n").await;
+    let ended = until_closed(&mut client, "p").await;
+    assert_eq!((&ended.exited["exitCode"], &ended.exited["sandboxDenied"]), (&json!(1), &json!(true)));
+}

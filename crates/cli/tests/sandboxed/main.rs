@@ -1,0 +1,111 @@
+//! Commands and file operations with a policy, through the real server. Attacks on the sandbox itself are in the tests
+//! of the crate `sandbox`; here are the parts that the server adds.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod denials;
+mod ends;
+mod files;
+mod network;
+mod processes;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use testkit::{Client, Value, json};
+
+/// A user other than root, whom only root can become.
+const ORDINARY_USER: u32 = 65534;
+
+/// A directory that the policies of these tests make writable.
+struct Workspace {
+    folder: TempDir,
+}
+
+impl Workspace {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn uri(&self) -> String {
+        format!("file://{}", self.path().display())
+    }
+
+    /// Everything may be read, and the directory may be written. There is no network.
+    fn policy(&self) -> Value {
+        self.policy_with(&[], "restricted")
+    }
+
+    fn policy_with(&self, more: &[Value], network: &str) -> Value {
+        let mut entries = vec![entry(&self.uri(), "write")];
+        entries.extend_from_slice(more);
+        policy(entries, network)
+    }
+
+    /// The names in the directory, sorted.
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn entry(uri: &str, access: &str) -> Value {
+    json!({"path": {"type": "path", "path": uri}, "access": access})
+}
+
+/// Everything may be read, and more as the entries say.
+fn policy(mut entries: Vec<Value>, network: &str) -> Value {
+    entries.push(json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"}));
+    json!({
+        "permissions": {
+            "type": "managed", "network": network,
+            "file_system": {"type": "restricted", "entries": entries},
+        },
+        "cwd": "file:///", "windowsSandboxLevel": "disabled",
+    })
+}
+
+/// The params of a start of a shell script with a policy. Its stderr goes to its stdout.
+fn start_params(process: &str, script: &str, sandbox: &Value) -> Value {
+    json!({
+        "processId": process, "argv": ["/bin/sh", "-c", format!("exec 2>&1; {script}")], "cwd": "file:///",
+        "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, "tty": false, "sandbox": sandbox,
+    })
+}
+
+/// How a process ended.
+struct Ended {
+    output: String,
+    exited: Value,
+    /// What the proxy of the process has decided.
+    decisions: Vec<Value>,
+}
+
+/// Starts a process and waits until it is closed.
+async fn run(client: &mut Client, params: Value) -> Ended {
+    let process = params["processId"].as_str().unwrap().to_owned();
+    let started = client.call("process/start", params).await;
+    assert_eq!(started["sandboxType"], "linuxSeccomp");
+    until_closed(client, &process).await
+}
+
+async fn until_closed(client: &mut Client, process: &str) -> Ended {
+    let mut output = Vec::new();
+    let (mut exited, mut decisions) = (Value::Null, Vec::new());
+    loop {
+        let event = client.event(process).await;
+        match event["method"].as_str().unwrap() {
+            "process/output" => output.extend(testkit::unbase64(&event["params"]["chunk"])),
+            "process/exited" => exited = event["params"].clone(),
+            "process/closed" => break,
+            "network/policyDecision" => decisions.push(event["params"].clone()),
+            other => panic!("{other}"),
+        }
+    }
+    Ended { output: String::from_utf8_lossy(&output).into_owned(), exited, decisions }
+}

@@ -1,0 +1,134 @@
+//! Processes in a sandbox: what of `process/start` works as without one.
+
+use testkit::{TestServer, json};
+
+use crate::{ORDINARY_USER, Workspace, run, start_params};
+
+#[tokio::test]
+async fn a_command_writes_where_its_policy_allows_and_nowhere_else() {
+    let (server, workspace, outside) = (TestServer::start().await, Workspace::new(), Workspace::new());
+    let mut client = server.client().await;
+    let script = format!(
+        "echo in > {}/file; echo out > {}/file; echo $?",
+        workspace.path().display(),
+        outside.path().display()
+    );
+    let ended = run(&mut client, start_params("p", &script, &workspace.policy())).await;
+    assert!(ended.output.contains("Read-only file system") && ended.output.ends_with("2\n"), "{}", ended.output);
+    assert_eq!(std::fs::read_to_string(workspace.path().join("file")).unwrap(), "in\n");
+    assert!(outside.names().is_empty());
+}
+
+#[tokio::test]
+async fn an_ordinary_user_gets_the_same_sandbox() {
+    if !rustix::process::geteuid().is_root() {
+        // Then the other tests have shown it.
+        return;
+    }
+    let (workspace, programs) = (Workspace::new(), tempfile::tempdir().unwrap());
+    std::fs::set_permissions(workspace.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let server = TestServer::start_as_user(ORDINARY_USER, programs.path(), &[]).await;
+    let mut client = server.client().await;
+    let path = workspace.path().display();
+    let script =
+        format!("id -u; echo x > {path}/f; mkdir {path}/.git/y; echo $$; python3 -c 'import pty; pty.openpty()'");
+    let ended = run(&mut client, start_params("p", &script, &workspace.policy())).await;
+    let lines: Vec<_> = ended.output.lines().collect();
+    assert_eq!((lines[0], lines[2], lines.len()), ("65534", "2", 3), "{lines:?}");
+    assert!(lines[1].contains("Read-only file system"), "{lines:?}");
+    let read = client
+        .call("fs/readFile", json!({"path": format!("{}/f", workspace.uri()), "sandbox": workspace.policy()}))
+        .await;
+    assert_eq!(read["dataBase64"], testkit::base64("x\n"));
+}
+
+#[tokio::test]
+async fn a_command_has_its_own_processes_and_no_privileges() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let script = "grep -E '^(Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp):' /proc/self/status; ls /proc | grep -c '^[0-9]'; kill -9 1; ls -l /proc/self/fd | wc -l";
+    let ended = run(&mut client, start_params("p", script, &workspace.policy())).await;
+    let none = "0000000000000000";
+    let expected = format!("CapPrm:\t{none}\nCapEff:\t{none}\nCapBnd:\t{none}\nNoNewPrivs:\t1\nSeccomp:\t2\n");
+    assert!(ended.output.starts_with(&expected), "{}", ended.output);
+    let rest: Vec<_> = ended.output[expected.len()..].lines().collect();
+    // The first process, the shell, `ls` and `grep`. And the standard streams, the directory that `ls` lists, and a line with the total.
+    assert_eq!(rest, ["4", "5"]);
+}
+
+#[tokio::test]
+async fn a_terminal_an_argument_zero_stdin_and_signals_work() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let mut params = start_params(
+        "tty",
+        "trap 'echo got int; exit 7' INT; tty < /dev/tty > /dev/null; echo ready; read line; echo $line",
+        &workspace.policy(),
+    );
+    params["tty"] = json!(true);
+    client.call("process/start", params).await;
+    client.output_until("tty", "ready").await;
+    client.call("process/signal", json!({"processId": "tty", "signal": "interrupt"})).await;
+    let ended = crate::until_closed(&mut client, "tty").await;
+    assert!(ended.output.contains("got int"), "{}", ended.output);
+    assert_eq!(ended.exited["exitCode"], 7);
+
+    let mut params = start_params("arg0", "echo $0; cat", &workspace.policy());
+    params["argv"] = json!(["/bin/bash", "-c", "exec -a ignored cat /proc/$$/cmdline | tr '\\0' ' '; cat"]);
+    params["arg0"] = json!("chosen");
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    client.write("arg0", "1", "input").await;
+    client.close_stdin("arg0").await;
+    let ended = crate::until_closed(&mut client, "arg0").await;
+    assert!(ended.output.ends_with("input"), "{}", ended.output);
+}
+
+#[tokio::test]
+async fn mistakes_are_errors_of_the_start() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let mut params = start_params("p", "", &workspace.policy());
+    params["argv"] = json!(["no-such-program"]);
+    let error = client.call_error("process/start", params.clone()).await;
+    assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(-32603), &json!("notFound")));
+    params["argv"] = json!(["true"]);
+    params["cwd"] = json!("file:///no/such/directory");
+    let error = client.call_error("process/start", params.clone()).await;
+    assert!(error["message"].as_str().unwrap().starts_with("cwd /no/such/directory: "), "{error}");
+    params["cwd"] = json!("file:///");
+    params["sandbox"]["permissions"]["file_system"]["entries"][0]["path"]["path"] = json!("file:///C:/x");
+    let error = client.call_error("process/start", params).await;
+    assert_eq!(
+        (&error["code"], error["message"].as_str().unwrap().contains("invalid sandbox permission path URI")),
+        (&json!(-32602), true)
+    );
+}
+
+#[tokio::test]
+async fn the_shell_of_a_snapshot_runs_under_the_policy_of_the_command() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join(".profile"), "echo escaped > \"$HOME/made\"; export FROM_PROFILE=yes\n").unwrap();
+    let mut client = server.client().await;
+    let mut params = start_params("p", "", &workspace.policy());
+    params["argv"] = json!(["/bin/sh", "-lc", "echo $FROM_PROFILE"]);
+    params["env"]["HOME"] = json!(home.path());
+    params["shellSnapshot"] = json!({"scopeId": "s", "shell": {"name": "sh", "path": "/bin/sh"}});
+    let ended = run(&mut client, params).await;
+    assert_eq!(ended.output, "yes\n");
+    assert!(!home.path().join("made").exists());
+}
+
+#[tokio::test]
+async fn commands_of_one_policy_share_a_sandbox_and_start_at_the_same_time() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    for number in 0..32 {
+        client.send("process/start", start_params(&format!("p{number}"), "echo $$", &workspace.policy())).await;
+    }
+    for number in 0..32 {
+        let ended = crate::until_closed(&mut client, &format!("p{number}")).await;
+        assert_eq!((ended.output.as_str(), &ended.exited["exitCode"]), ("2\n", &json!(0)));
+    }
+}

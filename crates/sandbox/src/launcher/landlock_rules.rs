@@ -1,0 +1,150 @@
+//! The rules of Landlock for the commands of a sandbox without namespaces. The launcher opens the readable paths once. Each
+//! command gets a set of rules of its own, because one of them is about its terminal.
+//!
+//! A process with rules can reach only those processes that have the same rules, or further ones: it can neither trace
+//! others nor read their memory, environment and descriptors in `/proc`, nor send them signals.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::confinement::check;
+use super::device_files::DEVICES;
+use super::failure;
+use super::mount_calls::open_path;
+use crate::file_id::FileFacts;
+use crate::landlock_plan::{LandlockFiles, ReadablePath};
+use crate::message::{BuildFailure, BuildStep};
+
+/// The argument of `landlock_create_ruleset`.
+#[repr(C)]
+struct RulesetAttributes {
+    handled_files: u64,
+    handled_network: u64,
+    scopes: u64,
+}
+
+/// The argument of `landlock_add_rule`, which has no gap at its end.
+#[repr(C, packed)]
+struct PathRule {
+    allowed: u64,
+    path: RawFd,
+}
+
+const RULE_PATH_BENEATH: c_int = 1;
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIRECTORY: u64 = 1 << 3;
+const DEVICE_REQUESTS: u64 = 1 << 15;
+/// Everything that version 6 of Landlock knows about files: also making, removing, moving and truncating them.
+const ALL_FILE_RIGHTS: u64 = (1 << 16) - 1;
+
+const READ: u64 = EXECUTE | READ_FILE | READ_DIRECTORY;
+/// Rights that a file can have. The kernel refuses the others for a path that is not a directory.
+const USE_DEVICE: u64 = READ_FILE | WRITE_FILE | DEVICE_REQUESTS;
+
+/// No signals to processes outside, and no connections to their sockets without a path.
+const ALL_SCOPES: u64 = 0b11;
+
+/// What commands may do with files, as open paths.
+pub(super) struct LandlockRules {
+    handled_files: u64,
+    allowed: Vec<(OwnedFd, u64)>,
+}
+
+impl LandlockRules {
+    pub(super) fn new(files: &LandlockFiles) -> Result<Self, BuildFailure> {
+        let rules = Self::open(files)?;
+        // The kernel checks the rules here, and not at the start of the first command.
+        rules.ruleset(None).map_err(|error| failure(BuildStep::Landlock, error.into(), ""))?;
+        Ok(rules)
+    }
+
+    fn open(files: &LandlockFiles) -> Result<Self, BuildFailure> {
+        if *files == LandlockFiles::Unrestricted {
+            return Ok(Self { handled_files: 0, allowed: Vec::new() });
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let host = openat(CWD, "/", flags, Mode::empty())
+            .map_err(|error| failure(BuildStep::Landlock, error.into(), "/"))?;
+        let mut allowed = Vec::new();
+        for name in DEVICES {
+            let Ok(device) = open_path(&host, &Path::new("/dev").join(name)) else { continue };
+            if FileFacts::of_open(&device).is_ok_and(|facts| facts.kind == FileType::CharacterDevice) {
+                allowed.push((device, USE_DEVICE));
+            }
+        }
+        if let LandlockFiles::ReadSome(paths) = files {
+            for readable in paths {
+                let opened = open_readable(&host, readable).map_err(|error| {
+                    failure(BuildStep::Landlock, error.into(), readable.path.display().to_string())
+                })?;
+                allowed.push(opened);
+            }
+        } else {
+            allowed.push((host, READ));
+        }
+        Ok(Self { handled_files: ALL_FILE_RIGHTS, allowed })
+    }
+
+    /// Makes the rules of one command. `terminal` is its terminal, which it may open again by its path.
+    pub(super) fn ruleset(&self, terminal: Option<&OwnedFd>) -> Result<OwnedFd, Errno> {
+        let attributes =
+            RulesetAttributes { handled_files: self.handled_files, handled_network: 0, scopes: ALL_SCOPES };
+        // SAFETY: the size is that of the attributes, which live during the call.
+        let made = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attributes,
+                size_of::<RulesetAttributes>(),
+                0_u32,
+            )
+        };
+        check(made as c_int).map_err(Errno::from_raw_os_error)?;
+        // SAFETY: the kernel has just made this descriptor, and nothing else has it.
+        let ruleset = unsafe { OwnedFd::from_raw_fd(made as RawFd) };
+        for (path, allowed) in &self.allowed {
+            add_rule(&ruleset, path, *allowed)?;
+        }
+        if let Some(terminal) = terminal.filter(|_| self.handled_files != 0) {
+            add_rule(&ruleset, terminal, USE_DEVICE)?;
+        }
+        Ok(ruleset)
+    }
+}
+
+/// Applies rules to this process, which must have given up new privileges. Only makes a system call.
+pub(super) fn restrict_self(ruleset: RawFd) -> Result<(), i32> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0_u32) } as c_int)
+}
+
+fn add_rule(ruleset: &OwnedFd, path: &OwnedFd, allowed: u64) -> Result<(), Errno> {
+    let rule = PathRule { allowed, path: path.as_raw_fd() };
+    // SAFETY: the rule is of the given kind and lives during the call.
+    let added = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_fd().as_raw_fd(),
+            RULE_PATH_BENEATH,
+            &raw const rule,
+            0_u32,
+        )
+    };
+    check(added as c_int).map_err(Errno::from_raw_os_error)
+}
+
+/// Opens a path, and fails with `ESTALE` if it is not the file that the plan means.
+fn open_readable(host: &OwnedFd, readable: &ReadablePath) -> Result<(OwnedFd, u64), Errno> {
+    let opened = open_path(host, &readable.path)?;
+    let facts = FileFacts::of_open(&opened)?;
+    if facts.id != readable.source {
+        return Err(Errno::STALE);
+    }
+    Ok((opened, if facts.is_directory() { READ } else { READ & !READ_DIRECTORY }))
+}

@@ -1,0 +1,51 @@
+//! Tries on a thread of its own what a sandbox needs of the kernel and what would change this process. The thread ends after
+//! the attempt, and the other threads stay as they are.
+
+use std::io;
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::plan::SandboxNetwork;
+use crate::seccomp::{self, Refusal};
+
+/// Whether commands can get a filter of system calls that takes the network away. The error says what is in the way.
+pub fn check_system_call_filter() -> Result<(), String> {
+    on_own_thread(|| {
+        let refused = |error: io::Error| {
+            format!(
+                "the kernel refuses filters of system calls ({error}); boot a kernel with CONFIG_SECCOMP_FILTER, or run the server outside of its container"
+            )
+        };
+        rustix::thread::set_no_new_privs(true).map_err(|error| refused(error.into()))?;
+        install(&seccomp::filter(SandboxNetwork::None, Refusal::Fails)).map_err(refused)?;
+        match rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
+            Err(Errno::PERM) => Ok(()),
+            _ => Err("a filter of system calls has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),
+        }
+    })
+}
+
+fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the program has the given length, and the kernel copies it. Only this thread gets the filter.
+    let code = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn on_own_thread(attempt: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+    let thread = thread::Builder::new().spawn(attempt).map_err(|error| format!("cannot start a thread: {error}"))?;
+    thread.join().unwrap_or_else(|_panic| Err("the attempt has failed".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_works_and_this_thread_keeps_its_sockets() {
+        check_system_call_filter().unwrap();
+        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    }
+}

@@ -1,0 +1,68 @@
+//! Chooses how the sandbox of a command is enforced: by namespaces, which can enforce every policy, or by Landlock, if
+//! the machine does not allow namespaces or the request asks for it. Landlock is used only for policies that it enforces
+//! exactly, so a command is never less confined than its policy says.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sandbox::{FilePolicy, LandlockUnfit, SandboxNetwork, plan_landlock};
+use spawn::SessionTags;
+
+use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes};
+
+/// Which mechanism a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MechanismChoice {
+    /// Namespaces if the machine allows them, otherwise Landlock.
+    Best,
+    /// Landlock. The request is refused if it does not suffice.
+    Landlock,
+}
+
+impl SessionSandboxes {
+    /// The sandbox for a command with this policy, which is made if there is none. Blocks.
+    pub(crate) fn obtain_for_command(
+        &self,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+        choice: MechanismChoice,
+    ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        if choice == MechanismChoice::Landlock {
+            return self.obtain_landlock(tags, policy, network)?.map_err(SandboxRefusal::Landlock);
+        }
+        let lacks_namespaces =
+            self.launcher.as_ref().is_some_and(|launcher| launcher.lacks_namespaces.load(Ordering::Relaxed));
+        // Saves an attempt that fails. A policy that is not for Landlock is tried with namespaces again, in case they were allowed meanwhile.
+        if lacks_namespaces && let Ok(sandbox) = self.obtain_landlock(tags, policy, network)? {
+            return Ok(sandbox);
+        }
+        match self.obtain(tags, policy, network) {
+            Err(SandboxRefusal::Build(namespaces)) if namespaces.is_about_missing_namespaces() => self
+                .obtain_landlock(tags, policy, network)?
+                .map_err(|landlock| SandboxRefusal::NoSubstitute { namespaces, landlock }),
+            other => other,
+        }
+    }
+
+    /// The inner error says that the policy is not for Landlock.
+    fn obtain_landlock(
+        &self,
+        tags: &SessionTags,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<Result<Arc<SessionSandbox>, LandlockUnfit>, SandboxRefusal> {
+        let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        for _ in 0..MAX_PLANS {
+            let plan = match plan_landlock(policy, network) {
+                Ok(plan) => sandbox::EnforcementPlan::Landlock(plan),
+                Err(unfit) => return Ok(Err(unfit)),
+            };
+            match self.find_or_make(launcher, tags, plan, Vec::new()) {
+                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
+                other => return other.map(Ok),
+            }
+        }
+        Err(SandboxRefusal::Unsteady)
+    }
+}
