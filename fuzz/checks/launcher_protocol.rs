@@ -5,13 +5,13 @@
 
 use std::fmt::Debug;
 
-use sandbox::{BuildReply, MalformedMessage, SandboxPlan, StartReply, StartRequest};
+use sandbox::{BuildReply, EnforcementPlan, MalformedMessage, StartReply, StartRequest};
 
 /// Panics if one of the checks fails for these bytes.
 pub(crate) fn check(input: &[u8]) {
     let Some((kind, message)) = input.split_first() else { return };
     match kind % 4 {
-        0 => round_trip(message, SandboxPlan::decode, SandboxPlan::encode),
+        0 => round_trip(message, EnforcementPlan::decode, EnforcementPlan::encode),
         1 => round_trip(message, StartRequest::decode, StartRequest::encode),
         2 => round_trip(message, BuildReply::decode, BuildReply::encode),
         _ => round_trip(message, StartReply::decode, |reply| reply.encode()),

@@ -53,7 +53,8 @@ impl From<SandboxPlan> for EnforcementPlan {
 }
 
 impl EnforcementPlan {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the message to the launcher, without the length before them. Public for the fuzz target.
+    pub fn encode(&self) -> Vec<u8> {
         let mut message = MessageWriter::default();
         match self {
             Self::Namespaces(plan) => {
@@ -68,7 +69,8 @@ impl EnforcementPlan {
         message.finish()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+    /// Reads a plan from the bytes of a message. Public for the fuzz target.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let mut message = MessageReader::new(bytes);
         let plan = match message.byte()? {
             0 => Self::Namespaces(SandboxPlan::read(&mut message)?),

@@ -284,6 +284,7 @@ mod tests {
 
     use super::*;
     use crate::file_id::FileId;
+    use crate::landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
     use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 
     fn strings() -> impl Strategy<Value = Vec<CString>> {
@@ -317,7 +318,11 @@ mod tests {
         })
     }
 
-    fn plans() -> impl Strategy<Value = SandboxPlan> {
+    fn ids() -> impl Strategy<Value = FileId> {
+        any::<(u64, u64, u64)>().prop_map(|(device, inode, born)| FileId { device, inode, born })
+    }
+
+    fn plans() -> impl Strategy<Value = EnforcementPlan> {
         let kind = prop_oneof![
             select(vec![
                 MountKind::Writable,
@@ -331,19 +336,23 @@ mod tests {
             ]),
             path().prop_map(MountKind::MadeLink),
         ];
-        let id = any::<Option<(u64, u64, u64)>>();
-        let mount = (path(), kind, id).prop_map(|(path, kind, id)| PlannedMount {
+        let mount = (path(), kind, prop::option::of(ids())).prop_map(|(path, kind, source)| PlannedMount {
             path,
             kind,
-            source: id.map(|(device, inode, born)| FileId { device, inode, born }),
+            source,
         });
         let base = select(vec![BaseTree::ReadOnlyHost, BaseTree::WritableHost, BaseTree::Empty]);
         let network = select(vec![SandboxNetwork::Host, SandboxNetwork::None, SandboxNetwork::LoopbackOnly]);
-        (base, network, prop::collection::vec(mount, 0..6)).prop_map(|(base, network, mounts)| SandboxPlan {
-            base,
-            mounts,
-            network,
-        })
+        let namespaces = (base, network, prop::collection::vec(mount, 0..6))
+            .prop_map(|(base, network, mounts)| SandboxPlan { base, mounts, network }.into());
+        let readable = (path(), ids()).prop_map(|(path, source)| ReadablePath { path, source });
+        let files = prop_oneof![
+            select(vec![LandlockFiles::Unrestricted, LandlockFiles::ReadEverything]),
+            prop::collection::vec(readable, 0..4).prop_map(LandlockFiles::ReadSome),
+        ];
+        let landlock = (files, select(vec![SandboxNetwork::Host, SandboxNetwork::None]))
+            .prop_map(|(files, network)| EnforcementPlan::Landlock(LandlockPlan { files, network }));
+        prop_oneof![2 => namespaces, 1 => landlock]
     }
 
     /// A message is read as it was written, and no part of it is a message, nor is it one with more bytes.
@@ -368,7 +377,7 @@ mod tests {
 
         #[test]
         fn plans_are_read_as_they_were_written(plan in plans()) {
-            check(&plan, &plan.encode(), SandboxPlan::decode)?;
+            check(&plan, &plan.encode(), EnforcementPlan::decode)?;
         }
 
         #[test]
@@ -388,7 +397,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let _ = (StartRequest::decode(&bytes), SandboxPlan::decode(&bytes));
+            let _ = (StartRequest::decode(&bytes), EnforcementPlan::decode(&bytes));
             let _ = (StartReply::decode(&bytes), BuildReply::decode(&bytes));
         }
     }
@@ -396,12 +405,12 @@ mod tests {
     #[test]
     fn lists_that_are_longer_than_the_message_are_refused_before_memory_is_taken() {
         let plan = SandboxPlan { base: BaseTree::Empty, mounts: Vec::new(), network: SandboxNetwork::None };
-        let mut bytes = plan.encode();
+        let mut bytes = EnforcementPlan::from(plan.clone()).encode();
         let at = bytes.len() - 8;
         bytes[at..].copy_from_slice(&u64::MAX.to_ne_bytes());
-        assert_eq!(SandboxPlan::decode(&bytes), Err(MalformedMessage));
+        assert_eq!(EnforcementPlan::decode(&bytes), Err(MalformedMessage));
         let relative = PlannedMount { path: "relative".into(), kind: MountKind::Writable, source: None };
         let plan = SandboxPlan { mounts: vec![relative], ..plan };
-        assert_eq!(SandboxPlan::decode(&plan.encode()), Err(MalformedMessage));
+        assert_eq!(EnforcementPlan::decode(&EnforcementPlan::from(plan).encode()), Err(MalformedMessage));
     }
 }

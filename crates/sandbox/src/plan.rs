@@ -76,21 +76,6 @@ pub enum MountKind {
 }
 
 impl SandboxPlan {
-    /// The bytes of the message to the launcher, without the length before them. Public for tests and for the fuzz target.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut message = MessageWriter::default();
-        self.write(&mut message);
-        message.finish()
-    }
-
-    /// Reads a plan from the bytes of a message. Public for tests and for the fuzz target.
-    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
-        let mut message = MessageReader::new(bytes);
-        let plan = Self::read(&mut message)?;
-        message.end()?;
-        Ok(plan)
-    }
-
     pub(crate) fn write(&self, message: &mut MessageWriter) {
         message.byte(match self.base {
             BaseTree::ReadOnlyHost => 0,

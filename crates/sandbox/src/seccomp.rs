@@ -302,7 +302,12 @@ mod tests {
     fn verdict(network: SandboxNetwork, call: c_long, arguments: &[u64]) -> u32 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        execute(&filter(network, Refusal::Fails), ARCHITECTURE, call, all)
+        let verdict = execute(&filter(network, Refusal::Fails), ARCHITECTURE, call, all);
+        // The kernel asks about the same calls that fail otherwise, except for the quiet ones.
+        let reported = execute(&filter(network, Refusal::IsReported), ARCHITECTURE, call, all);
+        let is_told = verdict == FAILS && !QUIETLY_REFUSED.contains(&call);
+        assert_eq!(reported, if is_told { libc::SECCOMP_RET_USER_NOTIF } else { verdict });
+        verdict
     }
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
@@ -410,5 +415,35 @@ mod tests {
         assert_eq!(verdict(SandboxNetwork::None, libc::SYS_connect, &[3]), FAILS);
         assert_eq!(verdict(SandboxNetwork::Host, libc::SYS_connect, &[3]), ALLOWED);
         assert_eq!(verdict(SandboxNetwork::LoopbackOnly, libc::SYS_connect, &[3]), ALLOWED);
+    }
+
+    #[test]
+    fn without_namespaces_a_command_changes_no_attributes_and_no_other_process() {
+        use crate::landlock_plan::LandlockFiles;
+        let (all, some) = (LandlockFiles::ReadEverything, LandlockFiles::ReadSome(Vec::new()));
+        let verdict = |files: &LandlockFiles, call: c_long, arguments: [u64; 2]| {
+            let program = filter_without_namespaces(files);
+            execute(&program, ARCHITECTURE, call, [arguments[0], arguments[1], 0, 0, 0, 0])
+        };
+        for garbage in GARBAGE {
+            assert_eq!(verdict(&all, libc::SYS_prlimit64, [1 | garbage, 0]), FAILS);
+            assert_eq!(verdict(&all, libc::SYS_prlimit64, [garbage, 0]), ALLOWED);
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [garbage, 7 | garbage]), FAILS);
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [2 | garbage, garbage]), FAILS, "all of the user");
+            assert_eq!(verdict(&all, libc::SYS_setpriority, [garbage, garbage]), ALLOWED);
+            // TCGETS, FIONREAD of a socket, and reading the flags of a file. Then changing the flags.
+            for request in [0x5401, 0x8906, 0x8008_6601] {
+                assert_eq!(verdict(&all, libc::SYS_ioctl, [0, request | garbage]), ALLOWED, "{request:x}");
+            }
+            assert_ne!(verdict(&all, libc::SYS_ioctl, [0, 0x4008_6602 | garbage]), ALLOWED);
+            assert_eq!(verdict(&LandlockFiles::Unrestricted, libc::SYS_ioctl, [0, 0x4008_6602 | garbage]), ALLOWED);
+        }
+        for call in [libc::SYS_fchmodat, libc::SYS_fchownat, libc::SYS_utimensat, libc::SYS_setxattr] {
+            assert_eq!(verdict(&all, call, [0, 0]), FAILS);
+            assert_eq!(verdict(&LandlockFiles::Unrestricted, call, [0, 0]), ALLOWED);
+        }
+        assert_eq!(verdict(&all, libc::SYS_getxattr, [0, 0]), ALLOWED);
+        assert_ne!(verdict(&some, libc::SYS_getxattr, [0, 0]), ALLOWED);
+        assert_eq!(verdict(&some, libc::SYS_read, [0, 0]), ALLOWED);
     }
 }
