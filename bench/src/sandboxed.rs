@@ -147,7 +147,8 @@ async fn throughput(sandbox: &str) -> Result<Row> {
 }
 
 async fn first_one_shots(folder: &Path, sandbox: &str) -> Result<Vec<Row>> {
-    let server = TestServer::start().await;
+    // Sessions end with their connections, so that their sandboxes do not pile up.
+    let server = TestServer::with_args(&["--session-ttl", "1ms"]).await;
     let many: Vec<tempfile::TempDir> = (0..MANY_ROOTS).map(|_| tempfile::tempdir()).collect::<Result<_, _>>()?;
     let many_roots = policy(&many.iter().map(tempfile::TempDir::path).collect::<Vec<_>>());
     let (mut one_root, mut roots, mut bwrap) = (Vec::new(), Vec::new(), Vec::new());

@@ -5,11 +5,12 @@
 //! A placeholder is recognised by its unusual permissions. So one that was left behind, because all processes of a server
 //! were killed at once, is removed by the next sandbox that needs it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -33,11 +34,22 @@ pub trait PlaceholderNotes: Send + Sync {
 /// A use of a placeholder. Dropping it removes the directory, unless another sandbox uses it.
 pub struct Placeholder {
     path: PathBuf,
+    /// None only while the value is dropped.
+    lock: Option<Arc<PlaceholderLock>>,
     id: FileId,
-    /// Holds the shared lock.
-    lock: OwnedFd,
     notes: Option<Arc<dyn PlaceholderNotes>>,
 }
+
+/// The shared lock on a placeholder. All sandboxes of this process that use the same directory share one, because each takes a descriptor and
+/// a policy can name a thousand directories.
+struct PlaceholderLock {
+    path: PathBuf,
+    id: FileId,
+    directory: OwnedFd,
+}
+
+/// The locks that exist in this process.
+static LOCKS: Mutex<BTreeMap<PathBuf, Weak<PlaceholderLock>>> = Mutex::new(BTreeMap::new());
 
 impl fmt::Debug for Placeholder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,10 +63,9 @@ impl Placeholder {
         if let Some(notes) = &notes {
             notes.add(path);
         }
-        let made = Self::lock(path);
-        match (made, notes) {
-            (Ok((id, lock)), notes) => Ok(Self { path: path.to_owned(), id, lock, notes }),
-            (Err(error), notes) => {
+        match PlaceholderLock::shared(path) {
+            Ok(lock) => Ok(Self { path: path.to_owned(), id: lock.id, lock: Some(lock), notes }),
+            Err(error) => {
                 if let Some(notes) = notes {
                     notes.remove(path);
                 }
@@ -63,7 +74,37 @@ impl Placeholder {
         }
     }
 
-    fn lock(path: &Path) -> io::Result<(FileId, OwnedFd)> {
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl PlaceholderLock {
+    /// The lock that this process has already, or a new one.
+    fn shared(path: &Path) -> io::Result<Arc<Self>> {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = locks.get(path).and_then(Weak::upgrade);
+        if let Some(known) = &known
+            && FileFacts::of_path(path).is_ok_and(|facts| facts.id == known.id)
+        {
+            return Ok(Arc::clone(known));
+        }
+        // Somebody has removed the directory, and may have made another one in its place.
+        let lock = Self::take(path).map(|(id, directory)| Arc::new(Self { path: path.to_owned(), id, directory }));
+        if let Ok(lock) = &lock {
+            locks.insert(path.to_owned(), Arc::downgrade(lock));
+        }
+        // Before the old lock is dropped, which needs the list of locks.
+        drop(locks);
+        lock
+    }
+
+    fn take(path: &Path) -> io::Result<(FileId, OwnedFd)> {
         for _ in 0..MAX_ATTEMPTS {
             let is_new = match mkdirat(CWD, path, PLACEHOLDER_MODE) {
                 Ok(()) => true,
@@ -88,23 +129,26 @@ impl Placeholder {
         }
         Err(io::Error::other("another process removes it again and again"))
     }
+}
 
-    pub(super) fn id(&self) -> FileId {
-        self.id
-    }
-
-    /// The path of the directory.
-    pub fn path(&self) -> &Path {
-        &self.path
+impl Drop for PlaceholderLock {
+    fn drop(&mut self) {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        if locks.get(&self.path).is_some_and(|known| known.strong_count() == 0) {
+            locks.remove(&self.path);
+        }
+        drop(locks);
+        // Closing would not be enough: a process that is being started has copies of all descriptors until it executes its program, and
+        // with a copy the lock would stay.
+        let _not_possible_for_an_open_directory = flock(&self.directory, FlockOperation::Unlock);
+        remove_unused_placeholder(&self.path);
     }
 }
 
 impl Drop for Placeholder {
     fn drop(&mut self) {
-        // Closing would not be enough: a process that is being started has copies of all descriptors until it executes its program, and
-        // with a copy the lock would stay.
-        let _not_possible_for_an_open_directory = flock(&self.lock, FlockOperation::Unlock);
-        remove_unused_placeholder(&self.path);
+        // The notes must keep the path until the directory is removed, so this use of the lock ends first.
+        drop(self.lock.take());
         if let Some(notes) = &self.notes {
             notes.remove(&self.path);
         }
