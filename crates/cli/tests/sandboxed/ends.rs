@@ -25,6 +25,18 @@ fn command_line(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
+/// The descendant of the server that has this name.
+fn named(server: &TestServer, name: &str) -> Option<u32> {
+    let is_called =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    descendants(server.pid()).into_iter().find(is_called)
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
 fn placeholders(workspace: &Path) -> usize {
     [".git", ".agents", ".codex"].iter().filter(|name| workspace.join(name).exists()).count()
 }
@@ -57,19 +69,25 @@ async fn with_a_killed_server() {
 }
 
 #[tokio::test]
+async fn with_a_killed_server_whose_guard_was_killed_before() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let daemon = start_daemon(&server, &mut client, &workspace).await;
+    let guard = named(&server, "exec-guard").unwrap();
+    kill(guard);
+    eventually("there is another guard", || named(&server, "exec-guard").filter(|other| *other != guard)).await;
+    assert!(is_alive(daemon) && placeholders(workspace.path()) == 3, "the sandbox does not need the guard");
+    let processes = descendants(server.pid());
+    server.kill().await;
+    wait_until_clean(&workspace, &processes).await;
+}
+
+#[tokio::test]
 async fn with_a_killed_launcher_and_the_next_command_gets_another_one() {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let daemon = start_daemon(&server, &mut client, &workspace).await;
-    let launcher = *descendants(server.pid())
-        .iter()
-        .find(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default() == "exec-launcher\n")
-        .unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(launcher.cast_signed()).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill(named(&server, "exec-launcher").unwrap());
     eventually("the daemon ends with its launcher", || (!is_alive(daemon)).then_some(())).await;
     let ended = run(&mut client, start_params("next", "echo on", &workspace.policy())).await;
     assert_eq!(ended.output, "on\n");
