@@ -109,6 +109,27 @@ pub fn plan_with_notes(
     network: SandboxNetwork,
     notes: Option<Arc<dyn PlaceholderNotes>>,
 ) -> Result<PlannedSandbox, PlanError> {
+    let mut planned = plan_once(policy, network, notes.clone());
+    for _ in 0..MAX_VANISHED_RETRIES {
+        match planned {
+            Err(PlanError::Host { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                planned = plan_once(policy, network, notes.clone());
+            }
+            other => return other,
+        }
+    }
+    planned
+}
+
+/// How often a plan is made again because a file has vanished while it was being made. The usual reason is another sandbox that ends, and
+/// removes its placeholders one after the other.
+const MAX_VANISHED_RETRIES: usize = 50;
+
+fn plan_once(
+    policy: &FilePolicy,
+    network: SandboxNetwork,
+    notes: Option<Arc<dyn PlaceholderNotes>>,
+) -> Result<PlannedSandbox, PlanError> {
     let mut planner = Planner::new(policy, notes);
     let entries = planner.find_entries()?;
     for entry in &entries {

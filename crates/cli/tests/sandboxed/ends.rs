@@ -107,3 +107,16 @@ async fn a_terminate_ends_descendants_that_hide_from_it() {
     client.call("process/terminate", json!({"processId": "p"})).await;
     eventually("all have ended", || hidden.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
 }
+
+#[tokio::test]
+async fn sessions_that_follow_each_other_in_one_workspace_do_not_disturb_each_other() {
+    let (server, workspace) = (TestServer::with_args(&["--session-ttl", "1ms"]).await, Workspace::new());
+    for number in 1..=40 {
+        // While the sandbox of the last session ends and removes its placeholders, the next one makes its own.
+        let mut client = server.client().await;
+        let script = format!("mkdir {}/.git/x || exit {number}", workspace.path().display());
+        let ended = run(&mut client, start_params("p", &script, &workspace.policy())).await;
+        assert_eq!(ended.exited["exitCode"], number, "{}", ended.output);
+    }
+    wait_until_clean(&workspace, &[]).await;
+}
