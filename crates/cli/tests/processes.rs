@@ -529,9 +529,11 @@ async fn a_terminal_stays_open_for_a_process_that_has_redirected_its_streams() {
     let gate = directory.path().join("gate");
     eventually("the streams are redirected", || gate.exists().then_some(())).await;
     assert_eq!(client.write("p", "1", "secret\n").await, "accepted", "the process can still open its terminal");
-    std::fs::write(&gate, "\n").unwrap();
+    // Opened for reading too, so that opening does not wait for the script: it would block the thread that answers the server's pings.
+    let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(&gate).unwrap();
+    std::io::Write::write_all(&mut gate, b"\n").unwrap();
     client.output_until("p", "Password: ").await;
-    std::fs::write(&gate, "\n").unwrap();
+    std::io::Write::write_all(&mut gate, b"\n").unwrap();
     let outcome = client.outcome("p").await;
     assert!(outcome.pty.ends_with(b"got secret\r\n"), "{}", String::from_utf8_lossy(&outcome.pty));
     assert_eq!(outcome.exit_code, 4);
