@@ -17,6 +17,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("git", "git"),
     ("openssl", "openssl"),
     ("perl", "perl-base"),
+    ("protoc", "protobuf-compiler"),
     ("python3", "python3"),
     ("setsid", "util-linux"),
     ("sh", "dash"),

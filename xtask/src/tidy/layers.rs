@@ -26,7 +26,7 @@ pub(super) enum CrateLayer {
     Beside,
 }
 
-/// The layer of each crate. The crates `relay` and `rendezvous` do not exist yet.
+/// The layer of each crate. The crate `rendezvous` does not exist yet.
 const LAYERS: &[(&str, CrateLayer)] = &[
     ("protocol", CrateLayer::Vocabulary),
     ("relay", CrateLayer::Vocabulary),

@@ -71,9 +71,9 @@ pub(super) struct File {
 }
 
 impl Project {
-    /// All Rust files.
+    /// All Rust files that people write. Files with the name `generated.rs` are left out.
     pub(super) fn rust_files(&self) -> impl Iterator<Item = &File> {
-        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+        self.files.iter().filter(|file| file.path.ends_with(".rs") && !file.path.ends_with("/generated.rs"))
     }
 
     /// The Rust files below the folder `src` of every crate.
