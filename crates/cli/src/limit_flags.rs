@@ -46,7 +46,7 @@ static FLAGS: LazyLock<Vec<LimitFlag>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(crate) struct LimitArgs {
     /// The settings of the server. Each limit has the value of its flag, of its environment variable, or else its
-    /// default. The setting `guard` is no limit and is still `None`.
+    /// default. `guard` and `sandbox_launcher` are no limits and are still `None`.
     pub(crate) config: Config,
 }
 

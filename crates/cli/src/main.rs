@@ -23,8 +23,8 @@ use anyhow::Context as _;
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    // A server starts this program a second time as its guard. If the server dies, the guard kills the processes that
-    // the server has started.
+    // A server starts this program again as its guard and as launcher of sandboxes. The guard kills the processes that
+    // the server has started if the server dies. Both are done when this returns.
     if let Some(code) = exec_server::become_guard_if_asked() {
         return ExitCode::from(u8::from(code != 0));
     }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use exec_server::{ExecServerRuntimePaths, HostProcess, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
-use tokio::runtime::Builder;
 
 use crate::args::Args;
 use crate::log::ServerLog;
-use crate::runtime::start_runtime;
+use crate::runtime::start_server_runtime;
 
 /// Runs the server until a signal ends it, until it was idle for `--exit-when-idle`, or, if it serves only stdio,
 /// until stdin ends.
@@ -21,7 +20,7 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     let host = HostProcess::dedicate().context("cannot prepare this process for running commands")?;
     // The drop at the end of this function waits until the last lines are written.
     let _log = ServerLog::start("warn").context("cannot start the thread of the log")?;
-    let runtime = start_runtime(&mut Builder::new_multi_thread())?;
+    let runtime = start_server_runtime()?;
     let result = runtime.block_on(run(args, host));
     // A thread of tokio may still wait for stdin, which could take for ever. The program does not wait for it.
     runtime.shutdown_background();

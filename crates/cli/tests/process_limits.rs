@@ -74,7 +74,7 @@ async fn a_file_that_grows_too_large_ends_the_process() {
 }
 
 #[tokio::test]
-async fn open_files_and_memory_are_refused_to_the_process_beyond_their_limits() {
+async fn opening_files_and_allocating_fail_at_the_limit() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "my @f; while (open(my $f, '<', '/dev/null')) { push @f, $f } print scalar @f";
@@ -93,7 +93,7 @@ async fn open_files_and_memory_are_refused_to_the_process_beyond_their_limits() 
 }
 
 #[tokio::test]
-async fn numbers_that_are_no_limits_are_refused_and_start_nothing() {
+async fn invalid_limits_are_refused_before_anything_starts() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for member in ["memoryBytes", "cpuSeconds", "pids", "openFiles", "fileSizeBytes"] {
@@ -132,7 +132,7 @@ async fn a_limit_above_that_of_the_server_is_refused_with_its_name_and_number() 
 async fn a_fork_bomb_ends_at_its_limit_or_is_not_started() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // Each process must close the output, so that the process can close when the shell has given up.
+    // The `sleep`s must not hold the pipes, or the bomb would never close after its shell has exited.
     let bomb = "while :; do sleep 1000 >/dev/null 2>&1 & done";
     let params = limited("bomb", &["sh", "-c", bomb], &json!({"pids": 10}));
     let answer = client.request("process/start", params).await;

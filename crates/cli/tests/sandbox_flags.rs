@@ -2,6 +2,9 @@
 //! commands ask for; whether a server enforces it is tested elsewhere.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
+#[path = "shared/policies.rs"]
+mod policies;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,10 +13,12 @@ use testkit::scripted::{ClientMessage, ScriptedListener, ScriptedReply};
 use testkit::{ScriptedServer, Value, binary, hide_configuration, json};
 use tokio::process::Command;
 
+use crate::policies::{path_entry, restricted, special_entry};
+
 /// Time limit for one command. Even on a loaded machine a command takes less.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A scripted server whose working directory is `/srv/app`, and which runs `process/start` in a sandbox of this type.
+/// A scripted server whose working directory is `/srv/app`. It records the requests.
 struct RecordingServer {
     server: ScriptedServer,
     listener: ScriptedListener,
@@ -21,6 +26,7 @@ struct RecordingServer {
 }
 
 impl RecordingServer {
+    /// `sandbox_type` is the member `sandboxType` of the answers to `process/start`.
     fn start(sandbox_type: Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = ScriptedServer::new();
@@ -69,15 +75,8 @@ async fn run_in(directory: &Path, args: &[&str]) -> (String, String, Option<i32>
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-fn special(kind: Value, access: &str) -> Value {
-    json!({"path": {"type": "special", "value": kind}, "access": access})
-}
-
-fn path(path: &str, access: &str) -> Value {
-    json!({"path": {"type": "path", "path": path}, "access": access})
-}
-
-fn protection(mut entry: Value) -> Value {
+/// The entry without effect if its path does not exist.
+fn skipped_if_missing(mut entry: Value) -> Value {
     entry["missing_path_behavior"] = "skip".into();
     entry
 }
@@ -85,21 +84,22 @@ fn protection(mut entry: Value) -> Value {
 /// The sandbox of `workspace-write` in this directory, with further entries.
 fn workspace_write(directory: &str, network: &str, further: &[Value]) -> Value {
     let mut entries = vec![
-        special(json!({"kind": "root"}), "read"),
-        special(json!({"kind": "project_roots"}), "write"),
-        special(json!({"kind": "slash_tmp"}), "write"),
-        special(json!({"kind": "tmpdir"}), "write"),
+        special_entry(json!({"kind": "root"}), "read"),
+        special_entry(json!({"kind": "project_roots"}), "write"),
+        special_entry(json!({"kind": "slash_tmp"}), "write"),
+        special_entry(json!({"kind": "tmpdir"}), "write"),
     ];
     for name in [".git", ".agents", ".codex"] {
-        entries.push(protection(special(json!({"kind": "project_roots", "subpath": name}), "read")));
+        entries.push(skipped_if_missing(special_entry(json!({"kind": "project_roots", "subpath": name}), "read")));
     }
-    entries.push(protection(path(&format!("{directory}/.codex"), "read")));
+    entries.push(skipped_if_missing(path_entry(&format!("{directory}/.codex"), "read")));
     entries.extend(further.iter().cloned());
-    json!({
-        "permissions": {"type": "managed", "file_system": {"type": "restricted", "entries": entries}, "network": network},
-        "cwd": directory, "workspaceRoots": [directory], "windowsSandboxLevel": "disabled",
-        "windowsSandboxPrivateDesktop": false, "useLegacyLandlock": false,
-    })
+    let mut sandbox = restricted(entries, network);
+    sandbox["cwd"] = json!(directory);
+    sandbox["workspaceRoots"] = json!([directory]);
+    sandbox["windowsSandboxPrivateDesktop"] = json!(false);
+    sandbox["useLegacyLandlock"] = json!(false);
+    sandbox
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn processes_are_started_in_the_sandbox_with_their_directory_as_the_worksp
     let args = [&flags[..], &["--cwd", "/srv/other", "--", "make"]].concat();
     assert_eq!(server.run("run", &args).await, (String::new(), String::new(), Some(7)));
     assert_eq!(server.run("mcp-stdio", &args).await.2, Some(7));
-    let further = [path("file:///data", "write"), path("file:///srv/other/out", "write")];
+    let further = [path_entry("file:///data", "write"), path_entry("file:///srv/other/out", "write")];
     let expected = workspace_write("file:///srv/other", "enabled", &further);
     assert_eq!(server.sandboxes("process/start"), [expected.clone(), expected]);
 
@@ -125,7 +125,7 @@ async fn a_policy_file_is_sent_as_it_is() {
     let server = RecordingServer::start("linuxSeccomp".into());
     let policy = json!({
         "permissions": {"type": "managed", "file_system": {"type": "restricted", "glob_scan_max_depth": 4, "entries": [
-            special(json!({"kind": "minimal"}), "read"),
+            special_entry(json!({"kind": "minimal"}), "read"),
             json!({"path": {"type": "glob_pattern", "pattern": "**/*.env"}, "access": "deny"}),
         ]}, "network": "restricted"},
         "cwd": "file:///ws", "workspaceRoots": ["file:///ws"], "windowsSandboxLevel": "disabled",
@@ -194,6 +194,46 @@ async fn the_reason_of_a_refusal_is_shown() {
     let (_, stderr, code) = server.run("mkdir", &["--sandbox", "read-only", "d"]).await;
     assert_eq!(code, Some(1));
     assert!(stderr.contains("cannot make the directory d: ") && stderr.contains("ead-only file system"), "{stderr}");
+}
+
+/// Also: nothing is said about a command that fails for another reason, and JSON has the denial in its exit event.
+#[tokio::test]
+async fn a_denial_is_reported_with_the_flags_that_allow_more() {
+    let workspace = tempfile::tempdir().unwrap();
+    let run = async |flags: &'static [&'static str], script: &'static str| {
+        let args = [&["run"], flags, &["--sandbox", "read-only", "--", "sh", "-c", script]].concat();
+        run_in(workspace.path(), &args).await
+    };
+    let (_, stderr, code) = run(&[], "echo x > file").await;
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr.ends_with("sandbox refused something; --writable DIR and --allow-network allow more\n"),
+        "{stderr}"
+    );
+    let (_, stderr, _) = run(&[], "python3 -c 'import socket; socket.socket()' 2>&-").await;
+    let refused = stderr.split_once("refused something (").and_then(|(_, rest)| rest.split_once(')'));
+    // An interpreter may try more, such as asking a daemon for the name of its user.
+    assert!(refused.is_some_and(|(list, _)| list.split(", ").any(|call| call == "socket AF_INET")), "{stderr}");
+    let (_, stderr, code) = run(&[], "exit 3").await;
+    assert_eq!((&stderr[..], code), ("", Some(3)));
+    let (stdout, stderr, _) = run(&["--json"], "python3 -c 'import socket; socket.socket()' 2>&-").await;
+    let exit: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let denials = exit["sandboxDenials"].as_array().unwrap();
+    assert!(denials.contains(&json!({"count": 1, "operation": "socket", "target": "AF_INET"})), "{stdout}");
+    assert_eq!(stderr, "");
+}
+
+/// So the next command of a script finds the directory as it was.
+#[tokio::test]
+async fn when_a_command_returns_nothing_of_its_sandbox_is_left_in_the_workspace() {
+    let workspace = tempfile::tempdir().unwrap();
+    for number in 0..10 {
+        let (_, stderr, code) =
+            run_in(workspace.path(), &["run", "--sandbox", "workspace-write", "--", "true"]).await;
+        assert_eq!((&stderr[..], code), ("", Some(0)));
+        let left: Vec<_> = std::fs::read_dir(workspace.path()).unwrap().collect();
+        assert!(left.is_empty(), "after command {number}: {left:?}");
+    }
 }
 
 #[tokio::test]

@@ -185,12 +185,20 @@ async fn if_the_second_file_ends_or_blocks_the_capture_the_command_has_the_varia
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
-        for end in ["exit 3", "exit 0", "kill -9 $$", "exec /bin/true", "trap 'exit 9' EXIT; exit 3"] {
+        // The subshell that reads the file kills itself: it is the parent of the inner `sh`.
+        let kill_reader = r#"kill -9 "$(exec /bin/sh -c 'echo $PPID')""#;
+        for end in ["exit 3", "exit 0", kill_reader, "exec /bin/true", "trap 'exit 9' EXIT; exit 3"] {
             let home = home("", end);
             let process = format!("{shell} {end}");
             let outcome = run(&mut client, params(home.path(), &process, number, "/usr/bin/env")).await;
             assert_eq!((names(&outcome), outcome.exit_code), (vec!["FROM_PROFILE"], 0), "{process}");
         }
+        // `$$` is the shell that waits for that subshell. The subshell lives on until the server has seen that the
+        // shell ended, so it may or may not report in time. The login file is reported in both cases.
+        let home = home("", "kill -9 $$");
+        let outcome = run(&mut client, params(home.path(), shell, number, "/usr/bin/env")).await;
+        assert!([&["FROM_PROFILE"][..], &["FROM_PROFILE", "FROM_RC"]].contains(&&names(&outcome)[..]), "{shell}");
+        assert_eq!(outcome.exit_code, 0, "{shell}");
     }
     let home = home("", "sleep 600");
     let begun = Instant::now();

@@ -86,6 +86,8 @@ pub(crate) struct ClientCore {
     pub(crate) write_size: Mutex<WriteSize>,
     /// Whether a process is to outlive the client, so that the server has to keep the session.
     pub(crate) leaves_processes: AtomicBool,
+    /// Whether a request had a sandbox. The server then has made things on its machine, which it removes when it ends.
+    pub(crate) uses_sandboxes: AtomicBool,
     /// Whether the client has failed because another client took the session over.
     pub(crate) is_taken_over: AtomicBool,
 }
@@ -156,6 +158,7 @@ impl ClientCore {
             broken_catch_ups: AtomicU32::new(0),
             write_size: Mutex::default(),
             leaves_processes: AtomicBool::new(false),
+            uses_sandboxes: AtomicBool::new(false),
             is_taken_over: AtomicBool::new(false),
         })
     }
@@ -427,7 +430,7 @@ impl ClientCore {
                 let params = SessionKeepParams { keep_for_ms: 0 };
                 let _not_awaited = rpc.begin(Method::SessionKeep.name(), &params, CallSlot::Cleanup).await;
             }
-            rpc.close_after_queue().await;
+            rpc.close_after_queue(self.uses_sandboxes.load(Ordering::Relaxed)).await;
         };
         if tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await.is_err() {
             rpc.close("exec-server client is closed");

@@ -147,6 +147,7 @@ impl PeerHandler for Inbound {
                         sandbox_denied: exited.sandbox_denied,
                         timed_out: exited.timed_out,
                         resources: exited.resources(),
+                        sandbox_denials: exited.sandbox_denials,
                     };
                     self.handle(&record, record.push(exited.seq, Event::Exited(exit)));
                 }

@@ -60,10 +60,7 @@ pub use files::{
 pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 pub use path_map::{PathMap, PathMapError};
-pub use process::{
-    EventsLagged, ExecProcess, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput, ProcessReader,
-    ProcessStdin,
-};
+pub use process::{EventsLagged, ExecProcess, ExecProcessEventReceiver, ProcessEvents, ProcessReader, ProcessStdin};
 pub use protocol::fs::{
     ChangeKind, DirectoryEntry, FileChange, FileMetadata, FileTime, FoundFile, FoundLine, MatchRange, SearchCase,
     SearchError, SearchParams, SearchResult, WalkEntry, WalkFailure, WalkKind, WalkOptions, WalkResult,
@@ -83,7 +80,9 @@ pub use protocol::{
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
 };
-pub use records::{Changes, DecidingNetwork, ExecProcessEvent, NetworkPolicyDecider, ProcessOutputChunk};
+pub use records::{
+    Changes, DecidingNetwork, ExecProcessEvent, ExitStatus, NetworkPolicyDecider, ProcessOutput, ProcessOutputChunk,
+};
 pub use recovery::{Backoff, WhenRecovering};
 pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;

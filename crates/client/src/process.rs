@@ -2,7 +2,6 @@
 //! and their stdin. The state that the client keeps about a process is in `records`. Start with `start.rs` and
 //! `handle.rs`.
 
-mod exit_status;
 mod follow;
 mod handle;
 mod read;
@@ -11,7 +10,6 @@ mod start;
 mod stdio;
 mod write;
 
-pub use exit_status::{ExitStatus, ProcessOutput};
 pub use follow::ProcessEvents;
 pub use handle::ExecProcess;
 pub use receiver::{EventsLagged, ExecProcessEventReceiver};

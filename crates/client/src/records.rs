@@ -6,6 +6,7 @@ mod backlog;
 mod begun_chunk;
 mod bodies;
 mod event;
+mod exit_status;
 mod feed;
 mod network_policy;
 mod process;
@@ -13,6 +14,7 @@ mod search;
 mod watch;
 
 pub use event::{ExecProcessEvent, ProcessOutputChunk};
+pub use exit_status::{ExitStatus, ProcessOutput};
 pub use network_policy::{DecidingNetwork, NetworkPolicyDecider};
 pub use watch::Changes;
 

@@ -66,6 +66,9 @@ pub(crate) enum AnswerLoad {
     TooHigh,
 }
 
+/// How long a companion may take to end after the connection was closed in order.
+const COMPANION_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One connection to the server.
 pub(crate) struct Rpc {
     outbox: Outbox,
@@ -80,6 +83,8 @@ pub(crate) struct Rpc {
     stop: CancellationToken,
     /// Something that lives as long as the connection, for example the child process that serves it.
     companion: Mutex<Option<Box<dyn Companion>>>,
+    /// Whether the companion may end by itself when the connection is closed in order. Otherwise it is dropped at once.
+    lets_companion_end: AtomicBool,
 }
 
 /// The reason why a connection ended. `None` if it is not known.
@@ -116,6 +121,7 @@ impl Rpc {
             is_taken_over: AtomicBool::new(false),
             stop: CancellationToken::new(),
             companion: Mutex::new(connection.companion),
+            lets_companion_end: AtomicBool::new(false),
         });
         tracing::debug!(%peer, "connected");
         tasks.spawn(writing::run(Arc::clone(&rpc), writer));
@@ -206,10 +212,25 @@ impl Rpc {
         self.finish(Disconnect(Some(reason.to_owned())));
     }
 
-    /// Sends the queued messages and a close frame, and waits until the connection has ended.
-    pub(crate) async fn close_after_queue(&self) {
+    /// Sends the queued messages and a close frame, and waits until the connection has ended. `lets_companion_end`: then waits
+    /// until the companion has ended by itself, too.
+    pub(crate) async fn close_after_queue(&self, lets_companion_end: bool) {
+        self.lets_companion_end.store(lets_companion_end, Ordering::Relaxed);
         self.outbox.push_close();
         self.ended().await;
+    }
+
+    /// Waits until the companion, for example the child process that serves the connection, has ended by itself, if the caller
+    /// of [`close_after_queue`](Self::close_after_queue) wants that. Dropping the companion would kill a server before it has
+    /// removed what it made for sandboxes.
+    async fn let_companion_end(&self) {
+        if !self.lets_companion_end.load(Ordering::Relaxed) {
+            return;
+        }
+        let companion = self.companion.lock().take();
+        if let Some(mut companion) = companion {
+            let _ended_or_timed_out = tokio::time::timeout(COMPANION_PATIENCE, companion.exit_report()).await;
+        }
     }
 
     /// Ends the connection. Only the first reason counts.

@@ -80,6 +80,7 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
                 stdio = None;
                 if only_stdio {
                     server.kill_everything().await;
+                    server.end_sandboxes().await;
                     return Ok(());
                 }
             }

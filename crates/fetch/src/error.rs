@@ -105,7 +105,7 @@ impl RequestFailure {
             // `BrokenPipe`.
             (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => Self::incomplete(),
             // hyper uses these kinds for invalid chunks of a body. `MeteredStream` uses `InvalidData` for too many
-            // bytes that belong to no response.
+            // bytes that belong to no response, and `HeadBoundedStream` for too many before a response.
             (_, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
                 Self::new(FailureKind::Protocol, format!("the answer is not valid HTTP: {error}"))
             }

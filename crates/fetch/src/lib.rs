@@ -18,6 +18,7 @@ mod environment;
 mod error;
 mod exchange;
 mod fetcher;
+mod head_bounded_stream;
 mod http1;
 mod http2;
 pub mod limits;

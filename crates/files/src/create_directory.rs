@@ -54,7 +54,7 @@ fn create_one(inside: &EnteredRoot<'_>, path: &Path) -> Result<(), Errno> {
 /// Creates all directories that are missing on a path. Fails if a component of the path is a symbolic link.
 fn create_all_without_links(inside: &EnteredRoot<'_>, path: &Path) -> Result<(), FileError> {
     let names = normal_components(path)?;
-    let mut reached = inside.open_top().map_err(FileError::at(path))?;
+    let mut reached = inside.open_root().map_err(FileError::at(path))?;
     for (index, name) in names.iter().enumerate() {
         let next = match open_child(&reached, name) {
             // `EEXIST` means that another process has created the directory meanwhile.

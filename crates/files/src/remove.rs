@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Statx, seek};
 use rustix::io::Errno;
@@ -24,6 +25,10 @@ const MAX_PENDING_DIRECTORIES: usize = 1024;
 /// Most retries in a row. A removal is retried if an entry has changed its kind or a directory is not empty after
 /// all, mostly because another process changes the tree. After this many retries the removal fails.
 const MAX_RETRIES: usize = 64;
+/// So many retries in a row come without a pause.
+const QUICK_RETRIES: usize = 8;
+/// By so much each pause before a retry is longer than the one before. All of them together are about 10 ms.
+const RETRY_PAUSE_STEP: Duration = Duration::from_micros(5);
 
 /// Removes a file, directory or symbolic link. The target of a link is not removed; with [`Follow::No`], a link is an
 /// error. A directory must be empty unless `recursive`. With `force`, a `path` that does not exist is no error.
@@ -204,8 +209,13 @@ impl<'a> Removal<'a> {
         }
     }
 
+    /// Whether another attempt may follow. After a few in a row it waits a little, longer each time: a process that exchanges two entries all
+    /// the time can be in step with the attempts, so that each of them finds the wrong one.
     fn may_retry(&mut self) -> bool {
         self.retries += 1;
+        if self.retries > QUICK_RETRIES {
+            std::thread::sleep(RETRY_PAUSE_STEP.saturating_mul(self.retries as u32));
+        }
         self.retries <= MAX_RETRIES
     }
 

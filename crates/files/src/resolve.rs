@@ -85,7 +85,7 @@ fn open_without_links(inside: &EnteredRoot<'_>, directory: &Path, error_path: &P
     if let Ok(opened) = inside.open_without_links(directory, OPEN_TO_TRAVERSE | OFlags::NOFOLLOW) {
         return Ok(opened);
     }
-    let mut reached = inside.open_top().map_err(FileError::at(error_path))?;
+    let mut reached = inside.open_root().map_err(FileError::at(error_path))?;
     for name in names {
         reached = open_child(&reached, name).map_err(FileError::at(error_path))?;
     }

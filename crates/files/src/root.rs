@@ -4,13 +4,13 @@
 //! The modules below are the only ones of this crate that give a path to the kernel; `cargo xtask tidy` refuses that
 //! everywhere else. `entered` resolves paths, `entry_at` works with one name in an open directory, and `kernel_paths`
 //! uses fixed paths such as `/proc/self/fd`. `capabilities` takes the privileges of the thread away while it works in
-//! a sandbox, and `denial` finds out whether the sandbox has caused an error.
+//! a sandbox, and `sandbox_cause` finds out whether the sandbox has caused an error.
 
 mod capabilities;
-mod denial;
 mod entered;
 mod entry_at;
 mod kernel_paths;
+mod sandbox_cause;
 
 use std::any::Any;
 use std::fmt;
@@ -26,7 +26,7 @@ use capabilities::DroppedCapabilities;
 pub(crate) use entered::{EnteredRoot, OpenTarget};
 pub(crate) use entry_at::{EntryAt, open_parent, open_self, stat_open, stat_open_cached};
 pub(crate) use kernel_paths::{
-    WatchablePath, can_link_opened_files, link_opened_file, read_kernel_setting, set_mode_of_opened,
+    WatchablePath, check_proc_fd, link_opened_file, read_kernel_setting, set_mode_of_opened,
 };
 
 /// The root in which paths are resolved. Every operation of this crate takes one. Clones are cheap and share the
@@ -74,7 +74,7 @@ impl FileRoot {
     pub(crate) fn enter(&self) -> Result<EnteredRoot<'_>, Errno> {
         match &self.sandbox {
             None => Ok(EnteredRoot::host()),
-            Some(top) => Ok(EnteredRoot::sandbox(top.directory.as_fd(), DroppedCapabilities::drop_effective()?)),
+            Some(root) => Ok(EnteredRoot::sandbox(root.directory.as_fd(), DroppedCapabilities::drop_effective()?)),
         }
     }
 
@@ -98,7 +98,7 @@ impl FileRoot {
     fn explain(&self, error: FileError, paths: &[&Path]) -> FileError {
         let may_lack_openat2 = |errno: &Errno| matches!(*errno, Errno::NOSYS | Errno::PERM) && self.lacks_openat2();
         let Some(errno) = Errno::from_io_error(error.io()).filter(may_lack_openat2) else {
-            let is_denial = denial::is_caused_by_sandbox(&error, self, paths);
+            let is_denial = sandbox_cause::is_caused_by_sandbox(&error, self, paths);
             return error.with_sandbox_denial(is_denial);
         };
         let text = format!(
@@ -111,6 +111,6 @@ impl FileRoot {
     /// Whether even the root directory itself cannot be opened. Old seccomp filters refuse unknown system calls with
     /// `EPERM`, newer ones with `ENOSYS`.
     fn lacks_openat2(&self) -> bool {
-        self.enter().is_ok_and(|inside| matches!(inside.open_top(), Err(Errno::NOSYS | Errno::PERM)))
+        self.enter().is_ok_and(|inside| matches!(inside.open_root(), Err(Errno::NOSYS | Errno::PERM)))
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::FileRoot;
 use crate::resolve::NameInDirectory;
-use crate::root::{EnteredRoot, EntryAt, can_link_opened_files, link_opened_file, open_self};
+use crate::root::{EnteredRoot, EntryAt, check_proc_fd, link_opened_file, open_self};
 use crate::stat::{permissions, stat_open};
 
 /// Bytes of the final name that fit into a hidden name, since most file systems allow 255 bytes.
@@ -45,7 +45,7 @@ impl TemporaryFile {
 
     fn create_nameless(target: &NameInDirectory) -> Result<(OwnedFd, Mode), Errno> {
         // `publish` needs this directory to give the file its name.
-        can_link_opened_files()?;
+        check_proc_fd()?;
         let flags = OFlags::TMPFILE | OFlags::RDWR;
         let file = open_self(&target.directory, flags, Mode::from_raw_mode(0o777))?;
         let mode = Mode::from_raw_mode(permissions(&stat_open(&file)?));

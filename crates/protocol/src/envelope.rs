@@ -11,7 +11,7 @@ mod published_text;
 
 pub use decode::{DecodeError, Incoming, Notification, Request, Response, decode, sniff_id, sniff_method};
 pub use encode::{encode_base64_response, encode_error, encode_notification, encode_request, encode_response};
-pub use limits::{MAX_DEPTH, MAX_VALUES};
+pub use limits::{MAX_DEPTH, MAX_VALUES, check_json};
 pub use params::decode_params;
 
 #[cfg(test)]

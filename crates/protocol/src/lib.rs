@@ -38,7 +38,7 @@ pub use capability::{
 };
 pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult};
 pub use envelope::{
-    DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, decode, decode_params,
+    DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, check_json, decode, decode_params,
     encode_base64_response, encode_error, encode_notification, encode_request, encode_response, sniff_id,
     sniff_method,
 };

@@ -1,5 +1,5 @@
-//! Notices that a connection is idle: no byte has been read from it or written to it for a while. A slow program or
-//! target therefore holds its own connection only, and only for a limited time.
+//! Notices that a connection is idle: no byte has been read from it or written to it for a while. An idle
+//! connection is closed, so that it does not hold a permit for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub(crate) struct Activity(Arc<Mutex<ActivityState>>);
 
 struct ActivityState {
     last_used: Instant,
-    /// How many tasks make the program wait. Meanwhile the connection does not count as idle.
+    /// Number of live [`ActivityHold`]s. While it is above 0 the connection is not idle.
     holds: usize,
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::refusal::ProxyRefusal;
+use crate::connect_failure::ConnectFailure;
 
 /// Connects to the first address that accepts. Each address gets an equal part of the time that is left, so that one
 /// that does not answer leaves time for the others.
-pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<TcpStream, ProxyRefusal> {
+pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<TcpStream, ConnectFailure> {
     let deadline = Instant::now() + time;
-    let mut failure = ProxyRefusal::Unreachable(io::ErrorKind::AddrNotAvailable);
+    let mut failure = ConnectFailure::Unreachable(io::ErrorKind::AddrNotAvailable);
     for (tried, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
@@ -25,8 +25,8 @@ pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<Tcp
                 }
                 return Ok(stream);
             }
-            Ok(Err(error)) => failure = ProxyRefusal::Unreachable(error.kind()),
-            Err(_) => failure = ProxyRefusal::TimedOut,
+            Ok(Err(error)) => failure = ConnectFailure::Unreachable(error.kind()),
+            Err(_) => failure = ConnectFailure::TimedOut,
         }
     }
     Err(failure)

@@ -29,8 +29,7 @@ impl TargetHost {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::from(address));
         }
-        // URLs may have escapes in a host. No program needs them here, and a name after decoding could surprise the
-        // resolver.
+        // Percent escapes are refused: after decoding, the name could contain characters that the resolver interprets.
         if text.contains('%') {
             return Err(InvalidHost);
         }
@@ -57,13 +56,13 @@ impl TargetHost {
 impl From<IpAddr> for TargetHost {
     fn from(address: IpAddr) -> Self {
         Self::Address(match address {
-            IpAddr::V6(mapped) => unmapped(mapped),
+            IpAddr::V6(mapped) => without_ipv4_mapping(mapped),
             v4 @ IpAddr::V4(_) => v4,
         })
     }
 }
 
-fn unmapped(address: Ipv6Addr) -> IpAddr {
+fn without_ipv4_mapping(address: Ipv6Addr) -> IpAddr {
     address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
 }
 

@@ -6,25 +6,28 @@
 //! The crate knows nothing of processes, sandboxes and JSON-RPC. Start with [`NetworkProxy::run`]. [`NetworkRules`]
 //! are a value without I/O. [`child_variables`] are the environment variables that make programs use the proxy.
 //!
-//! The proxy does not look into tunnels (CONNECT and SOCKS5). So a program can name one host to the proxy and another
-//! one inside TLS; both must then be served by the same address.
+//! The proxy does not look into tunnels (CONNECT and SOCKS5). A program can therefore name an allowed host to the proxy
+//! and another host inside TLS, if one address serves both (domain fronting).
 
 #![forbid(unsafe_code)]
 
 mod activity;
-
+mod connect_failure;
 mod dial;
 mod host;
 mod http_requests;
+mod joined_body;
 pub mod limits;
 mod local_address;
 mod patterns;
 mod policy;
-mod refusal;
+mod program_stream;
+mod proxy_body;
+mod request_gate;
 mod rules;
 mod serve;
 mod socks5;
-mod target_policy;
+mod target_stream;
 mod tunnel;
 mod upstream;
 mod variables;
@@ -32,9 +35,9 @@ mod variables;
 pub use host::{InvalidHost, TargetHost};
 pub use patterns::{DomainPatterns, DomainRule, InvalidPattern};
 pub use policy::{
-    BoxFuture, Decider, DeciderVerdict, DecisionObserver, DecisionSource, NameResolver, PolicyQuestion,
-    ProxyDecision, ProxyProtocol, ProxyVerdict, reason,
+    BoxFuture, Decider, DeciderAnswer, DecisionObserver, DecisionSource, NameResolver, PolicyQuestion, ProxyDecision,
+    ProxyProtocol, ProxyVerdict, reason,
 };
 pub use rules::{LocalTargets, NetworkRules, ProxyMode, Socks5Support};
-pub use serve::{NetworkProxy, ProxyParts};
+pub use serve::{NetworkProxy, ProxyConfig};
 pub use variables::{child_variables, is_proxy_variable};

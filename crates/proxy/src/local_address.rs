@@ -1,10 +1,10 @@
-//! Which addresses are not on the public internet: the machine itself, its local networks, and addresses that have no
-//! single owner. A target at such an address is reached only if the rules allow local targets.
+//! Which addresses are not on the public internet: the machine itself, its local networks, and reserved
+//! ranges. A target at such an address is reached only if the rules allow local targets or name this address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the address is local, or reserved for a special use. An IPv6 address that leads to an IPv4 address (mapped,
-/// translated or tunnelled) is judged by that IPv4 address.
+/// translated or tunnelled) counts as that IPv4 address.
 pub(crate) fn is_local_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_local_v4(address),
@@ -42,7 +42,7 @@ fn is_local_v6(address: Ipv6Addr) -> bool {
     !is_public || (first == 0x2001 && (second < 0x200 || second == 0xdb8)) || (first == 0x3fff && second < 0x1000)
 }
 
-/// The IPv4 address to which packets for this IPv6 address are sent in the end.
+/// The IPv4 address embedded in a mapped, NAT64 or 6to4 address.
 fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let from = |high: u16, low: u16| {

@@ -1,7 +1,7 @@
 //! Lists of allowed and denied hosts. A pattern is a host (`example.com`, `10.0.0.1`), the hosts below a name
 //! (`*.example.com`: `a.example.com` and `a.b.example.com`, but not `example.com`), a name and the hosts below it
-//! (`**.example.com`), or every host (`*`). Wildcards elsewhere, ports and schemes are refused: a pattern that never
-//! matches would let a reader believe in a rule that does not exist.
+//! (`**.example.com`), or every host (`*`). Wildcards elsewhere, ports and schemes are refused. A
+//! pattern that can never match is an error, so that nobody relies on it.
 
 use std::collections::HashSet;
 
@@ -32,8 +32,11 @@ pub struct DomainPatterns {
 
 #[derive(Clone, Debug, Default)]
 struct HostSet {
-    exact: HashSet<TargetHost>,
-    /// Names below which every host is in the set.
+    /// Patterns without wildcards.
+    literal: HashSet<TargetHost>,
+    /// Names of `**.` patterns, which are in the set themselves.
+    roots: HashSet<String>,
+    /// Names of `*.` and `**.` patterns. Every host below them is in the set.
     parents: HashSet<String>,
     every_host: bool,
 }
@@ -63,7 +66,7 @@ impl DomainPatterns {
 
     /// Whether a pattern without wildcards allows the host.
     pub(crate) fn allows_exactly(&self, host: &TargetHost) -> bool {
-        self.allowed.exact.contains(host)
+        self.allowed.literal.contains(host)
     }
 }
 
@@ -77,14 +80,14 @@ impl HostSet {
             (Some(name), _) => (name, true),
             (None, Some(name)) => (name, false),
             (None, None) => {
-                self.exact.insert(parse(pattern)?);
+                self.literal.insert(parse(pattern)?);
                 return Some(());
             }
         };
         // No host is below an address.
         let TargetHost::Name(name) = parse(name)? else { return None };
         if includes_name {
-            self.exact.insert(TargetHost::Name(name.clone()));
+            self.roots.insert(name.clone());
         }
         self.parents.insert(name);
         Some(())
@@ -92,8 +95,8 @@ impl HostSet {
 
     fn contains(&self, host: &TargetHost) -> bool {
         self.every_host
-            || self.exact.contains(host)
-            || matches!(host, TargetHost::Name(name) if self.has_parent(name))
+            || self.literal.contains(host)
+            || matches!(host, TargetHost::Name(name) if self.roots.contains(name) || self.has_parent(name))
     }
 
     fn has_parent(&self, name: &str) -> bool {
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_matches_the_hosts_that_it_says() {
+    fn a_pattern_matches_exactly_its_hosts() {
         for (pattern, host, matches) in [
             ("example.com", "example.com", true),
             ("Example.Com.", "EXAMPLE.com..", true),
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_cannot_match_are_refused() {
+    fn malformed_patterns_are_refused() {
         for pattern in [
             "",
             "*.",
@@ -198,7 +201,9 @@ mod tests {
     #[test]
     fn only_a_pattern_without_wildcards_allows_exactly() {
         let host = TargetHost::parse("localhost").unwrap();
-        for (pattern, exactly) in [("localhost", true), ("*", false), ("other", false)] {
+        let patterns =
+            [("localhost", true), ("*", false), ("**.localhost", false), ("*.localhost", false), ("other", false)];
+        for (pattern, exactly) in patterns {
             let patterns = DomainPatterns::new([(pattern, DomainRule::Allow)]).unwrap();
             assert_eq!(patterns.allows_exactly(&host), exactly, "{pattern}");
         }

@@ -1,5 +1,5 @@
-//! The interfaces of a proxy to the program around it: who decides about hosts that the rules do not know, who is told
-//! about each decision, and who resolves names.
+//! The traits that the program around the proxy implements, [`Decider`], [`DecisionObserver`] and [`NameResolver`], and
+//! the questions and decisions that it gets.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub enum ProxyProtocol {
     Socks5Udp,
 }
 
-/// A target about which the rules say nothing.
+/// A question to the decider: may this target, which no rule matches, be reached?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyQuestion {
     /// How the program asked.
@@ -34,7 +34,7 @@ pub struct PolicyQuestion {
 
 /// The answer of a decider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeciderVerdict {
+pub enum DeciderAnswer {
     /// This one request may go on.
     Allow,
     /// The request is refused, for this reason.
@@ -46,7 +46,7 @@ pub enum DeciderVerdict {
 /// Decides about targets that the rules do not know. Dropping the future withdraws the question.
 pub trait Decider: Send + Sync {
     /// Answers a question. The proxy keeps the program waiting meanwhile, without a time limit of its own.
-    fn decide(&self, question: PolicyQuestion) -> BoxFuture<'_, DeciderVerdict>;
+    fn decide(&self, question: PolicyQuestion) -> BoxFuture<'_, DeciderAnswer>;
 }
 
 /// What was decided about a request.
@@ -65,9 +65,9 @@ pub enum ProxyVerdict {
 pub enum DecisionSource {
     /// The lists of hosts, or the rule about local targets.
     BaselinePolicy,
-    /// The mode, which limits methods and protocols.
+    /// The mode, which limits methods and protocols. On the wire this is `mode_guard`.
     ModeGuard,
-    /// A protocol that this proxy does not serve.
+    /// The proxy does not serve this protocol: SOCKS5 is disabled, or UDP. On the wire this is `proxy_state`.
     ProxyState,
     /// The decider, which is asked about hosts that the rules do not know.
     Decider,
@@ -110,14 +110,14 @@ pub struct ProxyDecision {
     pub method: Option<String>,
     /// The address of the program's socket, without the port.
     pub client: String,
-    /// The decider has allowed a host that no pattern allows.
+    /// True if the decider allowed a host that no pattern matches. On the wire this is `policyOverride`.
     pub overrides_baseline: bool,
 }
 
 /// Is told about each decision, before it has an effect.
 pub trait DecisionObserver: Send + Sync {
-    /// Notes a decision. The request waits until the future is ready, so an observer that cannot keep up slows the
-    /// program down instead of losing decisions.
+    /// Notes a decision. The request waits until the future is ready, so a slow observer delays the program, and no
+    /// decision is dropped.
     fn observe(&self, decision: ProxyDecision) -> BoxFuture<'_, ()>;
 }
 

@@ -1,7 +1,7 @@
 //! The rules of a proxy, as a value without I/O: which protocols and methods are allowed, which hosts, and whether
 //! targets on the machine itself and in its local networks may be reached.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::TargetHost;
 use crate::local_address::is_local_address;
@@ -22,7 +22,7 @@ pub enum ProxyMode {
 /// Whether targets on this machine and in its local networks may be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LocalTargets {
-    /// Only a local address that a pattern without wildcards allows, and `localhost` if such a pattern allows it.
+    /// Refused, except an address, `localhost` or a name below `.localhost` that is written out in an `allow` pattern.
     #[default]
     Refused,
     /// The lists of hosts decide about local targets as about all others.
@@ -39,7 +39,7 @@ pub enum Socks5Support {
     Enabled,
 }
 
-/// The rules of a proxy. The default refuses everything.
+/// The rules of a proxy. The default allows no host: without a decider every request is refused.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkRules {
     /// The allowed methods and protocols.
@@ -48,30 +48,35 @@ pub struct NetworkRules {
     pub local_targets: LocalTargets,
     /// Whether SOCKS5 is served.
     pub socks5: Socks5Support,
-    /// The allowed and denied hosts. A host that is neither is decided by the decider, and refused without one.
+    /// The allowed and denied hosts. A host that no pattern matches goes to the decider; without a
+    /// decider it is refused.
     pub domains: DomainPatterns,
 }
 
 /// What the rules say about a host, before its name is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostJudgement {
+pub(crate) enum HostRule {
     Allowed,
     Denied(&'static str),
     /// The rules do not know the host.
     Unlisted,
 }
 
-/// Why a request is refused whatever its host is.
+/// A refusal that does not depend on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GuardRefusal {
+pub(crate) struct ProtocolRefusal {
     pub(crate) source: DecisionSource,
     pub(crate) reason: &'static str,
 }
 
 impl NetworkRules {
     /// Checks protocol and method. `method` is the method of a plain HTTP request, and None for tunnels.
-    pub(crate) fn guard(&self, protocol: ProxyProtocol, method: Option<&str>) -> Result<(), GuardRefusal> {
-        let refusal = |source, reason| Err(GuardRefusal { source, reason });
+    pub(crate) fn check_protocol(
+        &self,
+        protocol: ProxyProtocol,
+        method: Option<&str>,
+    ) -> Result<(), ProtocolRefusal> {
+        let refusal = |source, reason| Err(ProtocolRefusal { source, reason });
         match protocol {
             ProxyProtocol::Socks5Udp => return refusal(DecisionSource::ProxyState, reason::UNSUPPORTED),
             ProxyProtocol::Socks5Tcp if self.socks5 == Socks5Support::Disabled => {
@@ -85,46 +90,64 @@ impl NetworkRules {
         }
     }
 
-    /// Judges a host by its text. A host that is local by its text is refused here, so that nobody is asked about it.
-    pub(crate) fn judge_host(&self, host: &TargetHost) -> HostJudgement {
+    /// Decides by the text of the host. An address in a local range, or `localhost`, is refused here, before the decider
+    /// is asked.
+    pub(crate) fn rule_for_host(&self, host: &TargetHost) -> HostRule {
         let rule = self.domains.rule_for(host);
-        if rule == Some(DomainRule::Deny) {
-            return HostJudgement::Denied(reason::DENIED);
+        let is_denied_address = matches!(host, TargetHost::Address(address) if self.denies_address(*address));
+        if rule == Some(DomainRule::Deny) || is_denied_address {
+            return HostRule::Denied(reason::DENIED);
         }
         let is_local = match host {
             TargetHost::Address(address) => is_local_address(*address),
             TargetHost::Name(name) => is_localhost(name),
         };
         if is_local && !self.may_be_local(host) {
-            return HostJudgement::Denied(reason::NOT_ALLOWED_LOCAL);
+            return HostRule::Denied(reason::NOT_ALLOWED_LOCAL);
         }
-        if rule.is_some() { HostJudgement::Allowed } else { HostJudgement::Unlisted }
+        if rule.is_some() { HostRule::Allowed } else { HostRule::Unlisted }
     }
 
     /// Whether a connection may be made to these addresses, to which the host resolves. One local address is enough
-    /// to refuse them all: an honest name does not mix public and local addresses.
+    /// to refuse them all: a name with both kinds of addresses is likely a rebinding attack. So is a denied address.
     pub(crate) fn allows_addresses(&self, host: &TargetHost, addresses: &[IpAddr]) -> bool {
+        if addresses.iter().any(|address| self.denies_address(*address)) {
+            return false;
+        }
         if self.local_targets == LocalTargets::Allowed {
             return true;
         }
-        let may_be_loopback = self.may_be_local(host);
+        let may_be_local = self.may_be_local(host);
         addresses.iter().all(|address| match host {
-            // `judge_host` has decided about this address already.
+            // `rule_for_host` has decided about this address already.
             TargetHost::Address(known) if known == address => true,
-            // `localhost` that leads elsewhere is not the host that the client has allowed.
-            _ if may_be_loopback && address.is_loopback() => true,
+            // An allowed `localhost` may lead to loopback only, not to other local networks.
+            _ if may_be_local && address.is_loopback() => true,
             _ => !is_local_address(*address),
         })
     }
 
-    /// Whether the client has said that this very host may be reached although it is local. A name other than
-    /// `localhost` does not say so: whoever owns the name chooses its address.
+    /// Whether a pattern denies this address, by whatever name the program asks for it.
+    fn denies_address(&self, address: IpAddr) -> bool {
+        // The kernel connects to loopback then.
+        let reached = match address.to_canonical() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+            other => other,
+        };
+        [address, reached]
+            .map(|address| self.domains.rule_for(&TargetHost::Address(address)))
+            .contains(&Some(DomainRule::Deny))
+    }
+
+    /// Whether a pattern without wildcards allows this local host. Only addresses and `localhost` qualify: the owner of
+    /// any other name chooses its address.
     fn may_be_local(&self, host: &TargetHost) -> bool {
-        let says_local = match host {
+        let is_local_by_text = match host {
             TargetHost::Address(_) => true,
             TargetHost::Name(name) => is_localhost(name),
         };
-        self.local_targets == LocalTargets::Allowed || (says_local && self.domains.allows_exactly(host))
+        self.local_targets == LocalTargets::Allowed || (is_local_by_text && self.domains.allows_exactly(host))
     }
 }
 
@@ -141,8 +164,8 @@ mod tests {
         NetworkRules { mode: ProxyMode::Full, local_targets, socks5: Socks5Support::Enabled, domains }
     }
 
-    fn judge(rules: &NetworkRules, host: &str) -> HostJudgement {
-        rules.judge_host(&TargetHost::parse(host).unwrap())
+    fn host_rule(rules: &NetworkRules, host: &str) -> HostRule {
+        rules.rule_for_host(&TargetHost::parse(host).unwrap())
     }
 
     fn allows(rules: &NetworkRules, host: &str, addresses: &[&str]) -> bool {
@@ -153,38 +176,38 @@ mod tests {
     const EVERY_HOST: &[(&str, DomainRule)] = &[("*", DomainRule::Allow)];
 
     #[test]
-    fn the_default_refuses_everything() {
+    fn the_default_allows_no_host_and_no_tunnel() {
         let rules = NetworkRules::default();
-        assert_eq!(judge(&rules, "example.com"), HostJudgement::Unlisted);
-        assert!(rules.guard(ProxyProtocol::Http, Some("POST")).is_err());
-        assert!(rules.guard(ProxyProtocol::Socks5Tcp, None).is_err());
+        assert_eq!(host_rule(&rules, "example.com"), HostRule::Unlisted);
+        assert!(rules.check_protocol(ProxyProtocol::Http, Some("POST")).is_err());
+        assert!(rules.check_protocol(ProxyProtocol::Socks5Tcp, None).is_err());
     }
 
     #[test]
     fn limited_mode_allows_three_methods_and_no_tunnels() {
         let limited = NetworkRules { mode: ProxyMode::Limited, ..rules(LocalTargets::Refused, EVERY_HOST) };
         for method in ["GET", "HEAD", "OPTIONS"] {
-            assert_eq!(limited.guard(ProxyProtocol::Http, Some(method)), Ok(()), "{method}");
+            assert_eq!(limited.check_protocol(ProxyProtocol::Http, Some(method)), Ok(()), "{method}");
         }
-        let refused = Err(GuardRefusal { source: DecisionSource::ModeGuard, reason: reason::METHOD_NOT_ALLOWED });
+        let refused = Err(ProtocolRefusal { source: DecisionSource::ModeGuard, reason: reason::METHOD_NOT_ALLOWED });
         for method in ["POST", "PUT", "DELETE", "TRACE", "get", "CONNECT"] {
-            assert_eq!(limited.guard(ProxyProtocol::Http, Some(method)), refused, "{method}");
+            assert_eq!(limited.check_protocol(ProxyProtocol::Http, Some(method)), refused, "{method}");
         }
         for tunnel in [ProxyProtocol::HttpsConnect, ProxyProtocol::Socks5Tcp] {
-            assert_eq!(limited.guard(tunnel, None), refused, "{tunnel:?}");
+            assert_eq!(limited.check_protocol(tunnel, None), refused, "{tunnel:?}");
         }
     }
 
     #[test]
     fn full_mode_allows_everything_but_udp_and_disabled_socks5() {
         let full = rules(LocalTargets::Refused, EVERY_HOST);
-        assert_eq!(full.guard(ProxyProtocol::Http, Some("POST")), Ok(()));
-        assert_eq!(full.guard(ProxyProtocol::HttpsConnect, None), Ok(()));
-        assert_eq!(full.guard(ProxyProtocol::Socks5Tcp, None), Ok(()));
-        let udp = full.guard(ProxyProtocol::Socks5Udp, None).unwrap_err();
+        assert_eq!(full.check_protocol(ProxyProtocol::Http, Some("POST")), Ok(()));
+        assert_eq!(full.check_protocol(ProxyProtocol::HttpsConnect, None), Ok(()));
+        assert_eq!(full.check_protocol(ProxyProtocol::Socks5Tcp, None), Ok(()));
+        let udp = full.check_protocol(ProxyProtocol::Socks5Udp, None).unwrap_err();
         assert_eq!((udp.source, udp.reason), (DecisionSource::ProxyState, reason::UNSUPPORTED));
         let without = NetworkRules { socks5: Socks5Support::Disabled, ..full };
-        let refused = without.guard(ProxyProtocol::Socks5Tcp, None).unwrap_err();
+        let refused = without.check_protocol(ProxyProtocol::Socks5Tcp, None).unwrap_err();
         assert_eq!((refused.source, refused.reason), (DecisionSource::ProxyState, reason::SOCKS5_DISABLED));
     }
 
@@ -192,17 +215,17 @@ mod tests {
     fn a_wildcard_does_not_allow_local_targets() {
         let refused = rules(LocalTargets::Refused, EVERY_HOST);
         for host in ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "localhost", "a.localhost", "[fe80::1]"] {
-            assert_eq!(judge(&refused, host), HostJudgement::Denied(reason::NOT_ALLOWED_LOCAL), "{host}");
-            assert_eq!(judge(&rules(LocalTargets::Allowed, EVERY_HOST), host), HostJudgement::Allowed, "{host}");
+            assert_eq!(host_rule(&refused, host), HostRule::Denied(reason::NOT_ALLOWED_LOCAL), "{host}");
+            assert_eq!(host_rule(&rules(LocalTargets::Allowed, EVERY_HOST), host), HostRule::Allowed, "{host}");
         }
-        assert_eq!(judge(&refused, "example.com"), HostJudgement::Allowed);
+        assert_eq!(host_rule(&refused, "example.com"), HostRule::Allowed);
     }
 
     #[test]
-    fn a_host_that_is_local_by_its_text_is_refused_without_a_question() {
+    fn a_local_address_or_localhost_is_refused_without_a_question() {
         let refused = rules(LocalTargets::Refused, &[]);
-        assert_eq!(judge(&refused, "localhost"), HostJudgement::Denied(reason::NOT_ALLOWED_LOCAL));
-        assert_eq!(judge(&rules(LocalTargets::Allowed, &[]), "localhost"), HostJudgement::Unlisted);
+        assert_eq!(host_rule(&refused, "localhost"), HostRule::Denied(reason::NOT_ALLOWED_LOCAL));
+        assert_eq!(host_rule(&rules(LocalTargets::Allowed, &[]), "localhost"), HostRule::Unlisted);
     }
 
     #[test]
@@ -211,12 +234,35 @@ mod tests {
             LocalTargets::Refused,
             &[("127.0.0.1", DomainRule::Allow), ("localhost", DomainRule::Allow), ("db.test", DomainRule::Allow)],
         );
-        assert_eq!(judge(&exact, "127.1"), HostJudgement::Allowed);
+        assert_eq!(host_rule(&exact, "127.1"), HostRule::Allowed);
         assert!(allows(&exact, "127.0.0.1", &["127.0.0.1"]));
-        assert_eq!(judge(&exact, "127.0.0.2"), HostJudgement::Denied(reason::NOT_ALLOWED_LOCAL));
+        assert_eq!(host_rule(&exact, "127.0.0.2"), HostRule::Denied(reason::NOT_ALLOWED_LOCAL));
         assert!(allows(&exact, "localhost", &["127.0.0.1", "::1"]));
         assert!(!allows(&exact, "localhost", &["127.0.0.1", "10.0.0.1"]));
         assert!(!allows(&exact, "db.test", &["127.0.0.1"]), "a name does not allow the address that it leads to");
+    }
+
+    #[test]
+    fn a_pattern_for_a_name_and_all_below_it_does_not_allow_localhost() {
+        let wildcard = rules(LocalTargets::Refused, &[("**.localhost", DomainRule::Allow)]);
+        for host in ["localhost", "a.localhost"] {
+            assert_eq!(host_rule(&wildcard, host), HostRule::Denied(reason::NOT_ALLOWED_LOCAL), "{host}");
+            assert!(!allows(&wildcard, host, &["127.0.0.1"]), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_denied_address_is_refused_by_every_name_and_spelling() {
+        let denied = [("*", DomainRule::Allow), ("127.0.0.1", DomainRule::Deny), ("::1", DomainRule::Deny)];
+        let rules = rules(LocalTargets::Allowed, &denied);
+        for host in ["127.0.0.1", "0.0.0.0", "::", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(host_rule(&rules, host), HostRule::Denied(reason::DENIED), "{host}");
+        }
+        for address in ["127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1"] {
+            assert!(!allows(&rules, "localhost", &[address]), "{address}");
+            assert!(!allows(&rules, "a.test", &["192.0.2.1", address]), "{address}");
+        }
+        assert!(allows(&rules, "a.test", &["127.0.0.2"]));
     }
 
     #[test]

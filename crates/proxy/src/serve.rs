@@ -8,25 +8,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
+use crate::connect_failure::ConnectFailure;
 use crate::dial::dial;
 use crate::limits::ProxyLimits;
 use crate::policy::{Decider, DecisionObserver, NameResolver};
-use crate::refusal::ProxyRefusal;
+use crate::request_gate::{RequestGate, TargetRequest};
 use crate::rules::NetworkRules;
-use crate::target_policy::{TargetPolicy, TargetRequest};
 use crate::{http_requests, socks5};
 
 /// Pause after a failed accept, which mostly means that no descriptor is left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What a proxy needs in addition to its socket.
-pub struct ProxyParts {
+/// The rules, collaborators and limits of a proxy.
+pub struct ProxyConfig {
     /// Which targets may be reached.
     pub rules: NetworkRules,
     /// Decides about hosts that the rules do not know. None: such hosts are refused.
@@ -35,23 +35,24 @@ pub struct ProxyParts {
     pub observer: Arc<dyn DecisionObserver>,
     /// Resolves host names.
     pub resolver: Arc<dyn NameResolver>,
-    /// One permit for each connection, which several proxies may share. While there is none, connections wait.
-    pub room: Arc<Semaphore>,
-    /// Times, and the number of connections.
+    /// Each limits the connections of all proxies that share it. A connection takes a permit of each, in this order, and
+    /// waits until it has them all.
+    pub connection_permits: Vec<Arc<Semaphore>>,
+    /// Timeouts, and the limit of concurrent connections of this proxy.
     pub limits: ProxyLimits,
 }
 
 /// A proxy that has a socket and does not run yet.
 pub struct NetworkProxy {
     listener: TcpListener,
-    policy: Arc<TargetPolicy>,
-    room: Arc<Semaphore>,
+    gate: Arc<RequestGate>,
+    connection_permits: Vec<Arc<Semaphore>>,
     limits: ProxyLimits,
 }
 
-/// What the code that serves a connection of a program needs.
-pub(crate) struct ProgramConnection {
-    pub(crate) policy: Arc<TargetPolicy>,
+/// Shared by the HTTP and the SOCKS5 code: the gate, the limits, the idle timer and the address of the program.
+pub(crate) struct ConnectionContext {
+    pub(crate) gate: Arc<RequestGate>,
     pub(crate) limits: ProxyLimits,
     pub(crate) activity: Activity,
     /// The address of the program's socket.
@@ -61,18 +62,19 @@ pub(crate) struct ProgramConnection {
 impl NetworkProxy {
     /// Makes a proxy that accepts on a listening socket. Connections to targets are made in the network of this
     /// program, even if the socket belongs to another network namespace.
-    pub fn new(listener: TcpListener, parts: ProxyParts) -> Self {
-        let ProxyParts { rules, decider, observer, resolver, room, limits } = parts;
-        let policy = Arc::new(TargetPolicy { rules, decider, observer, resolver });
-        Self { listener, policy, room, limits }
+    pub fn new(listener: TcpListener, config: ProxyConfig) -> Self {
+        let ProxyConfig { rules, decider, observer, resolver, connection_permits, limits } = config;
+        let gate =
+            Arc::new(RequestGate { rules, decider, observer, resolver, lookup_timeout: limits.lookup_timeout });
+        Self { listener, gate, connection_permits, limits }
     }
 
     /// As [`Self::new`], with the descriptor of a listening TCP socket that another process may have made. Must be
     /// called in a tokio runtime.
-    pub fn from_descriptor(listener: OwnedFd, parts: ProxyParts) -> io::Result<Self> {
+    pub fn from_descriptor(listener: OwnedFd, config: ProxyConfig) -> io::Result<Self> {
         let listener = StdListener::from(listener);
         listener.set_nonblocking(true)?;
-        Ok(Self::new(TcpListener::from_std(listener)?, parts))
+        Ok(Self::new(TcpListener::from_std(listener)?, config))
     }
 
     /// The address that programs connect to.
@@ -91,10 +93,10 @@ impl NetworkProxy {
         connections.shutdown().await;
     }
 
-    /// Does not return.
+    /// Runs until the future is dropped.
     async fn accept_all(&self, connections: &mut JoinSet<()>) {
-        // A connection that waits for a permit. Further connections wait in the queue of the socket, where they take
-        // no descriptor of this program.
+        // At most one accepted connection waits for a permit. The others stay in the kernel's accept queue, where they
+        // use no descriptor of this program.
         let mut waiting: Option<(TcpStream, SocketAddr)> = None;
         loop {
             let may_accept = waiting.is_none() && connections.len() < self.limits.connections;
@@ -111,13 +113,13 @@ impl NetworkProxy {
                         tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 },
-                permit = Arc::clone(&self.room).acquire_owned(), if waiting.is_some() => {
-                    // The semaphore is never closed.
-                    if let (Ok(permit), Some((stream, client))) = (permit, waiting.take()) {
-                        let connection = self.connection_of(client);
+                permits = self.acquire_permits(), if waiting.is_some() => {
+                    // The semaphores are never closed.
+                    if let (Ok(permits), Some((stream, client))) = (permits, waiting.take()) {
+                        let connection = self.context_of(client);
                         connections.spawn(async move {
                             serve(stream, &connection).await;
-                            drop(permit);
+                            drop(permits);
                         });
                     }
                 }
@@ -125,9 +127,18 @@ impl NetworkProxy {
         }
     }
 
-    fn connection_of(&self, client: SocketAddr) -> ProgramConnection {
-        ProgramConnection {
-            policy: Arc::clone(&self.policy),
+    /// Waits for a permit of each semaphore.
+    async fn acquire_permits(&self) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
+        let mut permits = Vec::with_capacity(self.connection_permits.len());
+        for semaphore in &self.connection_permits {
+            permits.push(Arc::clone(semaphore).acquire_owned().await?);
+        }
+        Ok(permits)
+    }
+
+    fn context_of(&self, client: SocketAddr) -> ConnectionContext {
+        ConnectionContext {
+            gate: Arc::clone(&self.gate),
             limits: self.limits,
             activity: Activity::new(),
             client: client.ip(),
@@ -135,15 +146,15 @@ impl NetworkProxy {
     }
 }
 
-impl ProgramConnection {
-    /// Connects to a target if the policy allows it.
-    pub(crate) async fn reach(&self, request: &TargetRequest) -> Result<TcpStream, ProxyRefusal> {
-        let addresses = self.policy.admit(request, &self.activity).await?;
+impl ConnectionContext {
+    /// Connects to a target if the gate allows it.
+    pub(crate) async fn connect_if_allowed(&self, request: &TargetRequest) -> Result<TcpStream, ConnectFailure> {
+        let addresses = self.gate.admit(request, &self.activity).await?;
         dial(&addresses, self.limits.connect_timeout).await
     }
 }
 
-async fn serve(stream: TcpStream, connection: &ProgramConnection) {
+async fn serve(stream: TcpStream, connection: &ConnectionContext) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }

@@ -1,6 +1,6 @@
 //! SOCKS5 (RFC 1928), without authentication, and with the command CONNECT only. The other commands get the reply
-//! that they are not supported, because they would let a program listen, or send packets that the proxy does not
-//! check. Start with [`serve`].
+//! that they are not supported: BIND would let a program listen, and UDP ASSOCIATE would send packets that no rule
+//! checks. Start with [`serve`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,11 +10,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::activity::WatchedStream;
+use crate::connect_failure::ConnectFailure;
 use crate::host::TargetHost;
 use crate::policy::ProxyProtocol;
-use crate::refusal::ProxyRefusal;
-use crate::serve::ProgramConnection;
-use crate::target_policy::TargetRequest;
+use crate::program_stream::reset_by_program;
+use crate::request_gate::TargetRequest;
+use crate::serve::ConnectionContext;
 use crate::tunnel::tunnel;
 
 /// The first byte of every SOCKS5 message.
@@ -53,8 +54,8 @@ enum SocksRequest {
 }
 
 /// Serves one SOCKS5 connection. A program that breaks the protocol is disconnected.
-pub(crate) async fn serve(mut stream: TcpStream, connection: &ProgramConnection) {
-    let handshake = timeout(connection.limits.handshake_timeout, negotiate(&mut stream, connection.client));
+pub(crate) async fn serve(mut stream: TcpStream, connection: &ConnectionContext) {
+    let handshake = timeout(connection.limits.handshake_timeout, read_handshake(&mut stream, connection.client));
     let Ok(Ok(request)) = handshake.await else { return };
     let reply = match request {
         SocksRequest::Unusable(reply) => reply,
@@ -77,23 +78,23 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &ProgramConnection)
 async fn connect(
     request: &TargetRequest,
     stream: &TcpStream,
-    connection: &ProgramConnection,
-) -> Option<Result<TcpStream, ProxyRefusal>> {
+    connection: &ConnectionContext,
+) -> Option<Result<TcpStream, ConnectFailure>> {
     tokio::select! {
-        connected = connection.reach(request) => Some(connected),
+        connected = connection.connect_if_allowed(request) => Some(connected),
         () = closed_by_program(stream) => None,
     }
 }
 
 /// Waits until the program closes its connection. If the program sends bytes before it has the reply, which is
-/// allowed, this waits for ever.
+/// allowed, only a reset of the connection ends the wait.
 async fn closed_by_program(stream: &TcpStream) {
     if matches!(stream.peek(&mut [0]).await, Ok(1..)) {
-        std::future::pending::<()>().await;
+        reset_by_program(stream).await;
     }
 }
 
-async fn negotiate(stream: &mut TcpStream, client: IpAddr) -> io::Result<SocksRequest> {
+async fn read_handshake(stream: &mut TcpStream, client: IpAddr) -> io::Result<SocksRequest> {
     if stream.read_u8().await? != VERSION {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -131,20 +132,20 @@ async fn read_request(stream: &mut TcpStream, client: IpAddr) -> io::Result<Sock
         COMMAND_UDP_ASSOCIATE => ProxyProtocol::Socks5Udp,
         _ => return Ok(SocksRequest::Unusable(SocksReply::CommandNotSupported)),
     };
-    // The address in a request for UDP is where the program will send from, and is often unspecified.
+    // For UDP ASSOCIATE the port may be 0: it is the program's own address.
     let Some(host) = host.filter(|_| port != 0 || protocol == ProxyProtocol::Socks5Udp) else {
         return Ok(SocksRequest::Unusable(SocksReply::GeneralFailure));
     };
     Ok(SocksRequest::Target(TargetRequest { protocol, host, port, method: None, client }))
 }
 
-fn reply_for(refusal: &ProxyRefusal, protocol: ProxyProtocol) -> SocksReply {
+fn reply_for(refusal: &ConnectFailure, protocol: ProxyProtocol) -> SocksReply {
     match refusal {
-        ProxyRefusal::Policy { .. } if protocol == ProxyProtocol::Socks5Udp => SocksReply::CommandNotSupported,
-        ProxyRefusal::Policy { .. } => SocksReply::NotAllowed,
-        ProxyRefusal::Unresolved => SocksReply::HostUnreachable,
-        ProxyRefusal::TimedOut => SocksReply::TimedOut,
-        ProxyRefusal::Unreachable(kind) => match kind {
+        ConnectFailure::Policy { .. } if protocol == ProxyProtocol::Socks5Udp => SocksReply::CommandNotSupported,
+        ConnectFailure::Policy { .. } => SocksReply::NotAllowed,
+        ConnectFailure::Unresolved => SocksReply::HostUnreachable,
+        ConnectFailure::TimedOut => SocksReply::TimedOut,
+        ConnectFailure::Unreachable(kind) => match kind {
             io::ErrorKind::ConnectionRefused => SocksReply::ConnectionRefused,
             io::ErrorKind::NetworkUnreachable => SocksReply::NetworkUnreachable,
             io::ErrorKind::HostUnreachable => SocksReply::HostUnreachable,

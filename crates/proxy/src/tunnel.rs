@@ -11,6 +11,6 @@ pub(crate) async fn tunnel(mut program: impl AsyncRead + AsyncWrite + Unpin, mut
     let copied =
         copy_bidirectional_with_sizes(&mut program, &mut target, TUNNEL_BUFFER_BYTES, TUNNEL_BUFFER_BYTES).await;
     if let Err(error) = copied {
-        tracing::debug!(%error, "a tunnel of the proxy was lost");
+        tracing::debug!(%error, "a tunnel ended with an error");
     }
 }

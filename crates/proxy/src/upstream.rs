@@ -1,5 +1,5 @@
-//! One HTTP request to a target. The connection to the target has no task: the future of the request, and later the
-//! body of the response, read and write. So the target is read no faster than the program takes the response, and
+//! One HTTP request to a target. No task drives the connection to the target. It is polled by the request future, and
+//! afterwards by the response body. So the target is read no faster than the program takes the response, and
 //! dropping the response closes the connection.
 
 use std::future::poll_fn;
@@ -13,33 +13,38 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::limits::MAX_RESPONSE_HEAD_BYTES;
+use crate::joined_body::JoinedBody;
+use crate::limits::{MAX_HEADERS, MAX_RESPONSE_HEAD_BYTES};
+use crate::target_stream::{TargetStream, bound_reads};
 
-type UpstreamDriver = http1::Connection<TokioIo<TcpStream>, Incoming>;
+type UpstreamDriver = http1::Connection<TokioIo<TargetStream>, JoinedBody<Incoming>>;
 
 /// Sends a request over a fresh connection, and waits for the headers of the response.
 pub(crate) async fn exchange(
     target: TcpStream,
-    request: Request<Incoming>,
+    request: Request<JoinedBody<Incoming>>,
 ) -> Result<Response<UpstreamBody>, hyper::Error> {
+    let (target, head_count) = bound_reads(target);
     let (mut sender, mut driver) = http1::Builder::new()
+        .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_RESPONSE_HEAD_BYTES)
         .max_header_size(MAX_RESPONSE_HEAD_BYTES)
         .handshake(TokioIo::new(target))
         .await?;
-    let mut is_over = false;
+    let mut driver_has_ended = false;
     let response = {
         let mut answer = pin!(sender.send_request(request));
         poll_fn(|cx| {
             if let ready @ Poll::Ready(_) = answer.as_mut().poll(cx) {
                 return ready;
             }
-            drive(&mut driver, &mut is_over, cx);
+            drive(&mut driver, &mut driver_has_ended, cx);
             answer.as_mut().poll(cx)
         })
         .await?
     };
-    Ok(response.map(|body| UpstreamBody { body, driver, is_over }))
+    head_count.end();
+    Ok(response.map(|body| UpstreamBody { body, driver, driver_has_ended }))
 }
 
 /// The body of a response, with the connection that it comes from.
@@ -47,7 +52,7 @@ pub(crate) struct UpstreamBody {
     body: Incoming,
     driver: UpstreamDriver,
     /// The driver has ended and must not be polled again.
-    is_over: bool,
+    driver_has_ended: bool,
 }
 
 impl Body for UpstreamBody {
@@ -62,7 +67,7 @@ impl Body for UpstreamBody {
         if let ready @ Poll::Ready(_) = Pin::new(&mut this.body).poll_frame(cx) {
             return ready;
         }
-        drive(&mut this.driver, &mut this.is_over, cx);
+        drive(&mut this.driver, &mut this.driver_has_ended, cx);
         Pin::new(&mut this.body).poll_frame(cx)
     }
 
@@ -77,8 +82,8 @@ impl Body for UpstreamBody {
 
 /// Reads and writes as much as possible without waiting. hyper reports an error to the response or body that is
 /// waited for.
-fn drive(driver: &mut UpstreamDriver, is_over: &mut bool, cx: &mut Context<'_>) {
-    if !*is_over {
-        *is_over = Pin::new(driver).poll(cx).is_ready();
+fn drive(driver: &mut UpstreamDriver, driver_has_ended: &mut bool, cx: &mut Context<'_>) {
+    if !*driver_has_ended {
+        *driver_has_ended = Pin::new(driver).poll(cx).is_ready();
     }
 }

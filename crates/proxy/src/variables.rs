@@ -30,16 +30,16 @@ const HTTP_VARIABLES: &[&str] = &[
     "DOCKER_HTTPS_PROXY",
 ];
 
-/// Variables with the proxy for all other protocols. SOCKS5 carries each of them.
+/// Variables for all other protocols, which SOCKS5 can carry.
 const OTHER_VARIABLES: &[&str] = &["ALL_PROXY", "all_proxy", "FTP_PROXY", "ftp_proxy"];
 
 /// Variables with the hosts that programs reach without the proxy.
-const EXCEPTION_VARIABLES: &[&str] =
+const NO_PROXY_VARIABLES: &[&str] =
     &["NO_PROXY", "no_proxy", "NPM_CONFIG_NOPROXY", "npm_config_noproxy", "YARN_NO_PROXY", "DOCKER_NO_PROXY"];
 
-/// Servers that the process itself starts. Where the proxy is the only way out, these names lead to the network
-/// namespace of the process.
-const EXCEPTIONS: &str = "localhost,127.0.0.1,::1";
+/// Hosts that are not reached through the proxy, so that a process reaches its own servers. Inside a sandbox these names
+/// mean the sandbox's own loopback.
+const NO_PROXY_HOSTS: &str = "localhost,127.0.0.1,::1";
 
 /// Tells programs that a proxy is in effect.
 const ACTIVE_VARIABLE: &str = "CODEX_NETWORK_PROXY_ACTIVE";
@@ -54,7 +54,7 @@ pub fn child_variables(proxy: SocketAddr, socks5: Socks5Support) -> Vec<(&'stati
         Socks5Support::Disabled => http.clone(),
     };
     let values =
-        [(HTTP_VARIABLES, http.as_str()), (OTHER_VARIABLES, other.as_str()), (EXCEPTION_VARIABLES, EXCEPTIONS)];
+        [(HTTP_VARIABLES, http.as_str()), (OTHER_VARIABLES, other.as_str()), (NO_PROXY_VARIABLES, NO_PROXY_HOSTS)];
     let mut variables: Vec<(&'static str, String)> =
         values.iter().flat_map(|(names, value)| names.iter().map(|name| (*name, (*value).to_owned()))).collect();
     variables.push((ACTIVE_VARIABLE, "1".to_owned()));
@@ -63,7 +63,7 @@ pub fn child_variables(proxy: SocketAddr, socks5: Socks5Support) -> Vec<(&'stati
 
 /// Whether a variable is about a proxy, in whatever case.
 pub fn is_proxy_variable(name: &str) -> bool {
-    let mut known = [HTTP_VARIABLES, OTHER_VARIABLES, EXCEPTION_VARIABLES].into_iter().flatten();
+    let mut known = [HTTP_VARIABLES, OTHER_VARIABLES, NO_PROXY_VARIABLES].into_iter().flatten();
     name.eq_ignore_ascii_case(ACTIVE_VARIABLE) || known.any(|known| name.eq_ignore_ascii_case(known))
 }
 

@@ -79,7 +79,7 @@ impl EventOrder {
     /// event will bring it.
     fn close_without_number(&mut self, answer: &ReadResult) {
         let misses_exit = !self.has_exit && !self.may_have_skipped_exit && self.waiting.is_empty();
-        let exit = exit_in(answer).filter(|_| answer.exited);
+        let exit = Exit::of_answer(answer);
         if let (true, Some(exit), Some(next)) = (misses_exit, exit, self.last.checked_add(1)) {
             self.insert(next, Event::Exited(exit));
         }
@@ -136,7 +136,7 @@ impl EventOrder {
     fn fill_exit(&mut self, answer: &ReadResult, through: u64) -> Result<(), CatchUpError> {
         let seq = answer.exit_seq.or_else(|| self.first_hole(through));
         if let Some(seq) = seq.filter(|seq| *seq <= through) {
-            let exit = exit_in(answer).ok_or(CatchUpError::ExitUnknown)?;
+            let exit = Exit::of_answer(answer).ok_or(CatchUpError::ExitUnknown)?;
             self.fill(seq, Event::Exited(exit));
         }
         Ok(())
@@ -170,15 +170,6 @@ impl EventOrder {
     fn waiting_bytes_before(&self, seq: u64) -> u64 {
         self.waiting.range(..seq).map(|(_, event)| event.bytes() as u64).sum()
     }
-}
-
-fn exit_in(answer: &ReadResult) -> Option<Exit> {
-    answer.exit_code.map(|code| Exit {
-        code,
-        sandbox_denied: Some(answer.sandbox_denied),
-        timed_out: answer.timed_out,
-        resources: answer.resources(),
-    })
 }
 
 /// Whether the answer about a closed process is a page that ends before the close, so that another read is needed.

@@ -24,7 +24,7 @@ pub enum CompletionStep {
 }
 
 /// Which events of one process a client knows, and how the process has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     last: u64,
     exit: Option<Exit>,
@@ -44,7 +44,7 @@ impl Completion {
 
     /// How the process ended. `None` while it runs, and for a process that was closed without an exit code.
     pub fn exit(&self) -> Option<Exit> {
-        self.exit
+        self.exit.clone()
     }
 
     /// Whether the last event of the process is known.
@@ -62,7 +62,7 @@ impl Completion {
         }
         match event {
             Event::Exited(Exit { sandbox_denied: None, .. }) => return self.read_rest(),
-            Event::Exited(exit) => self.exit = Some(*exit),
+            Event::Exited(exit) => self.exit = Some(exit.clone()),
             Event::Closed => self.is_closed = true,
             Event::Output { .. } => {}
         }
@@ -84,10 +84,8 @@ impl Completion {
     /// not hold all of its output.
     pub fn handle_read(&mut self, answer: &ReadResult) -> CompletionStep {
         self.last = self.last.max(answer.next_seq.saturating_sub(1));
-        if let (true, Some(code)) = (answer.exited, answer.exit_code) {
-            let sandbox_denied = Some(answer.sandbox_denied);
-            self.exit =
-                Some(Exit { code, sandbox_denied, timed_out: answer.timed_out, resources: answer.resources() });
+        if let Some(exit) = Exit::of_answer(answer) {
+            self.exit = Some(exit);
         }
         if answer.closed && has_later_page(answer) {
             return self.read_rest();

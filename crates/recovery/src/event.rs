@@ -1,7 +1,7 @@
 //! The events of a process as a client receives them. The event log of the server has a type of its own (`session::LogEvent`).
 
 use bytes::Bytes;
-use protocol::{ExitResources, Stream};
+use protocol::{ExitResources, ReadResult, SandboxDenial, Stream};
 
 /// One event of a process. Events are numbered from 1 without holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +30,29 @@ impl Event {
 }
 
 /// How a process ended, as far as the server says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// Exit code of the process; 128+N if signal N ended it.
     pub code: i32,
     /// Whether the sandbox denied something to the process. `None` from a server that does not say.
     pub sandbox_denied: Option<bool>,
+    /// What the sandbox refused, as far as the server knows.
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Whether the server ended the process because its time limit was reached.
     pub timed_out: bool,
     /// What the process has used and which limit it has reached, if the server was asked to say so.
     pub resources: ExitResources,
+}
+
+impl Exit {
+    /// The exit that the answer to a read reports. `None` if the process has not exited.
+    pub fn of_answer(answer: &ReadResult) -> Option<Self> {
+        answer.exit_code.filter(|_| answer.exited).map(|code| Self {
+            code,
+            sandbox_denied: Some(answer.sandbox_denied),
+            sandbox_denials: answer.sandbox_denials.clone(),
+            timed_out: answer.timed_out,
+            resources: answer.resources(),
+        })
+    }
 }

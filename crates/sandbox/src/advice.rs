@@ -6,7 +6,8 @@ use std::fs;
 use crate::message::{BuildFailure, BuildStep};
 use crate::resident::BuildError;
 
-/// A sentence about what is missing, and the command that provides it.
+/// A sentence for people: why the sandbox could not be made and, if a known setting of the machine is the reason, the command that changes
+/// the setting.
 pub fn explain_build_error(error: &BuildError) -> String {
     match error {
         BuildError::Step(failure) => explain(failure, &MachineSettings::read()),
@@ -20,7 +21,7 @@ struct MachineSettings {
     /// `user.max_user_namespaces` is 0.
     no_user_namespaces: bool,
     /// `kernel.unprivileged_userns_clone` is 0, a setting of Debian and Arch.
-    only_for_root: bool,
+    user_namespaces_only_for_root: bool,
     /// `kernel.apparmor_restrict_unprivileged_userns` is 1, a setting of Ubuntu.
     restricted_by_apparmor: bool,
     /// This process has a seccomp filter, as in most containers.
@@ -33,7 +34,7 @@ impl MachineSettings {
         let setting = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
         Self {
             no_user_namespaces: setting("/proc/sys/user/max_user_namespaces", "0"),
-            only_for_root: setting("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+            user_namespaces_only_for_root: setting("/proc/sys/kernel/unprivileged_userns_clone", "0"),
             restricted_by_apparmor: setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
             has_filter: fs::read_to_string("/proc/self/status").is_ok_and(|status| {
                 status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
@@ -47,6 +48,9 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     let error = std::io::Error::from_raw_os_error(failure.errno);
     let forbidden = matches!(failure.errno, libc::EPERM | libc::EACCES);
     let makes_namespaces = matches!(failure.step, BuildStep::Namespaces | BuildStep::UserMapping);
+    // AppArmor may allow a namespace, but give it no capabilities. Then the first step fails that needs one: the mapping, the loopback
+    // interface or the first mount.
+    let may_lack_capabilities = makes_namespaces || matches!(failure.step, BuildStep::Loopback | BuildStep::BaseTree);
     if makes_namespaces && settings.no_user_namespaces {
         return "user namespaces are disabled on this machine; enable them as root with `sysctl -w user.max_user_namespaces=15000`"
             .to_owned();
@@ -55,11 +59,11 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
         return "the limit of user namespaces is reached; raise it as root with `sysctl -w user.max_user_namespaces=15000`"
             .to_owned();
     }
-    if makes_namespaces && forbidden && settings.only_for_root && !settings.is_root {
+    if makes_namespaces && forbidden && settings.user_namespaces_only_for_root && !settings.is_root {
         return "only root may make user namespaces on this machine; allow them as root with `sysctl -w kernel.unprivileged_userns_clone=1`"
             .to_owned();
     }
-    if forbidden && settings.restricted_by_apparmor && !settings.is_root {
+    if may_lack_capabilities && forbidden && settings.restricted_by_apparmor && !settings.is_root {
         return "AppArmor restricts user namespaces on this machine; allow them as root with `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor profile with the rule `userns`"
             .to_owned();
     }
@@ -69,6 +73,10 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     }
     if makes_namespaces && failure.errno == libc::EINVAL {
         return "the kernel of this machine has no user namespaces; boot a kernel with CONFIG_USER_NS".to_owned();
+    }
+    if failure.errno == libc::ENOSYS && failure.step == BuildStep::Landlock {
+        return "the kernel of this machine has no Landlock, or a seccomp filter around this process forbids it; use Linux 6.12 or newer"
+            .to_owned();
     }
     if failure.errno == libc::ENOSYS {
         return "the kernel of this machine, or a seccomp filter around this process, lacks a system call that a sandbox needs; use Linux 5.12 or newer"
@@ -110,7 +118,7 @@ mod tests {
             (
                 BuildStep::Namespaces,
                 libc::EPERM,
-                MachineSettings { only_for_root: true, ..none.clone() },
+                MachineSettings { user_namespaces_only_for_root: true, ..none.clone() },
                 "kernel.unprivileged_userns_clone=1",
             ),
             (
@@ -131,6 +139,17 @@ mod tests {
             let text = explain(&failure(step, errno), &settings);
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn a_step_that_a_setting_does_not_concern_is_not_blamed_on_it() {
+        let restricted = MachineSettings { restricted_by_apparmor: true, has_filter: true, ..Default::default() };
+        for step in [BuildStep::Mount, BuildStep::Landlock, BuildStep::Capabilities, BuildStep::ChangeRoot] {
+            let text = explain(&failure(step, libc::EACCES), &restricted);
+            assert!(!text.contains("AppArmor") && text.contains("Permission denied"), "{text}");
+        }
+        let text = explain(&failure(BuildStep::Landlock, libc::ENOSYS), &restricted);
+        assert!(text.contains("Linux 6.12") && !text.contains("5.12"), "{text}");
     }
 
     #[test]

@@ -18,9 +18,11 @@ pub(crate) const MAX_DESCRIPTORS: usize = 8;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Sends a message and `descriptors`. Blocks until the socket has taken everything.
+/// Sends a message and `descriptors`. Blocks until the socket has taken everything. A message that the receiver would refuse because of its
+/// length fails with `InvalidInput`, and nothing is sent.
 pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let length = u32::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_ne_bytes();
+    let length = u32::try_from(message.len()).ok().filter(|_| message.len() <= MAX_MESSAGE_BYTES);
+    let length = length.ok_or(io::ErrorKind::InvalidInput)?.to_ne_bytes();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -53,7 +55,7 @@ pub(crate) struct ReceivedMessage {
     pub(crate) message: Vec<u8>,
     /// They are close-on-exec.
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// Whether further descriptors came, for which this process had no room. The kernel has closed them.
+    /// True if the kernel has closed descriptors of this message because this process has reached its limit of open files.
     pub(crate) lost_descriptors: bool,
 }
 
@@ -100,4 +102,21 @@ fn read_exactly(socket: BorrowedFd<'_>, mut buffer: &mut [u8]) -> io::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_the_receiver_would_refuse_is_not_sent() {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let receiver = std::thread::spawn(move || receive(theirs.as_fd()).unwrap().unwrap().message.len());
+        let too_long = vec![0; MAX_MESSAGE_BYTES + 1];
+        assert_eq!(send(ours.as_fd(), &too_long, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        send(ours.as_fd(), &too_long[1..], &[]).unwrap();
+        assert_eq!(receiver.join().unwrap(), MAX_MESSAGE_BYTES, "the next message arrives whole");
+    }
 }

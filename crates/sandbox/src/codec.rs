@@ -1,6 +1,6 @@
 //! Writes and reads the values that messages between server and launcher consist of: numbers in native byte order, and
 //! byte strings and lists after their length. Both ends are the same program on the same machine. The reader trusts
-//! nothing all the same: it never reads beyond the message, and allocates no more than the message has bytes.
+//! nothing all the same: it never reads beyond the message, and allocates at most a small multiple of its size.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -92,12 +92,13 @@ impl<'a> MessageReader<'a> {
         self.take(8)?.try_into().map(u64::from_ne_bytes).map_err(|_| MalformedMessage)
     }
 
-    pub(crate) fn small_number<T: TryFrom<u64>>(&mut self) -> Result<T, MalformedMessage> {
+    /// A number that must fit into the type `T`.
+    pub(crate) fn number_as<T: TryFrom<u64>>(&mut self) -> Result<T, MalformedMessage> {
         T::try_from(self.number()?).map_err(|_| MalformedMessage)
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], MalformedMessage> {
-        let count = self.small_number()?;
+        let count = self.number_as()?;
         self.take(count)
     }
 
@@ -117,7 +118,7 @@ impl<'a> MessageReader<'a> {
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, MalformedMessage>,
     ) -> Result<Vec<T>, MalformedMessage> {
-        let count: usize = self.small_number()?;
+        let count: usize = self.number_as()?;
         // Every value has at least one byte, so a longer list cannot be read.
         if count > self.rest.len() {
             return Err(MalformedMessage);

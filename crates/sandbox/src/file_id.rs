@@ -16,7 +16,7 @@ pub struct FileId {
     pub device: u64,
     /// The number of the file in its file system.
     pub inode: u64,
-    /// When the file was made, in nanoseconds of the Unix epoch. 0 if the file system does not know.
+    /// When the file was made, in nanoseconds since the Unix epoch. 0 if the file system does not know.
     pub born: u64,
 }
 
@@ -40,13 +40,20 @@ pub(crate) struct FileFacts {
     /// Permissions, with the set-user-ID, set-group-ID and sticky bits.
     pub(crate) mode: u32,
     pub(crate) owner: u32,
+    /// 0 if the file was removed and is only open.
+    pub(crate) link_count: u32,
 }
 
 impl FileFacts {
     /// Of the file at a path. A link at the end is not followed.
     pub(crate) fn of_path(path: &Path) -> Result<Self, Errno> {
+        Self::of_entry(CWD, path)
+    }
+
+    /// Of the file with this name in a directory. A link is not followed.
+    pub(crate) fn of_entry(directory: impl AsFd, name: &Path) -> Result<Self, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        Ok(Self::new(&statx(CWD, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?))
+        Ok(Self::new(&statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?))
     }
 
     /// Of an open file.
@@ -67,6 +74,7 @@ impl FileFacts {
             kind: FileType::from_raw_mode(stat.stx_mode.into()),
             mode: u32::from(stat.stx_mode) & 0o7777,
             owner: stat.stx_uid,
+            link_count: stat.stx_nlink,
         }
     }
 

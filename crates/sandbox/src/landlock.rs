@@ -1,5 +1,5 @@
-//! The part of the kernel with which a process gives up access to files for good: Landlock. This module knows the
-//! version that the kernel has, and what is missing if sandboxes cannot use it.
+//! Landlock is the part of the kernel with which a process gives up access to files for good. This module finds out which
+//! version of Landlock the machine has, and what is missing if sandboxes cannot use it.
 
 use std::io;
 use std::ptr;
@@ -39,11 +39,11 @@ pub fn landlock_version() -> Result<u32, MissingLandlock> {
         libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0_usize, CREATE_RULESET_VERSION)
     };
     let error = io::Error::last_os_error().raw_os_error().unwrap_or_default();
-    usable(u32::try_from(returned).map_err(|_negative| error))
+    version_from_answer(u32::try_from(returned).map_err(|_negative| error))
 }
 
-/// What the answer of the kernel means: a version or an error number.
-fn usable(answer: Result<u32, i32>) -> Result<u32, MissingLandlock> {
+/// Checks the answer of the kernel, which is a version or an error number.
+fn version_from_answer(answer: Result<u32, i32>) -> Result<u32, MissingLandlock> {
     match answer {
         Ok(version) if version >= NEEDED_LANDLOCK_VERSION => Ok(version),
         Ok(version) => Err(MissingLandlock::Old(version)),
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn each_answer_of_the_kernel_has_its_advice() {
-        assert_eq!(usable(Ok(6)), Ok(6));
+        assert_eq!(version_from_answer(Ok(6)), Ok(6));
         for (answer, words) in [
             (Ok(5), "version 5 of Landlock, and sandboxes need version 6; use Linux 6.12"),
             (Err(libc::ENOSYS), "CONFIG_SECURITY_LANDLOCK"),
@@ -68,7 +68,7 @@ mod tests {
             (Err(libc::EOPNOTSUPP), "`lsm=`"),
             (Err(libc::EIO), "Input/output error"),
         ] {
-            let text = usable(answer).unwrap_err().to_string();
+            let text = version_from_answer(answer).unwrap_err().to_string();
             assert!(text.contains(words), "{text}");
         }
     }

@@ -1,5 +1,5 @@
-//! The plan of a sandbox that is made without namespaces: the kernel's Landlock keeps commands from files, and a filter of
-//! system calls from the rest. Landlock can only allow more access below a path than above it, so few policies can be
+//! The plan of a sandbox without namespaces: Landlock restricts access to files, and seccomp filters restrict everything
+//! else. Landlock can only allow more access below a path than above it, so few policies can be
 //! planned in this way; see [`plan_landlock`](crate::plan_landlock). This module has only values.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::plan::{SandboxNetwork, SandboxPlan};
 pub enum EnforcementPlan {
     /// By namespaces and mounts, for every policy.
     Namespaces(SandboxPlan),
-    /// By Landlock, for policies that allow no writing.
+    /// By Landlock, for policies that allow writing nowhere or everywhere.
     Landlock(LandlockPlan),
 }
 

@@ -1,10 +1,10 @@
 //! The launcher: a small process that makes a sandbox and then starts commands in it. It is the server's own program,
 //! started with an empty environment, with a socket to the server as descriptor [`SOCKET_FD`]. It ends when the
-//! server closes the socket, and then all of its commands end too.
+//! server closes the socket, and in a sandbox of namespaces all of its commands end with it.
 //!
-//! The launcher keeps one capability, and only in its own user namespace, where it gives it the right to make mounts
-//! and namespaces. A command gets no capability, cannot see the launcher (it has a PID namespace of its own) and has no
-//! descriptor of it. Start with [`launcher_main`].
+//! In a sandbox of namespaces the launcher keeps one capability, in its own user namespace, because it makes mounts and
+//! namespaces for each command. A command gets no capability, cannot see the launcher (the command has its own PID namespace)
+//! and has no descriptor of it. Start with [`launcher_main`].
 
 mod command;
 mod confinement;
@@ -18,26 +18,26 @@ mod loopback;
 mod mount_calls;
 mod namespace_init;
 mod namespaces;
+mod raw_call;
+mod signals;
+mod start_threads;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::DumpableBehavior;
 
 use self::command::CommandStarter;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
 use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::{EnforcementPlan, LandlockPlan};
-use crate::message::{BuildFailure, BuildReply, BuildStep, StartRequest};
+use crate::message::{BuildFailure, BuildReply, BuildStep};
 use crate::plan::{SandboxNetwork, SandboxPlan};
 
 /// The descriptor of the socket to the server.
 pub const SOCKET_FD: RawFd = 3;
-
-/// Descriptors that come with every request: the socket for the answer and the three standard streams.
-const REQUEST_DESCRIPTORS: usize = 4;
 
 /// Runs the launcher until the server closes the socket. The exit code is 1 if there is no socket, if the sandbox could
 /// not be made (the server was told why), or if the server sends something that is no request.
@@ -54,14 +54,13 @@ pub fn launcher_main() -> ExitCode {
         EnforcementPlan::Namespaces(plan) => build(&plan),
         EnforcementPlan::Landlock(plan) => build_without_namespaces(&plan),
     };
-    let done = match built {
-        Ok(sandbox) => serve(&socket, sandbox),
+    match built {
+        Ok(sandbox) => serve(socket, sandbox),
         Err(failure) => {
             let _server_may_be_gone = channel::send(socket.as_fd(), &BuildReply::Failed(failure).encode(), &[]);
-            None
+            ExitCode::FAILURE
         }
-    };
-    if done.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
 }
 
 /// A finished sandbox, from the inside.
@@ -94,7 +93,7 @@ fn build(plan: &SandboxPlan) -> Result<BuiltSandbox, BuildFailure> {
     Ok(BuiltSandbox { isolation, network: plan.network, has_proc, descriptors })
 }
 
-/// Such a launcher needs no privilege, and its commands see the files and processes of the host.
+/// Makes a sandbox of Landlock rules. The launcher gives up all privileges, and its commands see the files and processes of the host.
 fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFailure> {
     let rules = LandlockRules::new(&plan.files)?;
     confinement::give_up_privileges().map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
@@ -102,41 +101,19 @@ fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFa
     Ok(BuiltSandbox { isolation, network: plan.network, has_proc: true, descriptors: Vec::new() })
 }
 
-/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. None if the server sends something
-/// that is no request.
-fn serve(socket: &OwnedFd, sandbox: BuiltSandbox) -> Option<()> {
+/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. Returns only if the server does not
+/// listen.
+fn serve(socket: OwnedFd, sandbox: BuiltSandbox) -> ExitCode {
+    // Processes that wait for their command share the memory of this process, and the command must not look into it.
+    let hidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let descriptors: Vec<BorrowedFd<'_>> = sandbox.descriptors.iter().map(AsFd::as_fd).collect();
-    channel::send(socket.as_fd(), &BuildReply::Ready { has_proc: sandbox.has_proc }.encode(), &descriptors).ok()?;
-    drop(sandbox.descriptors);
-    let starter = Arc::new(CommandStarter::new(sandbox.isolation, sandbox.network));
-    namespace_init::let_the_kernel_reap();
-    while let Some(ReceivedMessage { message, descriptors, lost_descriptors }) =
-        channel::receive(socket.as_fd()).ok()?
-    {
-        // This process has too many open. Without its descriptors, the socket of the request is closed, which tells the server that nothing was
-        // started. The other commands go on.
-        if lost_descriptors {
-            continue;
-        }
-        let Ok(request) = StartRequest::decode(&message) else { return None };
-        let expected = REQUEST_DESCRIPTORS
-            + usize::from(request.extra_descriptor.is_some())
-            + usize::from(request.enters_cgroup);
-        let has_bad_number =
-            request.extra_descriptor.is_some_and(|number| !command::EXTRA_DESCRIPTORS.contains(&number));
-        let lacks_program = request.argv.is_empty() || request.candidates.is_empty();
-        if descriptors.len() != expected || lacks_program || has_bad_number {
-            return None;
-        }
-        let starter = Arc::clone(&starter);
-        // A thread for each start: a start can hang, for example while the kernel opens a program on a dead network mount. And the
-        // thread's own PID namespace for new children makes that of the command, which the kernel does not let a thread change twice.
-        let work = move || starter.start(&request, &descriptors);
-        // Without a thread the answer's socket is closed, which tells the server that nothing was started.
-        let _nothing_started_without_a_thread =
-            std::thread::Builder::new().stack_size(command::STACK_BYTES).spawn(work);
+    let reply = BuildReply::Ready { has_proc: sandbox.has_proc }.encode();
+    if hidden.is_err() || channel::send(socket.as_fd(), &reply, &descriptors).is_err() {
+        return ExitCode::FAILURE;
     }
-    Some(())
+    drop(sandbox.descriptors);
+    signals::reset();
+    start_threads::serve(socket, CommandStarter::new(sandbox.isolation, sandbox.network))
 }
 
 fn failure(step: BuildStep, error: std::io::Error, detail: impl Into<String>) -> BuildFailure {

@@ -1,6 +1,10 @@
 //! Sandboxes: what a policy allows, and how the kernel is made to enforce it. A *launcher*, a small process of the
-//! server's own program, makes the namespaces and mounts of a sandbox and starts commands in it. This crate knows
-//! nothing of JSON-RPC and sessions. It runs on Linux with glibc.
+//! server's own program, makes a sandbox and starts commands in it. It uses namespaces and mounts or, on machines that
+//! forbid namespaces, Landlock and seccomp filters. This crate knows nothing of JSON-RPC and sessions. It runs on Linux
+//! with glibc.
+//!
+//! Start with [`resolve_policy`], which makes the rules of a client concrete, [`plan_sandbox`], which turns them into the
+//! steps of the launcher, and [`ResidentSandbox`], which carries the steps out and starts commands.
 
 #![expect(
     unsafe_code,
@@ -34,14 +38,14 @@ pub use launcher::{SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
-    LandlockUnfit, Placeholder, PlaceholderNotes, PlanError, PlannedSandbox, plan_landlock, plan_sandbox,
-    plan_with_notes, remove_unused_placeholder,
+    LandlockUnfit, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner, Placeholders, PlanError,
+    PlannedSandbox, plan_for_owner, plan_landlock, plan_sandbox, remove_unused_placeholder,
 };
 pub use policy::{
-    Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GlobPattern, MINIMAL_ROOTS, MachineFacts,
-    NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry, RequestedFiles,
-    RequestedTarget, policy_limits, resolve_policy,
+    Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GitDirectories, GlobPattern, MINIMAL_ROOTS,
+    MachineFacts, NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry,
+    RequestedFiles, RequestedTarget, policy_limits, resolve_policy,
 };
 pub use probe::check_system_call_filter;
 pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};
-pub use resident::{BuildError, ResidentSandbox, is_hung_up};
+pub use resident::{BuildError, ResidentSandbox, StartAnswer, is_hung_up};

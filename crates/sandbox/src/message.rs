@@ -9,15 +9,34 @@ use crate::codec::{MalformedMessage, MessageReader, MessageWriter};
 /// The largest message. Arguments and environment of a command are limited by the kernel to a fraction of that.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// A whole message with its length, which the process that becomes the command sends before the [`StartReply`]. The descriptor of its filter
-/// comes with it.
-pub(crate) const LISTENER_MESSAGE: [u8; 5] = {
+/// A whole message with its length, which the process that becomes the command sends before the [`StartReply`]. With it come the descriptors
+/// that the server keeps while the command runs: in a sandbox of namespaces the lifeline (see [`StartAnswer`](crate::StartAnswer)), and
+/// then the descriptor of the filter, if the kernel gives one.
+pub(crate) const KEPT_DESCRIPTORS_MESSAGE: [u8; 5] = {
     let [one, two, three, four] = 1_u32.to_ne_bytes();
-    [one, two, three, four, LISTENER_KIND]
+    [one, two, three, four, KEPT_DESCRIPTORS_KIND]
 };
 
 /// The first byte of that message. A [`StartReply`] begins with another one.
-pub(crate) const LISTENER_KIND: u8 = 2;
+pub(crate) const KEPT_DESCRIPTORS_KIND: u8 = 2;
+
+/// An enum whose variants travel as one byte, which is their position in the enum.
+macro_rules! numbered_enum {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$about_variant:meta])* $variant:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$about_variant])* $variant,)* }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$variant),*];
+
+            fn from_number(number: u8) -> Result<Self, MalformedMessage> {
+                Self::ALL.get(usize::from(number)).copied().ok_or(MalformedMessage)
+            }
+        }
+    };
+}
 
 /// The answer to a plan. Public for the fuzz target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,44 +58,33 @@ pub struct BuildFailure {
     pub step: BuildStep,
     /// The error number of the kernel.
     pub errno: i32,
-    /// What the step was about, usually a path. May be empty.
+    /// The path or namespace that the step worked on. Empty if there is none.
     pub detail: String,
 }
 
-/// The steps of the set-up that can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BuildStep {
-    /// Making the namespaces for users, mounts, IPC and network.
-    Namespaces,
-    /// Mapping the user into the namespace.
-    UserMapping,
-    /// Making the file tree that the sandbox begins with.
-    BaseTree,
-    /// A mount of the plan.
-    Mount,
-    /// The directories `/dev` and `/proc`.
-    DeviceFiles,
-    /// Making the new tree the root directory.
-    ChangeRoot,
-    /// Giving up capabilities.
-    Capabilities,
-    /// Setting up the loopback interface and the socket that listens on it.
-    Loopback,
-    /// Making the rules of Landlock, in a sandbox without namespaces.
-    Landlock,
+numbered_enum! {
+    /// The steps of the set-up that can fail.
+    pub enum BuildStep {
+        /// Making the namespaces for users, mounts, IPC and network.
+        Namespaces,
+        /// Mapping the user into the namespace.
+        UserMapping,
+        /// Making the file tree that the sandbox begins with.
+        BaseTree,
+        /// A mount of the plan.
+        Mount,
+        /// The directories `/dev` and `/proc`.
+        DeviceFiles,
+        /// Making the new tree the root directory.
+        ChangeRoot,
+        /// Giving up capabilities.
+        Capabilities,
+        /// Setting up the loopback interface and the socket that listens on it.
+        Loopback,
+        /// Making the rules of Landlock, in a sandbox without namespaces.
+        Landlock,
+    }
 }
-
-const STEPS: [BuildStep; 9] = [
-    BuildStep::Namespaces,
-    BuildStep::UserMapping,
-    BuildStep::BaseTree,
-    BuildStep::Mount,
-    BuildStep::DeviceFiles,
-    BuildStep::ChangeRoot,
-    BuildStep::Capabilities,
-    BuildStep::Loopback,
-    BuildStep::Landlock,
-];
 
 /// A command to start. Its descriptors travel with the message: the socket for the answer, then stdin, stdout and
 /// stderr, then the extra descriptor and the file of the cgroup if there are any.
@@ -94,8 +102,10 @@ pub struct StartRequest {
     pub cwd: CString,
     /// The file mode creation mask. None: that of the server.
     pub umask: Option<u32>,
-    /// Resource limits: number of the resource, soft and hard limit. They are set in this order. The first one is the
-    /// tag by which the server finds the process, if processes have tags.
+    /// The resource limit that is the tag, by which the server finds the process: number of the resource, soft and hard limit. It is
+    /// set before anything else. None: processes have no tags.
+    pub tag: Option<(u32, u64, u64)>,
+    /// Further resource limits, in the order in which they are set.
     pub limits: Vec<(u32, u64, u64)>,
     /// Whether stdin is a terminal that becomes the controlling terminal of the command.
     pub terminal: bool,
@@ -125,31 +135,23 @@ pub enum StartReply {
     },
 }
 
-/// The steps of a start that can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartStage {
-    /// Making the namespaces and processes of the command.
-    Isolate,
-    /// Entering the working directory.
-    WorkingDirectory,
-    /// Setting up descriptors, limits and the terminal.
-    Prepare,
-    /// Giving up privileges, and installing the filter of system calls.
-    Confine,
-    /// Executing the program.
-    Execute,
-    /// The server has cancelled the start.
-    Cancelled,
+numbered_enum! {
+    /// The steps of a start that can fail.
+    pub enum StartStage {
+        /// Making the namespaces and processes of the command.
+        Isolate,
+        /// Entering the working directory.
+        WorkingDirectory,
+        /// Setting up descriptors, limits and the terminal.
+        Prepare,
+        /// Giving up privileges, and installing the seccomp filter.
+        Confine,
+        /// Executing the program.
+        Execute,
+        /// The server has cancelled the start.
+        Cancelled,
+    }
 }
-
-const STAGES: [StartStage; 6] = [
-    StartStage::Isolate,
-    StartStage::WorkingDirectory,
-    StartStage::Prepare,
-    StartStage::Confine,
-    StartStage::Execute,
-    StartStage::Cancelled,
-];
 
 impl BuildReply {
     /// The bytes of the message, without the length before them. Public for the fuzz target.
@@ -162,7 +164,7 @@ impl BuildReply {
             }
             Self::Failed(failure) => {
                 message.byte(1);
-                message.byte(position(&STEPS, failure.step));
+                message.byte(failure.step as u8);
                 message.number(u64::from(failure.errno.unsigned_abs()));
                 message.bytes(failure.detail.as_bytes());
             }
@@ -176,8 +178,8 @@ impl BuildReply {
         let reply = match message.byte()? {
             0 => Self::Ready { has_proc: message.flag()? },
             1 => Self::Failed(BuildFailure {
-                step: element(&STEPS, message.byte()?)?,
-                errno: message.small_number()?,
+                step: BuildStep::from_number(message.byte()?)?,
+                errno: message.number_as()?,
                 detail: String::from_utf8_lossy(message.bytes()?).into_owned(),
             }),
             _ => return Err(MalformedMessage),
@@ -200,11 +202,13 @@ impl StartRequest {
         strings(&mut message, &self.env);
         message.bytes(self.cwd.as_bytes());
         message.option(self.umask, |message, mask| message.number(mask.into()));
-        message.list(&self.limits, |message, (resource, soft, hard)| {
-            message.number((*resource).into());
-            message.number(*soft);
-            message.number(*hard);
-        });
+        let limit = |message: &mut MessageWriter, (resource, soft, hard): (u32, u64, u64)| {
+            message.number(resource.into());
+            message.number(soft);
+            message.number(hard);
+        };
+        message.option(self.tag, limit);
+        message.list(&self.limits, |message, values| limit(message, *values));
         message.flag(self.terminal);
         message.option(self.extra_descriptor, |message, number| message.number(number.into()));
         message.flag(self.enters_cgroup);
@@ -220,15 +224,20 @@ impl StartRequest {
             argv: message.list(MessageReader::c_string)?,
             env: message.list(MessageReader::c_string)?,
             cwd: message.c_string()?,
-            umask: message.option(MessageReader::small_number)?,
-            limits: message.list(|message| Ok((message.small_number()?, message.number()?, message.number()?)))?,
+            umask: message.option(MessageReader::number_as)?,
+            tag: message.option(read_limit)?,
+            limits: message.list(read_limit)?,
             terminal: message.flag()?,
-            extra_descriptor: message.option(MessageReader::small_number)?,
+            extra_descriptor: message.option(MessageReader::number_as)?,
             enters_cgroup: message.flag()?,
         };
         message.end()?;
         Ok(request)
     }
+}
+
+fn read_limit(message: &mut MessageReader<'_>) -> Result<(u32, u64, u64), MalformedMessage> {
+    Ok((message.number_as()?, message.number()?, message.number()?))
 }
 
 impl StartReply {
@@ -242,7 +251,7 @@ impl StartReply {
             }
             Self::Failed { stage, errno, pid } => {
                 message.byte(1);
-                message.byte(position(&STAGES, stage));
+                message.byte(stage as u8);
                 message.number(u64::from(errno.unsigned_abs()));
                 message.option(pid, |message, pid| message.number(u64::from(pid.unsigned_abs())));
             }
@@ -254,25 +263,17 @@ impl StartReply {
     pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let mut message = MessageReader::new(bytes);
         let reply = match message.byte()? {
-            0 => Self::Started { pid: message.small_number()? },
+            0 => Self::Started { pid: message.number_as()? },
             1 => Self::Failed {
-                stage: element(&STAGES, message.byte()?)?,
-                errno: message.small_number()?,
-                pid: message.option(MessageReader::small_number)?,
+                stage: StartStage::from_number(message.byte()?)?,
+                errno: message.number_as()?,
+                pid: message.option(MessageReader::number_as)?,
             },
             _ => return Err(MalformedMessage),
         };
         message.end()?;
         Ok(reply)
     }
-}
-
-fn position<T: Copy + PartialEq>(values: &[T], value: T) -> u8 {
-    values.iter().position(|known| *known == value).and_then(|index| u8::try_from(index).ok()).unwrap_or(u8::MAX)
-}
-
-fn element<T: Copy>(values: &[T], index: u8) -> Result<T, MalformedMessage> {
-    values.get(usize::from(index)).copied().ok_or(MalformedMessage)
 }
 
 #[cfg(test)]
@@ -303,7 +304,7 @@ mod tests {
     fn requests() -> impl Strategy<Value = StartRequest> {
         let texts = (strings(), strings(), strings(), c_string());
         let limits = prop::collection::vec(any::<(u32, u64, u64)>(), 0..3);
-        let rest = any::<(bool, Option<u32>, bool, Option<u32>, bool)>();
+        let rest = any::<(bool, Option<u32>, bool, Option<u32>, bool, Option<(u32, u64, u64)>)>();
         (texts, limits, rest).prop_map(|((candidates, argv, env, cwd), limits, rest)| StartRequest {
             candidates,
             searched: rest.0,
@@ -311,6 +312,7 @@ mod tests {
             env,
             cwd,
             umask: rest.1,
+            tag: rest.5,
             limits,
             terminal: rest.2,
             extra_descriptor: rest.3,
@@ -355,7 +357,7 @@ mod tests {
         prop_oneof![2 => namespaces, 1 => landlock]
     }
 
-    /// A message is read as it was written, and no part of it is a message, nor is it one with more bytes.
+    /// Decoding gives the same value back. A message that is cut or has an extra byte is refused.
     fn check<T: PartialEq + std::fmt::Debug>(
         value: &T,
         bytes: &[u8],
@@ -382,7 +384,7 @@ mod tests {
 
         #[test]
         fn answers_are_read_as_they_were_written(
-            pid in 1..i32::MAX, errno in 0..4096_i32, stage in select(&STAGES[..]), step in select(&STEPS[..]),
+            pid in 1..i32::MAX, errno in 0..4096_i32, stage in select(StartStage::ALL), step in select(BuildStep::ALL),
             has_pid: bool, has_proc: bool, detail: String,
         ) {
             let started = StartReply::Started { pid };

@@ -1,5 +1,6 @@
-//! The plan of a sandbox: which mounts make its file tree, and which network it has. A plan is made from a policy by
-//! the module `planner`, travels to the launcher as a message, and is carried out there. This module has only values.
+//! The plan of a sandbox of namespaces: which mounts make its file tree, and which network it has. The module `planner`
+//! makes a plan from a policy. The plan is sent to the launcher, which carries it out. This module has only values. The
+//! other kind of plan, and the enum of both kinds, are in `landlock_plan`.
 
 use std::path::PathBuf;
 
@@ -33,13 +34,14 @@ pub enum BaseTree {
 pub enum SandboxNetwork {
     /// The network of the host.
     Host,
-    /// A network namespace without interfaces. Only Unix sockets can be made.
+    /// No network: only Unix sockets can be made. With namespaces, the network namespace has no interfaces. With Landlock, only the
+    /// seccomp filter forbids other sockets.
     None,
-    /// A network namespace with only the loopback interface, on which the server listens.
+    /// A network namespace with only the loopback interface. The launcher opens a listening socket there and passes it to the server.
     LoopbackOnly,
 }
 
-/// One step that makes the file tree.
+/// One step in building the file tree: a mount, or a directory, file or link that is made in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlannedMount {
     /// Absolute path on the host and in the sandbox. It contains no symbolic link, except that the last component may
@@ -47,8 +49,8 @@ pub struct PlannedMount {
     pub path: PathBuf,
     /// What is put at the path.
     pub kind: MountKind,
-    /// The host's file or directory that was at the path when the plan was made, for the kinds that mount it or cover it. When
-    /// another file has taken its place, the plan is out of date: the kernel has removed the mounts from the old one.
+    /// The host's file or directory that was at the path when the plan was made, for the kinds that mount it or cover it. If another
+    /// file is there when the launcher runs, the launcher refuses the plan with `ESTALE`.
     pub source: Option<FileId>,
 }
 
@@ -59,19 +61,21 @@ pub enum MountKind {
     Writable,
     /// The host's directory or file, read-only, with everything below it.
     ReadOnly,
-    /// The host's symbolic link. Mounting it on itself prevents that it is removed, renamed or replaced.
+    /// The host's symbolic link. It is mounted on itself, because the kernel does not let a command remove, rename or replace a mount
+    /// point.
     PinnedLink,
     /// An empty directory that may be neither read nor entered.
     DeniedDirectory,
     /// An empty file that may be neither read nor written.
     DeniedFile,
-    /// A directory that may not be listed, but through which the paths of later steps are reached.
+    /// A directory in memory that covers the host's directory. It cannot be listed, and only later steps make entries in it.
     PassableDirectory,
-    /// A directory in memory that may not be listed, as a place for later steps. Only below an [`BaseTree::Empty`] root, a [`Self::PassableDirectory`] or `/dev`.
+    /// A directory in memory that cannot be listed, in which later steps make entries. It can be made only below the root of
+    /// [`BaseTree::Empty`], below a [`Self::PassableDirectory`], or in `/dev`.
     MadeDirectory,
-    /// An empty file in memory, as a place for a later step. Where it can be made: see above.
+    /// An empty file in memory, on which a later step mounts a file. It can be made where [`Self::MadeDirectory`] can be made.
     MadeFile,
-    /// A symbolic link in memory, with this target. Where it can be made: see above.
+    /// A symbolic link in memory, with this target. It can be made where [`Self::MadeDirectory`] can be made.
     MadeLink(PathBuf),
 }
 

@@ -1,6 +1,6 @@
-//! Makes the plan of a sandbox from a policy and from the files that the host has now. Policies speak of paths and mounts
-//! are about files, so this is where links are resolved, globs are searched for, and paths that do not exist yet are
-//! protected. Start with [`plan_sandbox`].
+//! Makes the plan of a sandbox from a policy and from the files that the host has now. A policy names paths, but a mount
+//! belongs to one file. So the planner resolves links, searches for matches of globs, and protects paths that do not exist
+//! yet. Start with [`plan_sandbox`].
 //!
 //! The entries are followed to real files first, into an [`AccessTree`]. Only this tree says what a command could
 //! change, because the paths of a policy can lead through links. Then come the paths that do not exist, then the links.
@@ -15,36 +15,38 @@ mod placeholder;
 mod steps;
 mod without_namespaces;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-pub use placeholder::{Placeholder, PlaceholderNotes, remove_unused_placeholder};
+pub use placeholder::{
+    MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner, Placeholders, remove_unused_placeholder,
+};
 pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
 use self::access_tree::{AccessNode, AccessTree};
-use self::host_path::{FollowedPath, FoundLink, PathEnd};
+use self::host_path::{FollowedPath, FoundLink, HostPaths, PathEnd};
+use self::placeholder::{LastParent, PlaceholderError};
 use self::steps::StepList;
 use crate::file_id::{FileFacts, FileId};
 use crate::plan::{BaseTree, MountKind, SandboxNetwork, SandboxPlan};
-use crate::policy::{Access, EntrySource, EntryTarget, FilePolicy};
+use crate::policy::{Access, EntrySource, EntryTarget, FilePolicy, path_order};
 
-/// A plan, and the empty directories on the host that it needs as places for mounts. They exist as long as this value
-/// or another user of them does.
+/// A plan, and the empty directories on the host that it needs as places for mounts. They are
+/// removed when no sandbox uses them any more.
 #[derive(Debug)]
 pub struct PlannedSandbox {
     /// What the launcher has to do.
     pub plan: SandboxPlan,
     /// Directories that were made because a protected path does not exist.
-    pub placeholders: Vec<Placeholder>,
+    pub placeholders: Placeholders,
 }
 
 /// Why a policy cannot be enforced.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Whoever can replace the link decides what the entry allows.
+    /// The command could replace this link, and so choose what the entry allows.
     #[error(
         "the policy allows access to {}, which is reached through the symbolic link {}, and the sandboxed command could change this link; name the target of the link in the policy instead",
         path.display(),
@@ -56,8 +58,20 @@ pub enum PlanError {
         /// The symbolic link.
         link: PathBuf,
     },
-    /// The processes of a command get a new `/proc`, which has no masks.
-    #[error("the policy denies {}, but paths in /proc cannot be denied", path.display())]
+    /// The command could replace this directory by a link, and so choose what the entry allows.
+    #[error(
+        "the policy allows access to {}, which is a symbolic link that leads through {} and `..`, and the sandboxed command could replace this directory; name the target of the link in the policy instead",
+        path.display(),
+        directory.display()
+    )]
+    WritableDetour {
+        /// The path of the entry.
+        path: PathBuf,
+        /// The directory that the link leaves by `..`.
+        directory: PathBuf,
+    },
+    /// Each command has its own `/proc`, so nothing in it can be covered.
+    #[error("the policy denies {}, but paths in /proc cannot be denied; remove this entry from the policy", path.display())]
     DeniedProc {
         /// The path of the entry.
         path: PathBuf,
@@ -82,12 +96,18 @@ pub enum PlanError {
     },
     /// The search for matches has looked at too many files.
     #[error(
-        "deny globs have to be searched for among more than {limit} files; write a longer directory in front of them, or set glob_scan_max_depth"
+        "the search for matches of deny globs would look at more than {limit} files; begin the globs with a longer path, or set glob_scan_max_depth"
     )]
     TooManyFiles {
         /// The most files that are looked at.
         limit: usize,
     },
+    /// The owner, or all owners together, have as many placeholders as they may have. If some of them belong to a sandbox that is not used, ending
+    /// that sandbox helps.
+    #[error(
+        "the policy needs too many placeholders (empty directories at protected paths that do not exist) beside those of other sandboxes in use; end processes, use fewer different policies, or name fewer paths"
+    )]
+    TooManyPlaceholders,
     /// A file of the host could not be examined, or a placeholder could not be made.
     #[error("cannot prepare {} for the sandbox: {source}", path.display())]
     Host {
@@ -100,20 +120,20 @@ pub enum PlanError {
 
 /// Makes the plan of a sandbox that allows what `policy` allows. Blocks while it examines files.
 pub fn plan_sandbox(policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
-    plan_with_notes(policy, network, None)
+    plan_for_owner(policy, network, &PlaceholderOwner::default())
 }
 
-/// As [`plan_sandbox`], and tells `notes` of the placeholders.
-pub fn plan_with_notes(
+/// As [`plan_sandbox`]. The placeholders count for `owner` and are reported to its notes.
+pub fn plan_for_owner(
     policy: &FilePolicy,
     network: SandboxNetwork,
-    notes: Option<Arc<dyn PlaceholderNotes>>,
+    owner: &PlaceholderOwner,
 ) -> Result<PlannedSandbox, PlanError> {
-    let mut planned = plan_once(policy, network, notes.clone());
+    let mut planned = plan_once(policy, network, owner);
     for _ in 0..MAX_VANISHED_RETRIES {
         match planned {
             Err(PlanError::Host { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                planned = plan_once(policy, network, notes.clone());
+                planned = plan_once(policy, network, owner);
             }
             other => return other,
         }
@@ -128,9 +148,9 @@ const MAX_VANISHED_RETRIES: usize = 50;
 fn plan_once(
     policy: &FilePolicy,
     network: SandboxNetwork,
-    notes: Option<Arc<dyn PlaceholderNotes>>,
+    owner: &PlaceholderOwner,
 ) -> Result<PlannedSandbox, PlanError> {
-    let mut planner = Planner::new(policy, notes);
+    let mut planner = Planner::new(policy, owner);
     let entries = planner.find_entries()?;
     for entry in &entries {
         planner.add_existing(entry)?;
@@ -139,8 +159,9 @@ fn plan_once(
         planner.add_protection(entry);
     }
     for entry in &entries {
-        planner.add_obstructed(entry)?;
+        planner.add_obstructed(entry);
     }
+    planner.make_placeholders()?;
     for entry in &entries {
         planner.add_links(entry)?;
     }
@@ -168,41 +189,66 @@ enum EntryOrigin {
     Protection,
 }
 
+/// A path that does not exist, and that a command could make.
+struct MissingPath {
+    /// The access that the command gets to the path.
+    access: Access,
+    /// The placeholder that is at the path already.
+    placeholder: Option<FileId>,
+}
+
 struct Planner<'a> {
     policy: &'a FilePolicy,
     root: Access,
     tree: AccessTree,
     /// Writable entries that do not exist.
-    missing_writable: BTreeSet<PathBuf>,
+    missing_writable: HashSet<PathBuf>,
     /// Links that must not be replaced, because a protected path leads through them.
     pinned_links: BTreeMap<PathBuf, FileId>,
-    /// Files that must not be replaced by a directory, because a protected path is below them.
+    /// Files that must not be replaced by a directory, because a protected path is below them, and directories that must not be replaced by a
+    /// link, because a protected path leads through them and `..`.
     pinned_files: BTreeMap<PathBuf, FileId>,
     /// Links that lead to granted paths, with their targets. They are made anew where the host's files are not visible.
     links: BTreeMap<PathBuf, PathBuf>,
-    placeholders: Vec<Placeholder>,
-    notes: Option<Arc<dyn PlaceholderNotes>>,
+    /// Paths that do not exist and that a command could make.
+    missing: HashMap<PathBuf, MissingPath>,
+    placeholders: Placeholders,
+    owner: &'a PlaceholderOwner,
 }
 
 impl<'a> Planner<'a> {
-    fn new(policy: &'a FilePolicy, notes: Option<Arc<dyn PlaceholderNotes>>) -> Self {
+    fn new(policy: &'a FilePolicy, owner: &'a PlaceholderOwner) -> Self {
         let root = policy.access(Path::new("/")).access;
         Self {
             policy,
             root,
             tree: AccessTree::new(root),
-            missing_writable: BTreeSet::new(),
+            missing_writable: HashSet::new(),
             pinned_links: BTreeMap::new(),
             pinned_files: BTreeMap::new(),
             links: BTreeMap::new(),
-            placeholders: Vec::new(),
-            notes,
+            missing: HashMap::new(),
+            placeholders: Placeholders::default(),
+            owner,
         }
     }
 
-    /// Follows every path of the policy, and searches for its globs.
+    /// Follows every path of the policy, and searches for matches of its globs.
     fn find_entries(&mut self) -> Result<Vec<FoundEntry>, PlanError> {
         let mut budget = glob_scan::ScanBudget::default();
+        let mut host = HostPaths::default();
+        let find = |host: &mut HostPaths, path: &Path| {
+            host.follow(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
+        };
+        // Writable paths come before anything below them is followed. The entries are sorted, so a directory comes before those below it.
+        let writable = self.policy.entries().iter().filter(|entry| entry.access == Access::Write);
+        let path_of = |target: &'a EntryTarget| match target {
+            EntryTarget::Path(path) => Some(path.as_path()),
+            EntryTarget::Glob(_) => None,
+        };
+        for path in writable.filter_map(|entry| path_of(&entry.target)) {
+            host.follow_writable(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })?;
+        }
         let mut entries = Vec::new();
         for entry in self.policy.entries() {
             match &entry.target {
@@ -210,14 +256,14 @@ impl<'a> Planner<'a> {
                     if path == Path::new("/") || (is_replaced(path) && entry.access != Access::Deny) {
                         continue;
                     }
-                    let found = find(path)?;
+                    let found = find(&mut host, path)?;
                     let is_missing = matches!(found.end, PathEnd::Missing { .. });
                     if entry.access == Access::Write && is_missing {
                         self.missing_writable.insert(path.clone());
                     }
                     let origin = match &entry.source {
                         EntrySource::Unrestricted | EntrySource::Request(_) => EntryOrigin::Named,
-                        // Until its directory exists, it is no worse than the `.git` of any other new directory.
+                        // The writable directory does not exist yet. A command that makes it may make `.git` in it, as in any new directory.
                         EntrySource::ProtectedName { writable } if self.missing_writable.contains(writable) => {
                             continue;
                         }
@@ -232,7 +278,7 @@ impl<'a> Planner<'a> {
                     let matched = scan.matches.into_iter().map(|path| (path, EntryOrigin::Matched));
                     let unread = scan.unreadable.into_iter().map(|path| (path, EntryOrigin::Unsearched));
                     for (path, origin) in matched.chain(unread) {
-                        let found = find(&path)?;
+                        let found = find(&mut host, &path)?;
                         entries.push(FoundEntry { path, access: Access::Deny, origin, found });
                     }
                 }
@@ -241,6 +287,7 @@ impl<'a> Planner<'a> {
         Ok(entries)
     }
 
+    /// Adds the file to which an entry leads to the tree. Protections and directories that could not be searched come later.
     fn add_existing(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
         let PathEnd::Existing(facts) = &entry.found.end else { return Ok(()) };
         let real_path = &entry.found.real_path;
@@ -251,7 +298,7 @@ impl<'a> Planner<'a> {
             let is_harmless = entry.origin == EntryOrigin::Matched || entry.access == self.root;
             return if is_harmless { Ok(()) } else { Err(PlanError::LinkToRoot { path: entry.path.clone() }) };
         }
-        // Whoever makes a link that matches a glob could take devices away from everybody.
+        // A command could make a link to `/dev/null` that matches a glob, and later commands would lose the device.
         let is_link_to_replaced =
             entry.origin == EntryOrigin::Matched && is_in_replaced(real_path) && !is_in_replaced(&entry.path);
         if is_link_to_replaced || (is_replaced(real_path) && entry.access != Access::Deny) {
@@ -273,10 +320,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Entries whose end could not be reached. They need protection only where a command could change that.
-    fn add_obstructed(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
+    /// Protects entries whose path cannot be followed to its end, if a command could make the missing part or unlock the hidden one.
+    fn add_obstructed(&mut self, entry: &FoundEntry) {
         if entry.access == Access::Write {
-            return Ok(());
+            return;
         }
         match &entry.found.end {
             PathEnd::Existing(facts) if entry.origin == EntryOrigin::Unsearched => {
@@ -289,13 +336,16 @@ impl<'a> Planner<'a> {
                     self.pinned_files.insert(file.clone(), *id);
                 }
             }
-            PathEnd::Missing { first_missing } => {
-                let is_last = *first_missing == entry.found.real_path;
-                self.add_missing(first_missing, if is_last { entry.access } else { Access::Read })
-                    .map_err(|source| PlanError::Host { path: entry.path.clone(), source })?;
+            PathEnd::Missing { first_missing, placeholder } => {
+                if self.tree.above(first_missing) == Access::Write {
+                    let is_last = *first_missing == entry.found.real_path;
+                    let access = if is_last { entry.access } else { Access::Read };
+                    let known = self.missing.entry(first_missing.clone());
+                    let known = known.or_insert(MissingPath { access, placeholder: *placeholder });
+                    known.access = access.min(known.access);
+                }
             }
         }
-        Ok(())
     }
 
     /// The owner of a directory can give itself the permissions that it lacks, and then reach what is in it. So the whole directory is denied.
@@ -307,20 +357,30 @@ impl<'a> Planner<'a> {
 
     /// The first missing directory of a path is made on the host, so that something can be mounted on it. Below it nothing exists, so
     /// it is enough that nothing can be written there.
-    fn add_missing(&mut self, first_missing: &Path, access: Access) -> io::Result<()> {
-        if self.tree.above(first_missing) != Access::Write {
-            return Ok(());
+    fn make_placeholders(&mut self) -> Result<(), PlanError> {
+        let mut missing: Vec<_> = std::mem::take(&mut self.missing).into_iter().collect();
+        // Paths with the same parent directory follow each other, so it is opened once.
+        missing.sort_by(|(one, _), (other, _)| path_order(one, other));
+        let paths = missing.iter().map(|(path, _)| path.clone()).collect();
+        self.placeholders = Placeholders::new(paths, self.owner.clone());
+        let mut parents = LastParent::default();
+        for (path, MissingPath { access, placeholder }) in missing {
+            match self.placeholders.add(&path, placeholder, &mut parents) {
+                Ok(id) => self.tree.add(&path, AccessNode { access, is_directory: true, id }),
+                Err(PlaceholderError::TooMany) => return Err(PlanError::TooManyPlaceholders),
+                Err(PlaceholderError::Host(error)) => {
+                    let is_harmless = self.nobody_can_make(&path, &error);
+                    if !is_harmless.map_err(|source| PlanError::Host { path: path.clone(), source })? {
+                        return Err(PlanError::Host { path, source: error });
+                    }
+                }
+            }
         }
-        let placeholder = match Placeholder::make(first_missing, self.notes.clone()) {
-            Err(error) if self.nobody_can_make(first_missing, &error)? => return Ok(()),
-            other => other?,
-        };
-        self.tree.add(first_missing, AccessNode { access, is_directory: true, id: placeholder.id() });
-        self.placeholders.push(placeholder);
         Ok(())
     }
 
-    /// Whether what the server may not make cannot be made by a command either. The owner of a directory can change its permissions.
+    /// Whether a command cannot make this path either, after the server has failed with `error`. A command can if its user owns the parent
+    /// directory, because it can then change the permissions of that directory.
     fn nobody_can_make(&self, path: &Path, error: &io::Error) -> io::Result<bool> {
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem => Ok(true),
@@ -332,13 +392,25 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whoever may write the directory of a link may replace the link.
+    /// Pins links, and directories that links leave by `..`, if the command could replace them. Refuses entries that grant access through these.
+    /// Remembers links that are made anew where the files of the host are hidden.
     fn add_links(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
         let FoundEntry { found, access, origin, .. } = entry;
         let exists = matches!(found.end, PathEnd::Existing(_));
         let grants = exists && *origin == EntryOrigin::Named && *access > self.tree.above(&found.real_path);
+        let is_in_writable =
+            |path: &Path, tree: &AccessTree| path.parent().is_some_and(|parent| tree.at(parent) == Access::Write);
+        for (directory, id) in &found.left_by_dots {
+            let is_replaceable = is_in_writable(directory, &self.tree);
+            if is_replaceable && grants {
+                return Err(PlanError::WritableDetour { path: entry.path.clone(), directory: directory.clone() });
+            }
+            if is_replaceable && *access < Access::Write {
+                self.pinned_files.insert(directory.clone(), *id);
+            }
+        }
         for FoundLink { path: link, target, id } in &found.links {
-            let is_replaceable = link.parent().is_some_and(|parent| self.tree.at(parent) == Access::Write);
+            let is_replaceable = is_in_writable(link, &self.tree);
             if is_replaceable && grants {
                 return Err(PlanError::WritableLink { path: entry.path.clone(), link: link.clone() });
             }
@@ -365,21 +437,25 @@ impl<'a> Planner<'a> {
                 .is_some_and(|(link, _)| link.starts_with(path))
         };
         let mut steps = StepList::new(tree);
-        let vanished = |path| PlanError::Host { path, source: io::ErrorKind::NotFound.into() };
         let mut left_links = links.iter().peekable();
-        for (path, node) in tree.nodes() {
+        let nodes = tree.sorted();
+        for (index, (path, node)) in nodes.iter().copied().enumerate() {
             while let Some((link, target)) = left_links.next_if(|(link, _)| link.as_path() < path) {
                 steps.make_link(link, target);
             }
-            let has_places = tree.grants_below(path) || has_link_below(path);
-            steps.add_node(path, node, has_places).map_err(vanished)?;
+            let grants_below = || {
+                let mut below = nodes[index + 1..].iter().take_while(|(other, _)| other.starts_with(path));
+                below.any(|(_, node)| node.access > Access::Deny)
+            };
+            let has_places = node.access == Access::Deny && (grants_below() || has_link_below(path));
+            steps.add_node(path, node, has_places)?;
         }
         left_links.for_each(|(link, target)| steps.make_link(link, target));
         for (link, id) in &self.pinned_links {
-            steps.pin(link, MountKind::PinnedLink, *id).map_err(vanished)?;
+            steps.pin(link, MountKind::PinnedLink, *id)?;
         }
         for (file, id) in &self.pinned_files {
-            steps.pin(file, MountKind::Writable, *id).map_err(vanished)?;
+            steps.pin(file, MountKind::Writable, *id)?;
         }
         let base = match self.root {
             Access::Write => BaseTree::WritableHost,
@@ -389,10 +465,6 @@ impl<'a> Planner<'a> {
         let plan = SandboxPlan { base, mounts: steps.finish(), network };
         Ok(PlannedSandbox { plan, placeholders: self.placeholders })
     }
-}
-
-fn find(path: &Path) -> Result<FollowedPath, PlanError> {
-    FollowedPath::find(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
 }
 
 fn node(access: Access, facts: &FileFacts) -> AccessNode {

@@ -9,13 +9,13 @@
 //!
 //! 1. The entry that is a prefix of the path and has the most components decides. If two entries have the same path,
 //!    deny wins over write, and write over read. A path without an entry is denied. Write includes read.
-//! 2. A deny glob acts like a deny entry for each path that it matches. Its number of components for a path is that of
-//!    the longest beginning of the path that the glob matches. So a glob wins over an entry for the matched path
+//! 2. A deny glob acts like a deny entry for each path that it matches. For a path, a glob counts as many components as the
+//!    longest prefix of the path that it matches. So a glob wins over an entry for the matched path
 //!    itself and over every shorter entry, and an entry for a path below the matched path wins over the glob.
 //! 3. Directly below each writable entry, `.git`, `.agents` and `.codex` may be read but not written, whether they exist
-//!    or not. The protection is left out if an entry allows writing of the protected path or of something below it.
+//!    or not. The protection is left out if an entry allows writing to the protected path or to something below it.
 //!    If `.git` is a file that names another directory, that directory is protected too. A protection takes the right
-//!    to write away, and never allows to read what is denied.
+//!    to write away, and never allows reading what is denied.
 //! 4. A policy that allows writing everywhere, with no entry that allows less, has no protections at all.
 
 mod error;
@@ -30,12 +30,15 @@ mod resolve;
 pub use error::PolicyError;
 pub use file_policy::{AccessDecision, EntrySource, EntryTarget, FilePolicy, PolicyEntry, PolicyKey};
 pub use glob::GlobPattern;
+pub(crate) use lexical::path_order;
 pub use limits as policy_limits;
-pub use request::{MINIMAL_ROOTS, MachineFacts, PolicyRequest, RequestedEntry, RequestedFiles, RequestedTarget};
+pub use request::{
+    GitDirectories, MINIMAL_ROOTS, MachineFacts, PolicyRequest, RequestedEntry, RequestedFiles, RequestedTarget,
+};
 pub use resolve::resolve_policy;
 
-/// Names that are not writable directly below a writable entry: the data of git, and the settings of agents, with which
-/// a command could make programs outside the sandbox run code.
+/// Names that are not writable directly below a writable entry: the data of git, and the settings of agents. A command that
+/// could change them could make git or an agent outside the sandbox run its code.
 pub const PROTECTED_NAMES: [&str; 3] = [".git", ".agents", ".codex"];
 
 /// What may be done with a path. The order is by how much is allowed.

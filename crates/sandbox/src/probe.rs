@@ -1,5 +1,5 @@
-//! Tries on a thread of its own what a sandbox needs of the kernel and what would change this process. The thread ends after
-//! the attempt, and the other threads stay as they are.
+//! Checks whether the kernel accepts a seccomp filter. A thread cannot remove its filter, so the check runs on a thread of its
+//! own, which ends afterwards. The other threads stay as they are.
 
 use std::io;
 use std::thread;
@@ -10,19 +10,19 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::plan::SandboxNetwork;
 use crate::seccomp::{self, Refusal};
 
-/// Whether commands can get a filter of system calls that takes the network away. The error says what is in the way.
+/// Checks whether commands can get a seccomp filter that forbids network sockets. The error says what is in the way and what to do.
 pub fn check_system_call_filter() -> Result<(), String> {
     on_own_thread(|| {
         let refused = |error: io::Error| {
             format!(
-                "the kernel refuses filters of system calls ({error}); boot a kernel with CONFIG_SECCOMP_FILTER, or run the server outside of its container"
+                "the kernel refuses seccomp filters ({error}); boot a kernel with CONFIG_SECCOMP_FILTER, or run the server outside of its container"
             )
         };
         rustix::thread::set_no_new_privs(true).map_err(|error| refused(error.into()))?;
         install(&seccomp::filter(SandboxNetwork::None, Refusal::Fails)).map_err(refused)?;
         match rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
             Err(Errno::PERM) => Ok(()),
-            _ => Err("a filter of system calls has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),
+            _ => Err("a seccomp filter has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),
         }
     })
 }
@@ -36,7 +36,7 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
 
 fn on_own_thread(attempt: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
     let thread = thread::Builder::new().spawn(attempt).map_err(|error| format!("cannot start a thread: {error}"))?;
-    thread.join().unwrap_or_else(|_panic| Err("the attempt has failed".to_owned()))
+    thread.join().unwrap_or_else(|_panic| Err("the check of seccomp filters panicked; please report this".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! System calls that the filter of a command has refused. The kernel asks the server about each of them, through a
-//! descriptor that the filter made. The answer is always the same error; what matters is to know that the call was made.
+//! System calls that the seccomp filter of a command refuses. The kernel asks the server about each of them, through the
+//! filter's listener descriptor (`SECCOMP_RET_USER_NOTIF`). The server always answers `EPERM`; it only wants to know that the
+//! call was made.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 
@@ -13,10 +14,9 @@ use crate::seccomp;
 pub struct RefusedCall {
     /// The name of the system call, such as `socket`.
     pub operation: &'static str,
-    /// For sockets the kind of the socket, such as `AF_INET`. None if the arguments say nothing more.
+    /// For sockets the address family, such as `AF_INET`, and for `ioctl` the request, such as `TIOCSTI`. None for other calls.
     pub target: Option<String>,
-    /// Whether a command that fails afterwards probably failed because of this. Some calls are only tries, after which programs do something
-    /// else.
+    /// Whether a command that fails afterwards probably failed because of this call. False for optional calls: programs go on without them.
     pub is_telling: bool,
 }
 
@@ -94,14 +94,25 @@ fn describe(call: &CallData) -> RefusedCall {
     let family = call.arguments[0] as u32 as i32;
     let target = match number {
         _ if is_socket => Some(family_name(family)),
-        libc::SYS_ioctl => Some("TIOCSTI".to_owned()),
+        libc::SYS_ioctl => terminal_request_name(call.arguments[1]),
         _ => None,
     };
-    // Programs look for network interfaces by netlink, and the C library asks a daemon for names by a Unix socket. They do without.
-    let is_only_a_try =
+    // Programs list network interfaces by netlink, and the C library asks a daemon for user names by a Unix socket. They work without
+    // these sockets, so a refusal does not explain why a command has failed.
+    let is_optional =
         (is_socket && matches!(family, libc::AF_NETLINK | libc::AF_UNIX)) || number == libc::SYS_connect;
-    let is_telling = !is_only_a_try;
+    let is_telling = !is_optional;
     RefusedCall { operation, target, is_telling }
+}
+
+/// The name of an `ioctl` request that the filter refuses.
+fn terminal_request_name(request: u64) -> Option<String> {
+    // The kernel looks at the lower half of the argument only.
+    match libc::Ioctl::from(request as u32) {
+        libc::TIOCSTI => Some("TIOCSTI".to_owned()),
+        libc::TIOCLINUX => Some("TIOCLINUX".to_owned()),
+        _ => None,
+    }
 }
 
 fn family_name(family: i32) -> String {
@@ -133,6 +144,18 @@ mod tests {
         assert!(!describe(&call(libc::SYS_socket, libc::AF_NETLINK)).is_telling);
         assert!(!describe(&call(libc::SYS_connect, 0)).is_telling);
         assert_eq!(describe(&call(libc::SYS_mount, 0)).operation, "mount");
+    }
+
+    #[test]
+    fn terminal_requests_are_described_with_their_name() {
+        let target = |request: u64| {
+            let arguments = [0, request, 0, 0, 0, 0];
+            describe(&CallData { number: libc::SYS_ioctl as i32, arguments, ..CallData::default() }).target
+        };
+        assert_eq!(target(0x5412).as_deref(), Some("TIOCSTI"));
+        assert_eq!(target(0x541C).as_deref(), Some("TIOCLINUX"));
+        assert_eq!(target(0x541C | 0x5A5A << 32).as_deref(), Some("TIOCLINUX"));
+        assert_eq!(target(0x5413), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! A sandbox that exists, as the server sees it: the socket to its launcher and its root directory. Dropping the value
-//! ends the launcher, and with it all commands of the sandbox.
+//! ends the launcher, and in a sandbox of namespaces all of its commands.
 //!
 //! The calls block, so they belong on threads that may block. The caller starts the launcher process, with one end of a
 //! socket pair as its descriptor [`SOCKET_FD`](crate::SOCKET_FD).
@@ -11,24 +11,28 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::EnforcementPlan;
-use crate::message::{BuildFailure, BuildReply, BuildStep, LISTENER_KIND, StartReply, StartRequest};
+use crate::message::{BuildFailure, BuildReply, BuildStep, KEPT_DESCRIPTORS_KIND, StartReply, StartRequest};
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
-/// answered after this time hangs, for example on a dead network mount.
+/// answered after this time is taken to hang, for example on a dead network mount. Sending a request has the same limit, in case somebody has
+/// stopped the launcher.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A sandbox whose launcher waits for commands.
 #[derive(Debug)]
 pub struct ResidentSandbox {
+    launcher: OwnedFd,
     /// Locked while a request is sent, so that requests of several threads do not mix.
-    launcher: Mutex<OwnedFd>,
+    sending: Mutex<()>,
     /// None in a sandbox without namespaces, whose commands see the files of the host.
     tree: Option<SandboxTree>,
+    /// Listens on the loopback interface of the sandbox. None unless the plan asks for it.
     listener: Option<OwnedFd>,
     has_proc: bool,
 }
@@ -37,7 +41,7 @@ pub struct ResidentSandbox {
 #[derive(Debug)]
 struct SandboxTree {
     root: OwnedFd,
-    /// Keeps the mounts of the sandbox, also if the launcher is killed.
+    /// Keeps the mount namespace, and so its mounts, alive even if the launcher is killed.
     _mounts: OwnedFd,
 }
 
@@ -58,28 +62,54 @@ impl BuildError {
         let Self::Step(BuildFailure { step: BuildStep::Mount | BuildStep::Landlock, errno, .. }) = self else {
             return false;
         };
-        matches!(*errno, libc::ESTALE | libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
+        matches!(*errno, libc::ESTALE | libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::EINVAL | libc::EAGAIN)
     }
 
-    /// Whether the machine does not let the launcher make namespaces and mounts, so that another plan may succeed without them.
+    /// Whether the machine does not let the launcher make namespaces and mounts, so that a plan for Landlock may succeed. A mount
+    /// of the plan that fails says nothing about that: it depends on the files of the host, which a command may have changed.
     pub fn is_about_missing_namespaces(&self) -> bool {
         let Self::Step(BuildFailure { step, errno, .. }) = self else { return false };
-        *step != BuildStep::Landlock
-            && matches!(*errno, libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EINVAL | libc::ENOSYS)
+        let is_refused = matches!(*errno, libc::EPERM | libc::EACCES | libc::ENOSYS);
+        match step {
+            BuildStep::Namespaces | BuildStep::UserMapping => {
+                is_refused || matches!(*errno, libc::ENOSPC | libc::EINVAL)
+            }
+            BuildStep::BaseTree | BuildStep::DeviceFiles | BuildStep::ChangeRoot | BuildStep::Loopback => is_refused,
+            BuildStep::Mount | BuildStep::Capabilities | BuildStep::Landlock => false,
+        }
     }
+}
+
+/// The answer to a start, with the descriptors that the server keeps while the command runs.
+#[derive(Debug)]
+pub struct StartAnswer {
+    /// Whether the command runs.
+    pub reply: StartReply,
+    /// A socket to the first process of the command's PID namespace. The server shuts it down when it has reaped the command: then this
+    /// process ends as soon as all descendants of the command have ended, which closes the other end. If the server closes the socket
+    /// earlier, this process ends as soon as it has no orphans, which kills the command. None in a sandbox without namespaces.
+    pub lifeline: Option<OwnedFd>,
+    /// The descriptor of the command's filter, for [`refuse_next_call`](crate::refuse_next_call). None: the kernel lets refused calls
+    /// fail without asking the server.
+    pub filter: Option<OwnedFd>,
 }
 
 impl ResidentSandbox {
     /// Sends the plan to the launcher and waits until the sandbox is ready.
     pub fn build(launcher: OwnedFd, plan: &EnforcementPlan) -> Result<Self, BuildError> {
         let exchange = || {
-            set_socket_timeout(&launcher, Timeout::Recv, Some(BUILD_TIMEOUT))?;
+            for direction in [Timeout::Send, Timeout::Recv] {
+                set_socket_timeout(&launcher, direction, Some(BUILD_TIMEOUT))?;
+            }
             channel::send(launcher.as_fd(), &plan.encode(), &[])?;
             let answer = channel::receive(launcher.as_fd())?.ok_or(io::ErrorKind::UnexpectedEof)?;
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
         };
-        let ReceivedMessage { message, descriptors, .. } = exchange().map_err(BuildError::Launcher)?;
+        let ReceivedMessage { message, descriptors, lost_descriptors } = exchange().map_err(BuildError::Launcher)?;
+        if lost_descriptors {
+            return Err(BuildError::Launcher(Errno::MFILE.into()));
+        }
         let malformed = || BuildError::Launcher(io::ErrorKind::InvalidData.into());
         match BuildReply::decode(&message).map_err(|_| malformed())? {
             BuildReply::Ready { has_proc } => {
@@ -91,7 +121,7 @@ impl ResidentSandbox {
                         Some(SandboxTree { root, _mounts: descriptors.next().ok_or_else(malformed)? })
                     }
                 };
-                Ok(Self { launcher: Mutex::new(launcher), tree, listener: descriptors.next(), has_proc })
+                Ok(Self { launcher, sending: Mutex::default(), tree, listener: descriptors.next(), has_proc })
             }
             BuildReply::Failed(failure) => Err(BuildError::Step(failure)),
         }
@@ -115,39 +145,58 @@ impl ResidentSandbox {
 
     /// Whether the launcher has ended, so that no command can be started any more.
     pub fn has_ended(&self) -> bool {
-        is_hung_up(&*self.launcher.lock().unwrap_or_else(PoisonError::into_inner))
+        is_hung_up(&self.launcher)
     }
 
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this
     /// start. `descriptors` are stdin, stdout and stderr, and the extra descriptor if the request has one. A process that failed has been
-    /// reaped when this returns. Also returns the descriptor of the command's filter, for [`refuse_next_call`](crate::refuse_next_call). None:
-    /// the kernel lets refused calls fail without asking.
+    /// reaped when this returns.
     pub fn start(
         &self,
         request: &StartRequest,
         server_end: BorrowedFd<'_>,
-        launcher_end: BorrowedFd<'_>,
+        launcher_end: OwnedFd,
         descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<(StartReply, Option<OwnedFd>)> {
-        let all: Vec<BorrowedFd<'_>> = [launcher_end].into_iter().chain(descriptors.iter().copied()).collect();
+    ) -> io::Result<StartAnswer> {
+        let all: Vec<BorrowedFd<'_>> =
+            [launcher_end.as_fd()].into_iter().chain(descriptors.iter().copied()).collect();
         {
-            let launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-            channel::send(launcher.as_fd(), &request.encode(), &all)?;
+            let _one_at_a_time = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            channel::send(self.launcher.as_fd(), &request.encode(), &all).inspect_err(|error| {
+                // A part of the message may have been sent, so the launcher would take the next message for the rest of this one. Of a
+                // message that is too large, nothing was sent.
+                if error.kind() != io::ErrorKind::InvalidInput {
+                    let _may_have_ended = rustix::net::shutdown(&self.launcher, Shutdown::Both);
+                }
+            })?;
         }
-        let mut filter = None;
+        // A launcher that cannot take the request closes its copy, which the server notices only if there is no other copy.
+        drop(launcher_end);
+        let (mut lifeline, mut filter) = (None, None);
+        let mut has_lost_descriptors = false;
         let message = loop {
-            let ReceivedMessage { message, mut descriptors, .. } =
+            let ReceivedMessage { message, descriptors, lost_descriptors } =
                 channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            if message != [LISTENER_KIND] {
+            if message != [KEPT_DESCRIPTORS_KIND] {
                 break message;
             }
-            filter = descriptors.pop();
+            has_lost_descriptors |= lost_descriptors;
+            let mut descriptors = descriptors.into_iter();
+            lifeline = self.tree.as_ref().and_then(|_| descriptors.next());
+            filter = descriptors.next();
         };
         let reply = StartReply::decode(&message).map_err(|_| io::ErrorKind::InvalidData)?;
-        if let StartReply::Failed { pid: Some(pid), .. } = reply {
-            reap(pid);
+        match reply {
+            StartReply::Failed { pid: Some(pid), .. } => reap(pid),
+            // The server has no room for descriptors, and without them the command cannot be controlled.
+            StartReply::Started { pid } if has_lost_descriptors => {
+                kill(pid);
+                reap(pid);
+                return Err(Errno::MFILE.into());
+            }
+            StartReply::Started { .. } | StartReply::Failed { pid: None, .. } => {}
         }
-        Ok((reply, filter))
+        Ok(StartAnswer { reply, lifeline, filter })
     }
 }
 
@@ -155,10 +204,17 @@ impl ResidentSandbox {
 pub fn is_hung_up(socket: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&socket, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
+    // An error says nothing about the socket.
+    matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1..))
 }
 
-/// The process has failed before it executed a program, and has ended or is about to.
+fn kill(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _has_ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// Waits for a child of this process that has ended or is about to.
 fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
     while matches!(rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
@@ -168,4 +224,23 @@ fn describe(failure: &BuildFailure) -> String {
     let error = io::Error::from_raw_os_error(failure.errno);
     let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
     format!("step {:?}{about}: {error}", failure.step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_machine_that_refuses_namespaces_is_said_to_lack_them() {
+        let is_missing = |step, errno| {
+            BuildError::Step(BuildFailure { step, errno, detail: String::new() }).is_about_missing_namespaces()
+        };
+        // User namespaces switched off, at their limit, forbidden by a filter, and forbidden by AppArmor, which lets them be made.
+        assert!(is_missing(BuildStep::Namespaces, libc::ENOSPC) && is_missing(BuildStep::Namespaces, libc::EPERM));
+        assert!(is_missing(BuildStep::Namespaces, libc::ENOSYS) && is_missing(BuildStep::BaseTree, libc::EACCES));
+        // A directory of another user, and a directory that a command has replaced by a link.
+        for errno in [libc::EACCES, libc::EPERM, libc::EINVAL, libc::ENOSPC, libc::ELOOP] {
+            assert!(!is_missing(BuildStep::Mount, errno), "{errno}");
+        }
+    }
 }

@@ -2,43 +2,22 @@
 //! into another process: making namespaces and mounts, tracing, kernel keyrings, io_uring, faked terminal input, and
 //! sockets that the policy does not allow. Everything else is allowed.
 //!
-//! The filter is a program for the kernel's packet filter machine. Each [`Rule`] becomes a few of its instructions.
+//! Here are the rules. The module `program` makes of them what the kernel understands.
 
+mod program;
 mod without_namespaces;
 
 use libc::{c_long, sock_filter};
 
+use self::program::{RefusedCalls, Rule};
 use crate::plan::SandboxNetwork;
 
 pub(crate) use without_namespaces::filter_without_namespaces;
-
-/// When a system call is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    Always,
-    /// If the lower half of the argument with this number has one of these bits.
-    AnyBit(u32, u32),
-    /// If the lower half of the argument with this number has this value.
-    Is(u32, u32),
-    /// If the lower half of the argument with this number has none of these values.
-    NoneOf(u32, &'static [u32]),
-    /// The same, with only the bits of this mask.
-    MaskedNoneOf(u32, u32, &'static [u32]),
-}
 
 /// A refused call fails with this error.
 const FAILS: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 /// For calls that programs replace by an older call if the kernel does not have them.
 const NOT_IMPLEMENTED: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xC000_003E;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xC000_00B7;
-
-/// System calls with this bit are those of a second calling convention of x86_64, which the rules do not know.
-#[cfg(target_arch = "x86_64")]
-const X32_BIT: u32 = 0x4000_0000;
 
 /// All kinds of namespaces that `clone` can make.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -99,6 +78,7 @@ const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_swapoff, "swapoff"),
     (libc::SYS_acct, "acct"),
     (libc::SYS_quotactl, "quotactl"),
+    (libc::SYS_quotactl_fd, "quotactl_fd"),
     (libc::SYS_settimeofday, "settimeofday"),
     (libc::SYS_clock_settime, "clock_settime"),
     (libc::SYS_sethostname, "sethostname"),
@@ -106,8 +86,7 @@ const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_syslog, "syslog"),
 ];
 
-/// Calls that programs try and replace by others if they fail, so that a refusal says nothing about the program: calls that the kernel
-/// makes for a process, beside this filter.
+/// io_uring: the kernel makes such calls without asking the filter. Programs do without it if it fails, so these refusals are not reported.
 const QUIETLY_REFUSED: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// Calls that are refused depending on their arguments.
@@ -118,6 +97,7 @@ const SOMETIMES_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_socket, "socket"),
     (libc::SYS_socketpair, "socketpair"),
     (libc::SYS_connect, "connect"),
+    (libc::SYS_prlimit64, "prlimit64"),
 ];
 
 /// The name of a system call that the filter can refuse.
@@ -131,12 +111,12 @@ pub(crate) fn name_of(call: c_long) -> Option<&'static str> {
 pub(crate) enum Refusal {
     /// The call fails.
     Fails,
-    /// The kernel asks the process that has the descriptor of the filter, which then lets the call fail. Where a filter around this
-    /// process does the same, the kernel does not allow it.
+    /// The kernel asks the process that has the descriptor of the filter, which then lets the call fail. The kernel does not allow this
+    /// if an outer filter of this process does the same, as in some containers.
     IsReported,
 }
 
-/// Input that is faked into a terminal (TIOCSTI), and a relative of it for consoles (TIOCLINUX).
+/// TIOCSTI puts input into a terminal, as if the user had typed it. TIOCLINUX can do so on a console.
 const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
 const UNIX: u32 = libc::AF_UNIX as u32;
@@ -152,127 +132,47 @@ pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filt
         Refusal::Fails => FAILS,
         Refusal::IsReported => libc::SECCOMP_RET_USER_NOTIF,
     };
-    let mut program = Assembler::default();
-    program.begin();
+    let mut calls = RefusedCalls::default();
     for (call, _) in ALWAYS_REFUSED {
-        program.refuse(*call, Rule::Always, refused);
+        calls.refuse(*call, Rule::Always, refused);
     }
     for call in QUIETLY_REFUSED {
-        program.refuse(*call, Rule::Always, FAILS);
+        calls.refuse(*call, Rule::Always, FAILS);
     }
-    program.refuse(libc::SYS_clone3, Rule::Always, NOT_IMPLEMENTED);
-    program.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), refused);
-    program.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), refused);
+    calls.refuse(libc::SYS_clone3, Rule::Always, NOT_IMPLEMENTED);
+    calls.refuse(libc::SYS_clone, Rule::AnyBit(0, NAMESPACES), refused);
+    calls.refuse(libc::SYS_unshare, Rule::AnyBit(0, NAMESPACES | TIME_NAMESPACE), refused);
+    // 0 is the process that calls. A command could change the limits of the first process of its PID namespace, and one of them is the tag
+    // by which the server finds that process.
+    calls.refuse(libc::SYS_prlimit64, Rule::NoneOf(0, &[0]), refused);
     for request in REFUSED_TERMINAL_REQUESTS {
-        program.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
+        calls.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
     }
     // A Unix datagram socket can send to every socket that has a path, also outside of the sandbox, and the filter does not see the address.
-    // So there are none. With other Unix sockets this needs `connect`.
-    program.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), refused);
-    program.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, refused);
+    // So they are refused. Other Unix sockets need `connect` for that, which is refused too.
+    calls.refuse(libc::SYS_socketpair, Rule::NoneOf(0, &[UNIX]), refused);
+    calls.refuse(libc::SYS_socketpair, WITHOUT_CONNECTION, refused);
     match network {
         SandboxNetwork::None => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), refused);
-            program.refuse(libc::SYS_socket, WITHOUT_CONNECTION, refused);
-            program.refuse(libc::SYS_connect, Rule::Always, refused);
+            calls.refuse(libc::SYS_socket, Rule::NoneOf(0, &[UNIX]), refused);
+            calls.refuse(libc::SYS_socket, WITHOUT_CONNECTION, refused);
+            calls.refuse(libc::SYS_connect, Rule::Always, refused);
         }
-        // The filter cannot tell to what kind of socket a `connect` belongs, so there are no Unix sockets but pairs.
+        // The filter cannot tell to what kind of socket a `connect` belongs, so Unix sockets can only be made in pairs.
         SandboxNetwork::Host | SandboxNetwork::LoopbackOnly => {
-            program.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), refused);
+            calls.refuse(libc::SYS_socket, Rule::NoneOf(0, &INTERNET), refused);
         }
     }
-    program.finish()
-}
-
-/// Offsets in the data that the kernel gives the filter.
-const OFFSET_NUMBER: u32 = 0;
-const OFFSET_ARCHITECTURE: u32 = 4;
-const OFFSET_ARGUMENTS: u32 = 16;
-
-/// Codes of instructions.
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
-const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const JUMP_IF_ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-
-/// Collects the instructions. Before and after each rule, the machine has the number of the call in its register.
-#[derive(Default)]
-struct Assembler {
-    program: Vec<sock_filter>,
-}
-
-impl Assembler {
-    fn add(&mut self, code: u16, operand: u32) {
-        self.jump(code, operand, 0, 0);
-    }
-
-    fn jump(&mut self, code: u16, operand: u32, if_true: u8, if_false: u8) {
-        self.program.push(sock_filter { code, jt: if_true, jf: if_false, k: operand });
-    }
-
-    /// Ends a process that uses another calling convention, because the numbers of its calls mean something else.
-    fn begin(&mut self) {
-        self.add(LOAD, OFFSET_ARCHITECTURE);
-        self.jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0);
-        self.add(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
-        self.add(LOAD, OFFSET_NUMBER);
-        #[cfg(target_arch = "x86_64")]
-        {
-            self.jump(JUMP_IF_ANY_BIT, X32_BIT, 0, 1);
-            self.add(RETURN, NOT_IMPLEMENTED);
-        }
-    }
-
-    fn finish(mut self) -> Vec<sock_filter> {
-        self.add(RETURN, libc::SECCOMP_RET_ALLOW);
-        self.program
-    }
-
-    fn refuse(&mut self, call: c_long, rule: Rule, action: u32) {
-        let mut body = Self::default();
-        let argument = |number: u32| OFFSET_ARGUMENTS + 8 * number;
-        match rule {
-            Rule::Always => body.add(RETURN, action),
-            Rule::AnyBit(number, bits) => {
-                body.add(LOAD, argument(number));
-                body.jump(JUMP_IF_ANY_BIT, bits, 0, 1);
-                body.add(RETURN, action);
-            }
-            Rule::Is(number, value) => {
-                body.add(LOAD, argument(number));
-                body.jump(JUMP_IF_EQUAL, value, 0, 1);
-                body.add(RETURN, action);
-            }
-            Rule::NoneOf(number, values) => {
-                body.add(LOAD, argument(number));
-                body.unless_one_of(values, action);
-            }
-            Rule::MaskedNoneOf(number, mask, values) => {
-                body.add(LOAD, argument(number));
-                body.add(AND, mask);
-                body.unless_one_of(values, action);
-            }
-        }
-        if rule != Rule::Always {
-            body.add(LOAD, OFFSET_NUMBER);
-        }
-        self.jump(JUMP_IF_EQUAL, call as u32, 0, body.program.len() as u8);
-        self.program.append(&mut body.program);
-    }
-
-    /// Returns `action` if the register has none of the values.
-    fn unless_one_of(&mut self, values: &[u32], action: u32) {
-        for (index, value) in values.iter().enumerate() {
-            // Over the remaining comparisons and the return.
-            self.jump(JUMP_IF_EQUAL, *value, (values.len() - index) as u8, 0);
-        }
-        self.add(RETURN, action);
-    }
+    calls.to_filter()
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::landlock_plan::LandlockFiles;
+
+    #[cfg(target_arch = "x86_64")]
+    use super::program::X32_BIT;
+    use super::program::{AND, ARCHITECTURE, JUMP_IF_ANY_BIT, JUMP_IF_AT_LEAST, JUMP_IF_EQUAL, LOAD, RETURN};
     use super::*;
 
     /// Executes a program as the kernel does, as far as the filter uses its instructions.
@@ -293,6 +193,7 @@ mod tests {
                 AND => register &= k,
                 JUMP_IF_EQUAL => at += jump(register == k),
                 JUMP_IF_ANY_BIT => at += jump(register & k != 0),
+                JUMP_IF_AT_LEAST => at += jump(register >= k),
                 RETURN => return k,
                 _ => panic!("unknown instruction {code}"),
             }
@@ -319,11 +220,14 @@ mod tests {
     fn a_filter_fits_into_the_kernel_and_every_jump_stays_inside() {
         for network in NETWORKS {
             let program = filter(network, Refusal::Fails);
-            assert!(program.len() < 4096);
+            assert!(program.len() < 256, "a jump could be too far");
             for (index, step) in program.iter().enumerate() {
                 assert!(index + 1 + usize::from(step.jt.max(step.jf)) < program.len() || step.code == RETURN);
             }
-            assert_eq!(program.last().map(|last| (last.code, last.k)), Some((RETURN, ALLOWED)));
+            assert_eq!(program.last().map(|last| last.code), Some(RETURN));
+        }
+        for files in [LandlockFiles::ReadEverything, LandlockFiles::ReadSome(Vec::new())] {
+            assert!(filter_without_namespaces(&files).len() < 256);
         }
     }
 
@@ -335,6 +239,10 @@ mod tests {
                 assert_eq!(verdict(network, *call, &[u64::MAX; 6]), FAILS, "{call}");
             }
             assert_eq!(verdict(network, libc::SYS_clone3, &[]), NOT_IMPLEMENTED);
+            for garbage in GARBAGE {
+                assert_eq!(verdict(network, libc::SYS_prlimit64, &[garbage]), ALLOWED);
+                assert_eq!(verdict(network, libc::SYS_prlimit64, &[1 | garbage]), FAILS);
+            }
             for call in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_bind, libc::SYS_accept4] {
                 assert_eq!(verdict(network, call, &[u64::MAX; 6]), ALLOWED, "{call}");
             }
@@ -419,7 +327,6 @@ mod tests {
 
     #[test]
     fn without_namespaces_a_command_changes_no_attributes_and_no_other_process() {
-        use crate::landlock_plan::LandlockFiles;
         let (all, some) = (LandlockFiles::ReadEverything, LandlockFiles::ReadSome(Vec::new()));
         let verdict = |files: &LandlockFiles, call: c_long, arguments: [u64; 2]| {
             let program = filter_without_namespaces(files);

@@ -68,14 +68,11 @@ fn perform(chore: Chore, shared: &Arc<ServerState>) {
     }
 }
 
-/// Ends the sandboxes that no process and no request has used for a while. Ending one removes directories, which can block.
+/// Ends the sandboxes that no process and no request has used for a while.
 fn end_idle_sandboxes(shared: &Arc<ServerState>) {
     let now = Instant::now();
-    let idle: Vec<_> = shared.sessions.all().iter().flat_map(|session| session.sandboxes.take_idle(now)).collect();
-    if !idle.is_empty() {
-        let threads = Arc::clone(&shared.threads);
-        shared.tasks.spawn(async move { threads.run(JobOwner::SERVER, move || drop(idle)).await });
-    }
+    let idle = shared.sessions.all().iter().flat_map(|session| session.sandboxes.take_idle(now)).collect();
+    shared.end_sandboxes_in_background(idle);
 }
 
 /// Checks which closed processes have descendants that still run, and plans to kill those descendants at their
@@ -114,6 +111,7 @@ mod tests {
     use crate::outbound::Outbound;
     use crate::session::Session;
     use crate::start_cancel::StartCancel;
+    use crate::starter::StartPlace;
 
     /// Longer than anything in these tests takes, even on a loaded machine.
     const TIMEOUT: Duration = Duration::from_secs(20);
@@ -153,7 +151,7 @@ mod tests {
         };
         let leftover = shared
             .starter
-            .start(session.job_owner(), command, tag, &StartCancel::default(), None)
+            .start(session.job_owner(), command, tag, &StartCancel::default(), StartPlace::Host)
             .await
             .unwrap()
             .unwrap();
@@ -172,7 +170,7 @@ mod tests {
         check_closed_trees(&shared);
         let shared_with_task = Arc::clone(&shared);
         let task = tokio::spawn(async move { run(&shared_with_task).await });
-        timeout(TIMEOUT, leftover.child.wait()).await.expect("the leftover process is killed");
+        timeout(TIMEOUT, leftover.spawned.child.wait()).await.expect("the leftover process is killed");
         drop(release);
         for work in hanging {
             assert_eq!(work.await, Some(false));

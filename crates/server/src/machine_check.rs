@@ -1,5 +1,5 @@
 //! Finds out what this machine can enforce, by doing it: starts a guard, makes a sandbox, runs a command in it and looks at
-//! a file. Each answer that is not "yes" is a sentence that says what is missing and what to do. Start with
+//! a file. Each answer that is not "yes" is a sentence that says what is missing, and usually what to do. Start with
 //! [`check_machine`].
 
 use std::io;
@@ -15,12 +15,12 @@ use sandbox::{
 use spawn::{CancelFlag, GuardProgram, HostProcess, SpawnCommand, SpawnError, Spawner, StdinMode, Stdio};
 
 use crate::config::Config;
-use crate::sandboxes::{MechanismChoice, SandboxLauncher, SessionSandbox, SessionSandboxes};
+use crate::sandboxes::{MechanismChoice, SandboxLauncher, SandboxStart, SessionSandbox, SessionSandboxes};
 
 /// A command that does nothing needs a few milliseconds.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What this machine can do. An error is a sentence with what is missing and what to do.
+/// What this machine can do. An error is a sentence that says what is missing, and usually what to do.
 #[derive(Clone, Debug)]
 pub struct MachineReport {
     /// A sandbox can be made of namespaces, and a command runs in it.
@@ -48,9 +48,11 @@ pub struct MachineReport {
 pub enum EnforceablePolicies {
     /// Every policy, for commands and for file operations.
     All,
-    /// Policies that allow no writing and deny nothing, for commands only.
-    ReadOnly,
-    /// Not a single policy.
+    /// Every policy, for commands only.
+    AllForCommands,
+    /// Policies that Landlock can enforce, for commands only. `docs/sandbox.md` lists them.
+    OnlyLandlock,
+    /// No policy, so every request with a policy is refused.
     None,
 }
 
@@ -59,8 +61,10 @@ impl MachineReport {
     pub fn policies(&self) -> EnforceablePolicies {
         if self.namespaces.is_ok() && self.sandboxed_files.is_ok() {
             EnforceablePolicies::All
+        } else if self.namespaces.is_ok() {
+            EnforceablePolicies::AllForCommands
         } else if self.landlock.is_ok() {
-            EnforceablePolicies::ReadOnly
+            EnforceablePolicies::OnlyLandlock
         } else {
             EnforceablePolicies::None
         }
@@ -68,7 +72,8 @@ impl MachineReport {
 }
 
 /// Finds out what a server with this configuration can enforce. Starts processes and waits for their ends, which takes a
-/// fraction of a second. Blocks the thread meanwhile.
+/// fraction of a second. It mixes blocking calls and waits, so call it on a thread
+/// with nothing else to do.
 pub async fn check_machine(config: &Config, host: HostProcess) -> io::Result<MachineReport> {
     // Before the spawner makes a cgroup of its own, which could change the answer.
     let tree_limits = spawn::check_cgroups();
@@ -98,7 +103,11 @@ pub async fn check_machine(config: &Config, host: HostProcess) -> io::Result<Mac
 
 fn start_guard(config: &Config, host: HostProcess) -> io::Result<(Spawner, Result<(), String>)> {
     let Some((program, args)) = &config.guard else {
-        return Ok((Spawner::new(host, None)?, Err("the server is configured without a guard".to_owned())));
+        return Ok((
+            Spawner::new(host, None)?,
+            Err("the server is configured without a guard; set the program of the guard in its configuration"
+                .to_owned()),
+        ));
     };
     let program = GuardProgram { program: program.clone(), args: args.iter().map(Into::into).collect() };
     match Spawner::new(host, Some(program)) {
@@ -145,7 +154,8 @@ async fn check_sandbox(config: &Config, spawner: &Arc<Spawner>) -> SandboxChecks
     let sandbox = match obtained(None) {
         Ok(sandbox) => sandbox,
         Err(problem) => {
-            let dependent = || Err("this needs a sandbox by namespaces, see there".to_owned());
+            let dependent =
+                || Err("this needs sandboxes with namespaces, which do not work here (see `namespaces`)".to_owned());
             return SandboxChecks { landlock, namespaces: Err(problem), own_proc: dependent(), files: dependent() };
         }
     };
@@ -153,7 +163,7 @@ async fn check_sandbox(config: &Config, spawner: &Arc<Spawner>) -> SandboxChecks
     let own_proc = if sandbox.has_proc() {
         Ok(())
     } else {
-        Err("this machine is a container that hides parts of /proc, so commands in a sandbox see an empty /proc; start the container with `--security-opt systempaths=unconfined`, or run the server outside of it".to_owned())
+        Err("/proc cannot be mounted in a sandbox, most likely because this is a container that hides parts of it, so commands in a sandbox see an empty /proc; start the container with `--security-opt systempaths=unconfined`, or run the server outside of it".to_owned())
     };
     let files = match sandbox.file_root() {
         Some(root) => files::metadata(&root, Path::new("/"), Follow::No).map(drop).map_err(|error| error.to_string()),
@@ -171,7 +181,7 @@ fn read_only_policy() -> Result<FilePolicy, String> {
         tmpdir: None,
         slash_tmp_is_directory: false,
         minimal_roots: Vec::new(),
-        git_directory_of: &mut |_| None,
+        git_directories_of: &mut |_| Ok(Vec::new()),
     };
     sandbox::resolve_policy(&request, &mut facts).map_err(|error| error.to_string())
 }
@@ -187,21 +197,53 @@ async fn run_command(spawner: &Spawner, sandbox: &Arc<SessionSandbox>, tag: spaw
         umask: None,
         limits: None,
     };
-    let started = spawner.spawn_in_sandbox(&**sandbox, &command, tag, &Arc::<CancelFlag>::default());
+    let maker = SandboxStart::new(Arc::clone(sandbox));
+    let started = spawner.spawn_in_sandbox(&maker, &command, tag, &Arc::<CancelFlag>::default());
     let child = match started {
         Ok(started) => started.child,
         // The sandbox has done its part: only the program is missing.
         Err(SpawnError::Program { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!("a command in a sandbox cannot be started: {error}")),
     };
-    // Without this descriptor the kernel refuses system calls by itself, and asks nobody.
-    drop(sandbox.take_filter(child.pid()));
+    // Without this descriptor the kernel fails refused calls with ENOSYS, and asks nobody.
+    drop(maker);
     match tokio::time::timeout(COMMAND_PATIENCE, child.wait()).await {
         Ok(status) if status.code() == 0 => Ok(()),
         Ok(status) => Err(format!("a command in a sandbox has failed with exit code {}", status.code())),
         Err(_elapsed) => {
             let _killed_or_left_for_the_guard = spawner.kill_tree(tag, COMMAND_PATIENCE).await;
-            Err("a command in a sandbox does not end".to_owned())
+            Err("a command in a sandbox does not end; the log of the kernel may say why".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policies_depend_on_namespaces_files_and_landlock() {
+        let outcome = |is_ok: bool| if is_ok { Ok(()) } else { Err("missing".to_owned()) };
+        for (namespaces, files, landlock, expected) in [
+            (true, true, true, EnforceablePolicies::All),
+            (true, true, false, EnforceablePolicies::All),
+            (true, false, true, EnforceablePolicies::AllForCommands),
+            (true, false, false, EnforceablePolicies::AllForCommands),
+            (false, false, true, EnforceablePolicies::OnlyLandlock),
+            (false, false, false, EnforceablePolicies::None),
+        ] {
+            let report = MachineReport {
+                namespaces: outcome(namespaces),
+                own_proc: Ok(()),
+                sandboxed_files: outcome(files),
+                seccomp: Ok(()),
+                landlock: outcome(landlock),
+                landlock_version: None,
+                process_tags: Ok(()),
+                tree_limits: Ok(()),
+                guard: Ok(()),
+            };
+            assert_eq!(report.policies(), expected, "{namespaces} {files} {landlock}");
         }
     }
 }

@@ -23,7 +23,7 @@ use protocol::{
 };
 use proxy::limits::ProxyLimits;
 use proxy::{
-    Decider, DomainPatterns, DomainRule, LocalTargets, NetworkProxy, NetworkRules, ProxyMode, ProxyParts,
+    Decider, DomainPatterns, DomainRule, LocalTargets, NetworkProxy, NetworkRules, ProxyConfig, ProxyMode,
     ProxyProtocol, Socks5Support, child_variables, is_proxy_variable,
 };
 use tokio_util::sync::CancellationToken;
@@ -34,17 +34,18 @@ use self::session_resolver::SessionResolver;
 use crate::environment::Variables;
 use crate::limits::POLICY_ANSWER_GRACE;
 use crate::process::ProxyHandle;
+use crate::proxy_connections;
 use crate::server_state::ServerState;
 use crate::session::Session;
 use crate::survive::survive;
 
-/// A proxy that a client has asked for. Its params are valid.
+/// The checked params of a proxy that a client has asked for. [`Self::launch`] starts the proxy.
 #[derive(Debug)]
 pub(crate) struct ProxyPlan {
     process_id: ProcessId,
     rules: NetworkRules,
-    /// How long the client may take to decide. None: the client is not asked.
-    decision_patience: Option<Duration>,
+    /// Time after which the client's answer is too late. None: the client is not asked.
+    decision_timeout: Option<Duration>,
 }
 
 impl ProxyPlan {
@@ -63,10 +64,10 @@ impl ProxyPlan {
             return Err(invalid_config("executor-local network proxy launch requires an enabled proxy"));
         }
         let rules = rules_of(launch)?;
-        let decision_patience = launch
+        let decision_timeout = launch
             .policy_decision_timeout_ms
             .map(|timeout| Duration::from_millis(timeout).saturating_add(POLICY_ANSWER_GRACE));
-        Ok(Self { process_id: process_id.clone(), rules, decision_patience })
+        Ok(Self { process_id: process_id.clone(), rules, decision_timeout })
     }
 
     /// Starts the proxy, and sets the variables in `env` that make the programs of the child use it. `listener` is a
@@ -81,16 +82,16 @@ impl ProxyPlan {
         env: &mut Variables,
     ) -> io::Result<ProxyHandle> {
         let questions_over = CancellationToken::new();
-        let decider = self.decision_patience.map(|patience| -> Arc<dyn Decider> {
+        let decider = self.decision_timeout.map(|timeout| -> Arc<dyn Decider> {
             Arc::new(ClientDecider {
                 session: Arc::downgrade(session),
                 process_id: self.process_id.clone(),
-                patience,
+                timeout,
                 questions_over: questions_over.clone(),
             })
         });
         let socks5 = self.rules.socks5;
-        let parts = ProxyParts {
+        let config = ProxyConfig {
             rules: self.rules,
             decider,
             observer: Arc::new(ClientObserver::new(Arc::downgrade(session), self.process_id)),
@@ -98,10 +99,10 @@ impl ProxyPlan {
                 lookups: Arc::clone(&shared.lookups),
                 owner: session.http_owner.clone(),
             }),
-            room: Arc::clone(&session.proxy_connections),
-            limits: ProxyLimits::default(),
+            connection_permits: vec![Arc::clone(&session.proxy_connections), proxy_connections::of_all_sessions()],
+            limits: ProxyLimits { connections: proxy_connections::of_a_process(), ..ProxyLimits::default() },
         };
-        let proxy = NetworkProxy::from_descriptor(listener, parts)?;
+        let proxy = NetworkProxy::from_descriptor(listener, config)?;
         set_variables(env, proxy.local_addr()?, socks5);
         let stop = CancellationToken::new();
         let running = proxy.run(stop.clone());

@@ -128,12 +128,14 @@ impl OutboundQueue {
             || self.close.is_some()
     }
 
-    fn push(&mut self, answer: QueuedAnswer) {
+    /// Whether the answer is queued now. False: it was dropped.
+    fn push(&mut self, answer: QueuedAnswer) -> bool {
         if self.drops_answers {
-            return;
+            return false;
         }
         self.answer_bytes += answer.message.len() + REPLY_OVERHEAD_BYTES;
         self.answers.push_back(answer);
+        true
     }
 
     /// The waker of the writer, if the writer has to be woken.
@@ -204,7 +206,10 @@ impl Outbound {
 
     /// Queues an answer that contains events (`covers`), or that holds memory permits (`room`) until it has been sent.
     pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<CoveredEvents>, room: Option<ReplyRoom>) {
-        self.change_queue(|queue| queue.push(QueuedAnswer { message, covers, room }));
+        self.change_queue(|queue| {
+            // An answer that is dropped has no receiver any more.
+            let _is_queued = queue.push(QueuedAnswer { message, covers, room });
+        });
     }
 
     /// Queues an answer or notification that holds memory permits (`room`) until it has been sent.
@@ -215,16 +220,21 @@ impl Outbound {
     /// Waits until the connection has room for a message, and queues it. A client that does not read thus makes the
     /// sender wait. None: the connection has ended, and the message was not queued.
     pub(crate) async fn send_in_room(&self, message: Vec<u8>) -> Option<()> {
-        let room = self.room_for_reply(message.len()).await?;
-        self.reply_in_room(message, room);
-        Some(())
+        let room = Some(self.room_for_reply(message.len()).await?);
+        let is_queued = self.change_queue(|queue| queue.push(QueuedAnswer { message, covers: None, room }));
+        if !is_queued {
+            // Answers are dropped shortly before the connection ends. A caller that tries again would find the same
+            // connection until then.
+            self.ended().await;
+        }
+        is_queued.then_some(())
     }
 
     /// Queues several answers, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
         self.change_queue(|queue| {
             for message in messages {
-                queue.push(QueuedAnswer { message, covers: None, room: None });
+                let _is_queued = queue.push(QueuedAnswer { message, covers: None, room: None });
             }
         });
     }
@@ -247,14 +257,15 @@ impl Outbound {
     }
 
     /// Changes the queue, and wakes the writer if it waits.
-    fn change_queue(&self, change: impl FnOnce(&mut OutboundQueue)) {
+    fn change_queue<R>(&self, change: impl FnOnce(&mut OutboundQueue) -> R) -> R {
         let mut queue = self.queue.lock();
-        change(&mut queue);
+        let changed = change(&mut queue);
         let writer = queue.take_waker();
         drop(queue);
         if let Some(writer) = writer {
             writer.wake();
         }
+        changed
     }
 
     /// The task of the connection begins to handle messages. Until [`Self::end_handling`] the writer need not be woken.
@@ -485,5 +496,23 @@ impl Outbound {
             () = self.ended.cancelled() => false,
             () = tokio::time::sleep(patience) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_is_dropped_is_not_reported_as_queued() {
+        let outbound = Outbound::new(ConnectionNumber(1), Framing::WebSocketServer, ProofOfReceipt::Pong, 0);
+        let outbound = Arc::new(outbound);
+        // The connection is lost, and its parked requests are carried out before it ends.
+        outbound.stop_answering();
+        let sender = Arc::clone(&outbound);
+        let sending = tokio::spawn(async move { sender.send_in_room(b"decision".to_vec()).await });
+        tokio::task::yield_now().await;
+        outbound.end_now();
+        assert_eq!(sending.await.unwrap(), None);
     }
 }

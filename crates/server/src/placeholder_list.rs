@@ -1,7 +1,8 @@
 //! The list of placeholders, which are empty directories that sandboxes of this server have made on the host. The list is
-//! in the notes for the guard, so that the guard removes the directories if the server is killed.
+//! also written to memory that the guard reads ([`GuardNotes`]), so that the guard removes the directories if the server
+//! is killed.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use spawn::GuardNotes;
 
 /// The placeholders that sandboxes of all sessions use.
 pub(crate) struct PlaceholderList {
-    /// With the number of uses.
-    paths: Mutex<BTreeMap<PathBuf, usize>>,
+    /// Each path, and how many sandboxes use it.
+    paths: Mutex<HashMap<PathBuf, usize>>,
     notes: Option<Arc<GuardNotes>>,
 }
 
@@ -23,32 +24,42 @@ impl PlaceholderList {
         Arc::new(Self { paths: Mutex::default(), notes })
     }
 
-    fn write(&self, paths: &BTreeMap<PathBuf, usize>) {
+    fn write(&self, paths: &HashMap<PathBuf, usize>) {
         let Some(notes) = &self.notes else { return };
         let text = paths.keys().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"]).collect::<Vec<_>>().concat();
         if let Err(error) = notes.write(&text) {
-            tracing::warn!("placeholders of sandboxes cannot be noted for the guard: {error}");
+            tracing::warn!(
+                "cannot tell the guard about placeholder directories: {error}; if the server is killed, empty directories such as .git may stay"
+            );
         }
     }
 }
 
 impl PlaceholderNotes for PlaceholderList {
-    fn add(&self, path: &Path) {
-        let mut paths = self.paths.lock();
-        let uses = paths.entry(path.to_owned()).or_default();
-        *uses += 1;
-        if *uses == 1 {
-            self.write(&paths);
+    fn add(&self, paths: &[PathBuf]) {
+        let mut known = self.paths.lock();
+        let count = known.len();
+        for path in paths {
+            *known.entry(path.clone()).or_default() += 1;
+        }
+        if known.len() > count {
+            self.write(&known);
         }
     }
 
-    fn remove(&self, path: &Path) {
-        let mut paths = self.paths.lock();
-        let Some(uses) = paths.get_mut(path) else { return };
-        *uses -= 1;
-        if *uses == 0 {
-            paths.remove(path);
-            self.write(&paths);
+    fn remove(&self, paths: &[PathBuf]) {
+        let mut known = self.paths.lock();
+        let count = known.len();
+        for path in paths {
+            if let Some(uses) = known.get_mut(path) {
+                *uses -= 1;
+                if *uses == 0 {
+                    known.remove(path);
+                }
+            }
+        }
+        if known.len() < count {
+            self.write(&known);
         }
     }
 }
@@ -68,13 +79,13 @@ mod tests {
     #[test]
     fn a_path_stays_in_the_list_until_its_last_use_ends() {
         let list = PlaceholderList::new(None);
-        let path = Path::new("/ws/.git");
-        list.add(path);
-        list.add(path);
-        list.remove(path);
+        let paths = [PathBuf::from("/ws/.git"), PathBuf::from("/ws/.codex")];
+        list.add(&paths);
+        list.add(&paths[..1]);
+        list.remove(&paths);
         assert_eq!(list.paths.lock().len(), 1);
-        list.remove(path);
-        list.remove(path);
+        list.remove(&paths);
+        list.remove(&paths);
         assert!(list.paths.lock().is_empty());
     }
 }

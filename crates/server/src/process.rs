@@ -100,9 +100,9 @@ pub(crate) struct Process {
     has_terminal: bool,
     /// None after the process was closed, so that no descriptor stays open.
     terminal: Mutex<Option<Pty>>,
-    /// The network proxy of the process. None if it has none, and after the process was closed.
     /// The sandbox, if no other process uses it. It ends when the process is closed.
     own_sandbox: Mutex<Option<Arc<SessionSandbox>>>,
+    /// None if the process has no network proxy, and after the process was closed.
     network_proxy: Mutex<Option<ProxyHandle>>,
 }
 

@@ -1,5 +1,5 @@
-//! Converts the limits of a process between the wire (`protocol`) and the operating system (`spawn`), which do not know each other. It
-//! enforces nothing itself.
+//! Converts the limits of a process between the wire (`protocol`) and the operating system (`spawn`), which do not import each
+//! other. It enforces nothing itself.
 
 use std::time::Duration;
 

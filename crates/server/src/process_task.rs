@@ -10,7 +10,6 @@ use session::{Delivery, LoggedExit, Pace};
 use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
-use crate::blocking::JobOwner;
 use crate::metrics::ProcessOutcome;
 use crate::process::{Process, StopRequest};
 use crate::process_limits::exit_resources;
@@ -126,12 +125,9 @@ pub(crate) async fn run(
 }
 
 impl ProcessTask {
-    /// Ends the sandbox of the process, if no other process uses it, on a thread that may block.
+    /// Ends the sandbox of the process, if no other process uses it.
     fn end_own_sandbox(&self) {
-        if let Some(sandbox) = self.process.take_own_sandbox() {
-            let threads = Arc::clone(&self.shared.threads);
-            self.shared.tasks.spawn(async move { threads.run(JobOwner::SERVER, move || drop(sandbox)).await });
-        }
+        self.shared.end_sandboxes_in_background(self.process.take_own_sandbox().into_iter().collect());
     }
 
     /// Kills and closes the process, because its task has panicked. The client gets an exit event and a close event.

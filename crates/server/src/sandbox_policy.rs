@@ -1,14 +1,14 @@
-//! From the sandbox that a request asks for, a [`SandboxContext`], to rules with native paths that a sandbox can
-//! enforce. The crate `sandbox` knows what the rules mean; this module converts the URIs, asks the machine what the
+//! Converts the [`SandboxContext`] of a request to a [`FilePolicy`] with native paths, which a sandbox can enforce. The
+//! crate `sandbox` knows what the rules mean; this module converts the URIs, asks the machine what the
 //! policy needs to know, and gives refusals the texts and codes of the protocol. It enforces nothing.
 //!
-//! Both functions look at files, so they run on a thread that may block.
+//! [`process_sandbox_rules`] and [`file_sandbox_policy`] read files, so they run on a thread that may block.
+
+mod git_file;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use files::{FileRoot, Follow};
 use protocol::{
     FileSystemPermissions, NetworkAccess, PathAccess, PathUri, PermissionPath, Permissions, SandboxContext,
     SpecialPath, WireError,
@@ -18,8 +18,6 @@ use sandbox::{
     RequestedFiles, RequestedTarget, resolve_policy,
 };
 
-use crate::limits::MAX_GIT_FILE_BYTES;
-
 /// What a sandbox has to enforce for a command.
 #[derive(Clone, Debug)]
 pub struct SandboxRules {
@@ -27,13 +25,6 @@ pub struct SandboxRules {
     pub files: FilePolicy,
     /// Whether the command may use the network.
     pub network: NetworkRule,
-}
-
-impl SandboxRules {
-    /// Whether the rules forbid nothing, so that a command needs no sandbox.
-    pub fn allow_everything(&self) -> bool {
-        self.files.writes_everything() && self.network == NetworkRule::Enabled
-    }
 }
 
 /// The rules for a command. `command_cwd` is the directory in which the command starts, and `tmpdir` the value of
@@ -45,7 +36,7 @@ pub fn process_sandbox_rules(
 ) -> Result<SandboxRules, WireError> {
     let network = match &context.permissions {
         Permissions::Managed { network: NetworkAccess::Restricted, .. } => NetworkRule::Restricted,
-        // Another sandbox enforces an `external` profile.
+        // `external`: the client says that a sandbox around the server enforces it, so nothing is restricted here.
         Permissions::Managed { .. } | Permissions::Disabled | Permissions::External { .. } => NetworkRule::Enabled,
     };
     let mut request = policy_request(context, RefusalTexts::Process)?;
@@ -57,7 +48,7 @@ pub fn process_sandbox_rules(
 
 /// The rules for a file operation. `tmpdir` is the value of `TMPDIR` in the environment of the server. A refusal is
 /// -32600, as the protocol says for `fs/*`.
-pub fn file_sandbox_policy(context: &SandboxContext, tmpdir: Option<&OsStr>) -> Result<FilePolicy, WireError> {
+pub(crate) fn file_sandbox_policy(context: &SandboxContext, tmpdir: Option<&OsStr>) -> Result<FilePolicy, WireError> {
     let request = policy_request(context, RefusalTexts::Files)?;
     resolve(&request, tmpdir).map_err(|error| match error {
         PolicyError::MissingCwd => WireError::invalid_request(error.to_string()),
@@ -174,17 +165,9 @@ fn resolve(request: &PolicyRequest, tmpdir: Option<&OsStr>) -> Result<FilePolicy
                 .map(PathBuf::from)
                 .filter(|root| root.symlink_metadata().is_ok())
                 .collect(),
-            git_directory_of: &mut git_directory_of,
+            git_directories_of: &mut git_file::git_directories_of,
         },
     )
-}
-
-/// The directory that a `.git` file names. Git makes such files in worktrees and submodules. None if there is no such
-/// file, or if it does not name a directory: then there is nothing more to protect.
-fn git_directory_of(git_file: &Path) -> Option<PathBuf> {
-    let contents = files::read_file(FileRoot::host(), git_file, Follow::Yes, MAX_GIT_FILE_BYTES).ok()?;
-    let named = contents.trim_ascii_end().strip_prefix(b"gitdir:")?.trim_ascii_start();
-    (!named.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(named)))
 }
 
 #[cfg(test)]
@@ -216,7 +199,7 @@ mod tests {
     const GLOB: &str = r#"{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}"#;
 
     #[test]
-    fn the_stock_workspace_write_profile() {
+    fn the_workspace_write_profile_protects_metadata_and_allows_tmp() {
         let special = |kind: &str, access: &str| {
             format!(r#"{{"path":{{"type":"special","value":{{{kind}}}}},"access":"{access}"}}"#)
         };
@@ -231,7 +214,7 @@ mod tests {
         let roots = r#""cwd":"file:///ws","workspaceRoots":["file:///ws","file:///other"],"#;
         let rules = process(&restricted(&entries.join(","), roots)).unwrap();
         assert_eq!(rules.network, NetworkRule::Restricted);
-        assert!(rules.files.reads_everything() && !rules.allow_everything());
+        assert!(rules.files.reads_everything() && !rules.files.writes_everything());
         for (path, expected) in [
             ("/usr/bin/env", Access::Read),
             ("/ws/src/main.rs", Access::Write),
@@ -247,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_globs_belong_to_the_cwd_of_the_policy_or_else_of_the_command() {
+    fn relative_globs_start_in_the_cwd_of_the_policy_or_of_the_command() {
         let entries = [ROOT, GLOB].join(",");
         let own = process(&restricted(&entries, "")).unwrap().files;
         assert_eq!((access(&own, "/command/a.env"), access(&own, "/ws/a.env")), (Access::Deny, Access::Read));
@@ -262,12 +245,13 @@ mod tests {
             r#"{"type":"external","network":"restricted"}"#,
             r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"}"#,
         ] {
-            assert!(process(&context(permissions, "")).unwrap().allow_everything(), "{permissions}");
+            let rules = process(&context(permissions, "")).unwrap();
+            assert!(rules.files.writes_everything() && rules.network == NetworkRule::Enabled, "{permissions}");
             assert!(file_sandbox_policy(&context(permissions, ""), None).unwrap().writes_everything());
         }
         let offline =
             context(r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}"#, "");
-        assert!(!process(&offline).unwrap().allow_everything());
+        assert_eq!(process(&offline).unwrap().network, NetworkRule::Restricted);
     }
 
     #[track_caller]
@@ -325,16 +309,6 @@ mod tests {
     fn git_files_name_directories_that_are_protected() {
         let directory = tempfile::tempdir().unwrap();
         let git_file = directory.path().join(".git");
-        let named = |contents: &[u8]| {
-            std::fs::write(&git_file, contents).unwrap();
-            git_directory_of(&git_file)
-        };
-        assert_eq!(named(b"gitdir: ../main/.git\n"), Some("../main/.git".into()));
-        assert_eq!(named(b"gitdir:/x \xFF\r\n"), Some(PathBuf::from(OsStr::from_bytes(b"/x \xFF"))));
-        assert_eq!(named(b"gitdir:\n"), None);
-        assert_eq!(named(b"something else"), None);
-        assert_eq!(named(&[b"gitdir: ".as_slice(), &vec![b'x'; 2 << 20]].concat()), None);
-
         let main = directory.path().join("data/git");
         std::fs::write(&git_file, format!("gitdir: {}", main.display())).unwrap();
         let uri = PathUri::from_native(directory.path()).unwrap();
@@ -342,10 +316,5 @@ mod tests {
         let rules = process(&restricted(&writable, "")).unwrap();
         assert_eq!(rules.files.access(&main.join("HEAD")).access, Access::Read);
         assert_eq!(rules.files.access(&directory.path().join("data")).access, Access::Write);
-
-        std::fs::remove_file(&git_file).unwrap();
-        assert_eq!(git_directory_of(&git_file), None, "missing");
-        std::fs::create_dir(&git_file).unwrap();
-        assert_eq!(git_directory_of(&git_file), None, "a directory");
     }
 }

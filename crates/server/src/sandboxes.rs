@@ -4,26 +4,25 @@
 
 mod mechanism;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use files::FileRoot;
 use parking_lot::Mutex;
 use protocol::{SandboxContext, WireError};
 use sandbox::{
-    BuildError, EnforcementPlan, FilePolicy, LandlockUnfit, Placeholder, PlanError, ResidentSandbox, SandboxNetwork,
-    StartReply, StartRequest, StartStage, plan_with_notes,
+    BuildError, EnforcementPlan, FilePolicy, LandlockUnfit, PlaceholderOwner, Placeholders, PlanError,
+    PlannedSandbox, ResidentSandbox, SandboxNetwork, StartReply, StartRequest, StartStage, plan_for_owner,
 };
 use spawn::{
-    CancelFlag, Child, ChildIo, ChildMaker, ChildRequest, MakeError, SessionTags, SpawnCommand, SpawnError, Spawner,
-    StartConnection, Stdio,
+    CancelFlag, Child, ChildIo, ChildMaker, ChildRequest, MadeChild, MakeError, SessionTags, Signal, SpawnCommand,
+    SpawnError, Spawner, StartConnection, Stdio,
 };
 use tokio::runtime::Handle;
 
@@ -32,8 +31,11 @@ use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
 use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
 
-/// How often a plan is made again because files that it names have changed before the sandbox was ready.
+/// The most plans for one request. A further plan is made if files that the last one names have changed before the sandbox was ready.
 const MAX_PLANS: usize = 3;
+
+/// How long Landlock is used where namespaces were refused, before namespaces are tried again.
+const NAMESPACES_RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Starts the launcher of a sandbox as a process of the session that uses it.
 pub(crate) struct SandboxLauncher {
@@ -45,8 +47,8 @@ pub(crate) struct SandboxLauncher {
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
     placeholders: Arc<PlaceholderList>,
-    /// The last attempt to make a sandbox of namespaces has shown that this machine does not allow them.
-    lacks_namespaces: AtomicBool,
+    /// When the last attempt to make a sandbox of namespaces has shown that this machine does not allow them. None if it has not.
+    namespaces_refused: Mutex<Option<Instant>>,
 }
 
 impl SandboxLauncher {
@@ -64,12 +66,22 @@ impl SandboxLauncher {
             runtime: Handle::current(),
             tmpdir,
             placeholders,
-            lacks_namespaces: AtomicBool::new(false),
+            namespaces_refused: Mutex::default(),
         }
     }
 
+    /// Whether this machine has just refused to make namespaces. The reason may pass, for example if other programs have used up all
+    /// namespaces of the user.
+    fn lacks_namespaces(&self) -> bool {
+        self.namespaces_refused.lock().is_some_and(|refused| refused.elapsed() < NAMESPACES_RETRY_TIME)
+    }
+
     /// Starts a launcher and lets it make the sandbox.
-    fn build(&self, plan: &EnforcementPlan, tags: &SessionTags) -> Result<(ResidentSandbox, Child), SandboxRefusal> {
+    fn build(
+        &self,
+        plan: &EnforcementPlan,
+        tags: &SessionTags,
+    ) -> Result<(ResidentSandbox, LauncherProcess), SandboxRefusal> {
         let _inside_runtime = self.runtime.enter();
         let command = SpawnCommand {
             argv: [self.program.clone().into()].into_iter().chain(self.args.iter().map(Into::into)).collect(),
@@ -84,13 +96,23 @@ impl SandboxLauncher {
         // With a tag, the launcher is killed with its session, and by the guard.
         let spawned = self.spawner.spawn(&command, tags.next(), &Arc::<CancelFlag>::default());
         let spawned = spawned.map_err(SandboxRefusal::Launcher)?;
+        let launcher = LauncherProcess(spawned.child);
         let ChildIo::Socket(socket) = spawned.io else { return Err(SandboxRefusal::Launcher(SpawnError::Cancelled)) };
         let built = ResidentSandbox::build(socket, plan).map_err(SandboxRefusal::Build);
         if let EnforcementPlan::Namespaces(_) = plan {
             let is_missing = |error: &SandboxRefusal| error.missing_namespaces().is_some();
-            self.lacks_namespaces.store(built.as_ref().is_err_and(is_missing), Ordering::Relaxed);
+            *self.namespaces_refused.lock() = built.as_ref().is_err_and(is_missing).then(Instant::now);
         }
-        Ok((built?, spawned.child))
+        Ok((built?, launcher))
+    }
+}
+
+/// The process of a launcher. A launcher ends when its socket is closed, but not while somebody has stopped it. So it is also killed.
+struct LauncherProcess(Child);
+
+impl Drop for LauncherProcess {
+    fn drop(&mut self) {
+        let _has_ended = self.0.signal(Signal::KILL);
     }
 }
 
@@ -133,40 +155,39 @@ pub(crate) struct SessionSandbox {
     resident: ResidentSandbox,
     /// When the sandbox was asked for last.
     used: Mutex<Instant>,
-    /// For each command a socket whose other end is closed when the command and all of its descendants have ended.
-    commands: Mutex<Vec<OwnedFd>>,
-    /// For each command that has just been started, by its process id, the descriptor of its filter.
-    filters: Mutex<HashMap<u32, OwnedFd>>,
-    _launcher: Child,
+    commands: Mutex<CommandList>,
+    /// Before this time, [`wait_for_ending_commands`](Self::wait_for_ending_commands) does not wait.
+    may_wait_from: Mutex<Instant>,
+    _launcher: LauncherProcess,
     /// Dropped last, because the mounts of the sandbox are on these directories.
-    _placeholders: Vec<Placeholder>,
+    placeholders: Placeholders,
 }
 
 impl SessionSandbox {
     fn new(
         plan: EnforcementPlan,
-        placeholders: Vec<Placeholder>,
-        (resident, launcher): (ResidentSandbox, Child),
+        placeholders: Placeholders,
+        (resident, launcher): (ResidentSandbox, LauncherProcess),
     ) -> Arc<Self> {
         Arc::new(Self {
             plan,
             resident,
             used: Mutex::new(Instant::now()),
             commands: Mutex::default(),
-            filters: Mutex::default(),
+            may_wait_from: Mutex::new(Instant::now()),
             _launcher: launcher,
-            _placeholders: placeholders,
+            placeholders,
         })
     }
 
-    /// The socket on which the proxy of the command listens, in the network of the sandbox. None if the sandbox has none, or if the server has
-    /// no descriptor left.
+    /// The socket on which the proxy of the command listens, in the network of the sandbox. None if the sandbox has no such socket, or if the
+    /// server has no descriptor left.
     pub(crate) fn listener(&self) -> Option<OwnedFd> {
         self.resident.listener()?.try_clone_to_owned().ok()
     }
 
-    /// The root directory of the sandbox, for file operations. It keeps the sandbox. None if the sandbox is not made of namespaces, or if the
-    /// server has no descriptor left.
+    /// The root directory of the sandbox, for file operations. The result keeps the sandbox alive. None if the sandbox is not made of
+    /// namespaces, or if the server has no descriptor left.
     pub(crate) fn file_root(self: &Arc<Self>) -> Option<FileRoot> {
         let root = self.resident.root()?.try_clone_to_owned().ok()?;
         Some(FileRoot::sandbox(root, Arc::clone(self) as Arc<_>))
@@ -177,16 +198,80 @@ impl SessionSandbox {
         self.resident.has_proc()
     }
 
-    /// The descriptor through which the kernel reports the refused system calls of a command that has just been started.
-    pub(crate) fn take_filter(&self, pid: u32) -> Option<OwnedFd> {
-        self.filters.lock().remove(&pid)
+    /// Waits a moment until no command runs: the end of a command is known before the last of its processes is gone. If a command goes on
+    /// running, calls within [`ENDING_PAUSE`] do not wait.
+    fn wait_for_ending_commands(&self) {
+        let mut may_wait_from = self.may_wait_from.lock();
+        if Instant::now() < *may_wait_from {
+            return;
+        }
+        let until = Instant::now() + ENDING_PATIENCE;
+        while !self.has_no_command() {
+            if Instant::now() >= until {
+                *may_wait_from = Instant::now() + ENDING_PAUSE;
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
-    /// Whether no command runs, also none that was left behind by one that has ended.
+    /// Whether no process of a command runs, daemons of ended commands included. Commands of sandboxes without namespaces are not seen.
     fn has_no_command(&self) -> bool {
         let mut commands = self.commands.lock();
-        commands.retain(|command| !sandbox::is_hung_up(command));
-        commands.is_empty()
+        commands.forget_ended();
+        commands.lifelines.is_empty()
+    }
+}
+
+/// The commands that run in a sandbox.
+#[derive(Default)]
+struct CommandList {
+    /// For each command the socket whose other end is closed when the command and all of its descendants have ended.
+    lifelines: Vec<Arc<OwnedFd>>,
+    /// When the list has this length, commands that have ended are removed from it.
+    cleanup_length: usize,
+}
+
+impl CommandList {
+    fn add(&mut self, lifeline: Arc<OwnedFd>) {
+        if self.lifelines.len() >= self.cleanup_length {
+            self.forget_ended();
+            // The length doubles, so that looking at all lifelines is rare and costs little for each command.
+            self.cleanup_length = self.lifelines.len() * 2 + FEW_COMMANDS;
+        }
+        self.lifelines.push(lifeline);
+    }
+
+    fn forget_ended(&mut self) {
+        self.lifelines.retain(|lifeline| !sandbox::is_hung_up(lifeline));
+    }
+}
+
+/// How long a request waits for the last processes of a sandbox whose placeholders are in the way of its policy.
+const ENDING_PATIENCE: Duration = Duration::from_millis(100);
+
+/// After a wait that did not help, requests do not wait for this sandbox for so long.
+const ENDING_PAUSE: Duration = Duration::from_secs(5);
+
+/// Ended commands are not looked for before the list has so many.
+const FEW_COMMANDS: usize = 16;
+
+/// The start of one command in a sandbox.
+pub(crate) struct SandboxStart {
+    pub(crate) sandbox: Arc<SessionSandbox>,
+    /// The descriptor through which the kernel reports the refused system calls of the command, once it runs.
+    filter: Mutex<Option<OwnedFd>>,
+}
+
+impl SandboxStart {
+    pub(crate) fn new(sandbox: Arc<SessionSandbox>) -> Self {
+        Self { sandbox, filter: Mutex::default() }
+    }
+
+    /// The descriptor through which the kernel reports the refused system calls of the command. None before the command runs, and if the
+    /// kernel reports nothing.
+    pub(crate) fn take_filter(&self) -> Option<OwnedFd> {
+        self.filter.lock().take()
     }
 }
 
@@ -194,7 +279,7 @@ impl SessionSandbox {
 struct RecentPolicy {
     context: SandboxContext,
     sandbox: Weak<SessionSandbox>,
-    /// When the files that the policy names were looked at last.
+    /// When the server last looked whether the files that the policy names have changed.
     checked: Instant,
 }
 
@@ -202,19 +287,24 @@ struct RecentPolicy {
 pub(crate) struct SessionSandboxes {
     /// None: the server was configured without a launcher.
     launcher: Option<Arc<SandboxLauncher>>,
-    /// At most [`MAX_SANDBOXES`]. The newest is the last.
+    /// Policies of recent file operations, at most [`MAX_SANDBOXES`]. The newest is the last.
     recent: Mutex<VecDeque<RecentPolicy>>,
+    /// The sandboxes that requests may use again, at most [`MAX_SANDBOXES`].
     known: Mutex<Vec<Arc<SessionSandbox>>>,
+    /// The session, as the owner of its placeholders.
+    placeholders: PlaceholderOwner,
     /// Held while a sandbox is made, so that two requests do not make the same one.
     making: Mutex<()>,
 }
 
 impl SessionSandboxes {
     pub(crate) fn new(launcher: Option<Arc<SandboxLauncher>>) -> Self {
-        Self { launcher, recent: Mutex::default(), known: Mutex::default(), making: Mutex::default() }
+        let notes = launcher.as_ref().map(|launcher| Arc::clone(&launcher.placeholders));
+        let placeholders = notes.map_or_else(PlaceholderOwner::default, |notes| PlaceholderOwner::new(notes));
+        Self { launcher, recent: Mutex::default(), known: Mutex::default(), placeholders, making: Mutex::default() }
     }
 
-    /// The root of the sandbox for file operations with this policy, if the policy was used within [`POLICY_RECHECK_TIME`].
+    /// The root of the sandbox for file operations with this policy, if its files were looked at within [`POLICY_RECHECK_TIME`].
     /// Otherwise the files that the policy names may have changed. Does not block.
     pub(crate) fn recent_file_root(&self, context: &SandboxContext) -> Option<FileRoot> {
         let recent = self.recent.lock();
@@ -260,9 +350,17 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let notes = Arc::clone(&launcher.placeholders);
-            let planned = plan_with_notes(policy, network, Some(notes))?;
-            match self.find_or_make(launcher, tags, planned.plan.into(), planned.placeholders) {
+            let planned = self.plan(policy, network)?;
+            let plan = planned.plan.into();
+            let known = self.find(&plan);
+            let has_others = known.is_none() || self.known.lock().len() > 1;
+            if has_others && self.end_those_in_the_way_of(policy) {
+                continue;
+            }
+            if let Some(known) = known {
+                return Ok(known);
+            }
+            match self.find_or_make(launcher, tags, plan, planned.placeholders) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
                 other => return other,
             }
@@ -270,8 +368,8 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
-    /// A sandbox that no other request uses, with a network in which only the proxy of its command is reached. It ends when the result is
-    /// dropped. Blocks.
+    /// A sandbox that no other request uses, with a network in which only the proxy of its command is reached. The sandbox ends when the result
+    /// is dropped. Blocks.
     pub(crate) fn make_own(
         &self,
         tags: &SessionTags,
@@ -279,11 +377,7 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = plan_with_notes(
-                policy,
-                SandboxNetwork::LoopbackOnly,
-                Some(Arc::clone(&launcher.placeholders) as Arc<_>),
-            )?;
+            let planned = self.plan(policy, SandboxNetwork::LoopbackOnly)?;
             let plan = planned.plan.into();
             match launcher.build(&plan, tags) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
@@ -296,11 +390,25 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
+    /// Makes the plan for a policy. While the session has too many placeholders, ends its unused sandboxes, the oldest first. Blocks.
+    fn plan(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
+        loop {
+            match plan_for_owner(policy, network, &self.placeholders) {
+                Err(PlanError::TooManyPlaceholders) if let Some(unused) = self.take_oldest_unused() => drop(unused),
+                other => return other,
+            }
+        }
+    }
+
+    /// The sandbox that was made from this plan, if its launcher still runs.
     fn find(&self, plan: &EnforcementPlan) -> Option<Arc<SessionSandbox>> {
         let mut known = self.known.lock();
         let index = known.iter().position(|sandbox| sandbox.plan == *plan)?;
         if known[index].resident.has_ended() {
-            known.remove(index);
+            let ended = known.remove(index);
+            // Dropping the sandbox can block, and the task that ends idle sandboxes waits for the lock.
+            drop(known);
+            drop(ended);
             return None;
         }
         *known[index].used.lock() = Instant::now();
@@ -312,11 +420,8 @@ impl SessionSandboxes {
         launcher: &SandboxLauncher,
         tags: &SessionTags,
         plan: EnforcementPlan,
-        placeholders: Vec<Placeholder>,
+        placeholders: Placeholders,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
-        if let Some(known) = self.find(&plan) {
-            return Ok(known);
-        }
         let _one_at_a_time = self.making.lock();
         if let Some(known) = self.find(&plan) {
             return Ok(known);
@@ -329,21 +434,40 @@ impl SessionSandboxes {
         Ok(made)
     }
 
+    /// Ends unused sandboxes that have a placeholder where this policy allows to write: with the placeholder, a command could not
+    /// write there. Returns whether it has ended one.
+    fn end_those_in_the_way_of(&self, policy: &FilePolicy) -> bool {
+        let is_in_the_way = |sandbox: &Arc<SessionSandbox>| {
+            sandbox.placeholders.paths().any(|path| policy.access(path).access == sandbox::Access::Write)
+        };
+        let in_the_way: Vec<_> = self.known.lock().iter().filter(|sandbox| is_in_the_way(sandbox)).cloned().collect();
+        in_the_way.into_iter().for_each(|sandbox| sandbox.wait_for_ending_commands());
+        let ended: Vec<_> =
+            self.known.lock().extract_if(.., |sandbox| is_unused(sandbox) && is_in_the_way(sandbox)).collect();
+        !ended.is_empty()
+    }
+
     /// If the session has as many sandboxes as it may, takes out the one that has been unused for the longest time.
     fn make_room(&self) -> Result<Option<Arc<SessionSandbox>>, SandboxRefusal> {
-        let mut known = self.known.lock();
-        if known.len() < MAX_SANDBOXES {
+        if self.known.lock().len() < MAX_SANDBOXES {
             return Ok(None);
         }
+        self.take_oldest_unused().map(Some).ok_or(SandboxRefusal::TooMany)
+    }
+
+    /// Takes out the sandbox that has been unused for the longest time. Dropping it can block.
+    fn take_oldest_unused(&self) -> Option<Arc<SessionSandbox>> {
+        let mut known = self.known.lock();
         let unused = known.iter().enumerate().filter(|(_, sandbox)| is_unused(sandbox));
-        let oldest = unused.min_by_key(|(_, sandbox)| *sandbox.used.lock()).map(|(index, _)| index);
-        oldest.map(|index| Some(known.remove(index))).ok_or(SandboxRefusal::TooMany)
+        let (oldest, _) = unused.min_by_key(|(_, sandbox)| *sandbox.used.lock())?;
+        Some(known.remove(oldest))
     }
 
     /// Takes out the sandboxes that have been unused for [`SANDBOX_IDLE_TIME`]. Dropping them can block.
     pub(crate) fn take_idle(&self, now: Instant) -> Vec<Arc<SessionSandbox>> {
         let is_idle = |sandbox: &mut Arc<SessionSandbox>| {
-            now.saturating_duration_since(*sandbox.used.lock()) >= SANDBOX_IDLE_TIME && is_unused(sandbox)
+            // `is_unused` comes first, because it also forgets commands that have ended, which frees their descriptors.
+            is_unused(sandbox) && now.saturating_duration_since(*sandbox.used.lock()) >= SANDBOX_IDLE_TIME
         };
         self.known.lock().extract_if(.., is_idle).collect()
     }
@@ -354,13 +478,13 @@ impl SessionSandboxes {
     }
 }
 
-/// Whether only the list of the session has the sandbox, and no command runs in it.
+/// Whether only the list of the session refers to the sandbox, and no command runs in it.
 fn is_unused(sandbox: &Arc<SessionSandbox>) -> bool {
-    Arc::strong_count(sandbox) == 1 && sandbox.has_no_command()
+    sandbox.has_no_command() && Arc::strong_count(sandbox) == 1
 }
 
-impl ChildMaker for SessionSandbox {
-    fn make(&self, child: &ChildRequest<'_>, connection: StartConnection<'_>) -> Result<i32, MakeError> {
+impl ChildMaker for SandboxStart {
+    fn make(&self, child: &ChildRequest<'_>, connection: StartConnection<'_>) -> Result<MadeChild, MakeError> {
         const ACTION: &str = "start the process in its sandbox";
         let cwd = CString::new(child.cwd.as_os_str().as_bytes())
             .map_err(|nul| MakeError::Cwd(io::Error::new(io::ErrorKind::InvalidInput, nul)))?;
@@ -371,6 +495,7 @@ impl ChildMaker for SessionSandbox {
             env: child.env.to_vec(),
             cwd,
             umask: child.umask,
+            tag: child.tag,
             limits: child.limits.to_vec(),
             terminal: child.terminal,
             extra_descriptor: child.extra.and_then(|(_, number)| u32::try_from(number).ok()),
@@ -379,17 +504,20 @@ impl ChildMaker for SessionSandbox {
         let others = [child.extra.map(|(descriptor, _)| descriptor), child.cgroup_procs];
         let descriptors: Vec<BorrowedFd<'_>> =
             child.standard.into_iter().chain(others.into_iter().flatten()).collect();
-        let (reply, filter) = self
+        let answer = self
+            .sandbox
             .resident
             .start(&request, connection.server_end, connection.maker_end, &descriptors)
             .map_err(|error| MakeError::Resource(ACTION, error))?;
-        *self.used.lock() = Instant::now();
-        match reply {
+        *self.sandbox.used.lock() = Instant::now();
+        match answer.reply {
             StartReply::Started { pid } => {
-                // Without a descriptor the sandbox may end before this command. The descriptor limit is reached then anyway.
-                self.filters.lock().extend(u32::try_from(pid).ok().zip(filter));
-                self.commands.lock().extend(connection.server_end.try_clone_to_owned().ok());
-                Ok(pid)
+                *self.filter.lock() = answer.filter;
+                let lifeline = answer.lifeline.map(Arc::new);
+                if let Some(lifeline) = &lifeline {
+                    self.sandbox.commands.lock().add(Arc::clone(lifeline));
+                }
+                Ok(MadeChild { pid, lifeline })
             }
             StartReply::Failed { stage, errno, .. } => {
                 let error = io::Error::from_raw_os_error(errno);

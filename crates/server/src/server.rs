@@ -92,6 +92,7 @@ impl Server {
         shared.connections.close();
         // Each connection task closes a connection whose peer does not read. A peer that reads slowly gets its last messages.
         let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
+        self.end_sandboxes().await;
         // The fetcher is closed after the connections, because their HTTP requests use it.
         if let Some(fetcher) = shared.fetcher.get() {
             fetcher.close().await;
@@ -103,6 +104,16 @@ impl Server {
         if let Err(survivors) = self.shared.spawner.kill_all(self.shared.config.kill_patience).await {
             tracing::error!("{survivors}");
         }
+    }
+
+    /// Ends all sandboxes, so that nothing that was made for them is left in the file system. The server ends: call it when the processes
+    /// have ended.
+    pub async fn end_sandboxes(&self) {
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, self.shared.end_sandboxes()).await;
+        // A session that was not among them is being ended by a task, which ends its sandboxes too. Other tasks end when the server closes.
+        self.shared.closing.cancel();
+        self.shared.tasks.close();
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, self.shared.tasks.wait()).await;
     }
 
     /// Waits until there was no connection and no session for the time `--exit-when-idle`. Never returns if that is not set.

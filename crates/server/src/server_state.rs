@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::{PeerLabel, Principal};
 
-use crate::blocking::{BlockingThreads, PoolGrowth};
+use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
@@ -29,7 +29,7 @@ use crate::janitor::Janitor;
 use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
-use crate::sandboxes::{SandboxLauncher, SessionSandboxes};
+use crate::sandboxes::{SandboxLauncher, SessionSandbox, SessionSandboxes};
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
 
@@ -194,11 +194,7 @@ impl ServerState {
             let killed = kill().await;
             shared.janitor.note_freed(session.discard_processes());
             session.files.watches.close_all();
-            // Ending a sandbox removes directories, which can block.
-            let sandboxes = session.sandboxes.take_all();
-            if !sandboxes.is_empty() {
-                let _none_if_panicked = session.files.operations.run(move || drop(sandboxes)).await;
-            }
+            end_sandboxes_of(&session).await;
             // Closing a file can block. Closing an upload that was not committed deletes its temporary file.
             let handles = session.files.handles.take_all();
             if !handles.is_empty() {
@@ -208,6 +204,21 @@ impl ServerState {
                 shared.kill_until_gone(kill).await;
             }
         });
+    }
+
+    /// Gives up sandboxes on a thread that may block, because ending one removes directories.
+    pub(crate) fn end_sandboxes_in_background(&self, sandboxes: Vec<Arc<SessionSandbox>>) {
+        if !sandboxes.is_empty() {
+            let threads = Arc::clone(&self.threads);
+            self.tasks.spawn(async move { threads.run(JobOwner::SERVER, move || drop(sandboxes)).await });
+        }
+    }
+
+    /// Ends the sandboxes of all sessions, so that no placeholder of theirs is left when the server has ended.
+    pub(crate) async fn end_sandboxes(&self) {
+        for session in self.sessions.all() {
+            end_sandboxes_of(&session).await;
+        }
     }
 
     /// Drops retained output if all event logs together occupy too much memory (`--retain-total-bytes`): first output that clients have
@@ -232,6 +243,14 @@ impl ServerState {
             }
         }
         self.reclaiming.store(false, Ordering::Release);
+    }
+}
+
+/// Ends the sandboxes of a session. This removes directories, which can block.
+async fn end_sandboxes_of(session: &Session) {
+    let sandboxes = session.sandboxes.take_all();
+    if !sandboxes.is_empty() {
+        let _none_if_panicked = session.files.operations.run(move || drop(sandboxes)).await;
     }
 }
 

@@ -29,10 +29,10 @@ use crate::blocking::JobOwner;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::files::SessionFiles;
-use crate::limits::MAX_PROXY_CONNECTIONS;
 use crate::outbound::Outbound;
 use crate::presence::PresenceGuard;
 use crate::process::{Process, StopRequest};
+use crate::proxy_connections;
 use crate::sandboxes::SessionSandboxes;
 use crate::snapshot::Snapshots;
 
@@ -100,7 +100,7 @@ impl Session {
             sandboxes,
             http_owner: fetch::RequestOwner::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
-            proxy_connections: Arc::new(Semaphore::new(MAX_PROXY_CONNECTIONS)),
+            proxy_connections: proxy_connections::of_a_session(),
             attachment: Mutex::new(SessionAttachment {
                 rules: Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
                 outbound: Some(outbound),

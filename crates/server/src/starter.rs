@@ -1,25 +1,57 @@
 //! The threads on which processes are started. Normally one thread does all starts: under load it finds the next start waiting and does
 //! not sleep in between, which makes many starts quick. This thread exists before the first start.
 //!
-//! A start can hang, for example on a dead network mount. Then another thread does the next start, that of the
+//! A start can hang, for example on a dead network mount. Then another thread does the next start. It takes that of the
 //! session with the fewest hanging starts. One session can occupy only some of the threads. The guard, the
 //! process that kills all processes of the server if the server is killed, is started on a thread of its own.
+//!
+//! Starts in sandboxes have threads of their own: such a start looks at the files that the policy names, may have to make
+//! the sandbox, and then waits for the sandbox's launcher, so several of them go on at the same time.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use protocol::WireError;
 use spawn::{SpawnCommand, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
 use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
-use crate::sandboxes::SessionSandbox;
+use crate::sandboxes::{SandboxStart, SessionSandbox};
 use crate::start_cancel::StartCancel;
 
 /// A start that takes longer is taken to hang, and another thread is added.
 pub(crate) const LONGEST_START: Duration = Duration::from_millis(250);
+
+/// How many starts in sandboxes are done at once, if none hangs.
+const SANDBOX_THREADS: usize = 2;
+
+/// Where a process starts.
+pub(crate) enum StartPlace {
+    Host,
+    Sandbox(Arc<SessionSandbox>),
+    /// In the sandbox that this function finds or makes. It runs on the thread of the start, because it blocks.
+    Found(Box<dyn FnOnce() -> Result<Arc<SessionSandbox>, WireError> + Send>),
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct StartedProcess {
+    pub(crate) spawned: Spawned,
+    /// The descriptor through which the kernel reports the refused system calls of a process in a sandbox.
+    pub(crate) filter: Option<OwnedFd>,
+}
+
+/// Why a process was not started.
+#[derive(Debug)]
+pub(crate) enum StartRefusal {
+    /// No sandbox could be found or made for its policy.
+    Sandbox(WireError),
+    Spawn(SpawnError),
+}
 
 /// Starts processes, normally one after the other. Its threads end when the starter is dropped.
 pub(crate) struct Starter {
@@ -27,6 +59,7 @@ pub(crate) struct Starter {
     /// The tokio runtime that watches the descriptors of the processes.
     runtime: Handle,
     threads: BlockingThreads,
+    sandbox_threads: BlockingThreads,
     /// One thread, which exists from the beginning, so that a guard can be started even if the system gives no more threads.
     guard_thread: BlockingThreads,
 }
@@ -41,10 +74,13 @@ impl Starter {
         };
         let threads = BlockingThreads::start("starter", 1, MAX_HANGING_STARTS, growth)?;
         let guard_thread = BlockingThreads::start("guard-starter", 1, 1, growth)?;
-        Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })
+        let several = PoolGrowth { eager_threads: SANDBOX_THREADS, ..growth };
+        // No thread is kept, because many servers never make a sandbox. If the system gives no thread, such a start waits until it does.
+        let sandbox_threads = BlockingThreads::start("sandbox-starter", 0, MAX_HANGING_STARTS, several)?;
+        Ok(Self { spawner, runtime: Handle::current(), threads, sandbox_threads, guard_thread })
     }
 
-    /// Starts a process for a session, in `sandbox` if there is one. Returns None if the start panicked. A start that is cancelled returns at once,
+    /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once,
     /// even if the kernel is still opening the program; the caller of [`StartCancel::cancel`] then has to kill the
     /// child, which it finds by `tag`. If processes get no tags ([`Spawner::tags_work`]), this function waits for the
     /// end of the start.
@@ -54,19 +90,31 @@ impl Starter {
         command: SpawnCommand,
         tag: Tag,
         cancel: &StartCancel,
-        sandbox: Option<Arc<SessionSandbox>>,
-    ) -> Option<Result<Spawned, SpawnError>> {
+        place: StartPlace,
+    ) -> Option<Result<StartedProcess, StartRefusal>> {
         let flag = cancel.flag();
         // The thread takes the command out of the mutex. If the start is cancelled while it waits for a thread, the
         // command is dropped here at once, because its environment may be large.
         let shared_command = Arc::new(Mutex::new(Some(command)));
         let command = Arc::clone(&shared_command);
-        let start = self.run(&self.threads, owner, move |spawner| {
-            let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
-            match sandbox {
-                Some(sandbox) => spawner.spawn_in_sandbox(&*sandbox, &command, tag, &flag),
-                None => spawner.spawn(&command, tag, &flag),
-            }
+        let threads = if matches!(place, StartPlace::Host) { &self.threads } else { &self.sandbox_threads };
+        let start = self.run(threads, owner, move |spawner| {
+            let take = || command.lock().take().ok_or(SpawnError::Cancelled);
+            let sandbox = match place {
+                StartPlace::Host => {
+                    let spawned = take().and_then(|command| spawner.spawn(&command, tag, &flag));
+                    let spawned = spawned.map_err(StartRefusal::Spawn)?;
+                    return Ok(StartedProcess { spawned, filter: None });
+                }
+                StartPlace::Sandbox(sandbox) => sandbox,
+                StartPlace::Found(_) if flag.is_cancelled() => {
+                    return Err(StartRefusal::Spawn(SpawnError::Cancelled));
+                }
+                StartPlace::Found(find) => find().map_err(StartRefusal::Sandbox)?,
+            };
+            let maker = SandboxStart::new(sandbox);
+            let spawned = take().and_then(|command| spawner.spawn_in_sandbox(&maker, &command, tag, &flag));
+            Ok(StartedProcess { spawned: spawned.map_err(StartRefusal::Spawn)?, filter: maker.take_filter() })
         });
         tokio::select! {
             // If the process was started and cancelled at the same time, the process is returned, so that it is not lost.
@@ -74,7 +122,7 @@ impl Starter {
             started = start => started,
             () = cancel.cancelled(), if self.spawner.tags_work() => {
                 drop(shared_command.lock().take());
-                Some(Err(SpawnError::Cancelled))
+                Some(Err(StartRefusal::Spawn(SpawnError::Cancelled)))
             }
         }
     }

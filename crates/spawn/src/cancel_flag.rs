@@ -17,7 +17,7 @@ use crate::lock::lock;
 /// was set, the child has its tag, and the kill finds it.
 ///
 /// A child that another process makes (see `maker`) cannot read the flag. It checks a socket instead, whose other end
-/// is shut down when the flag is set.
+/// is shut down for writing when the flag is set. The answer, with the process id, can still be read.
 #[derive(Debug, Default)]
 pub struct CancelFlag {
     is_set: AtomicBool,
@@ -60,5 +60,5 @@ impl CancelFlag {
 }
 
 fn shut_down(socket: &OwnedFd) {
-    let _peer_may_be_gone = rustix::net::shutdown(socket, Shutdown::Both);
+    let _peer_may_be_gone = rustix::net::shutdown(socket, Shutdown::Write);
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The server has its directory locked. If it is killed, the guard (see `guard`) or the next server removes the
-//! directory. Start with [`ServerCgroup::new`]. The texts of the errors are sentences for people; they say what to change.
+//! directory. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
 
 mod base;
 mod leftovers;
@@ -30,8 +30,8 @@ use crate::tag::ServerInstance;
 /// How the directories of servers begin.
 const SERVER_PREFIX: &str = "exec-server-";
 
-/// Finds out whether a server of this user, started like this process, can limit the memory and the number of processes of
-/// whole trees. The error is a sentence that says what is missing and what to do. This makes a cgroup and removes it.
+/// Checks whether this machine lets a server that is started in the same way as this process limit the memory and the number
+/// of processes of whole trees. The error is a sentence that says what is missing and what to do. This makes a cgroup and removes it.
 ///
 /// The answer is about this process, in its own cgroup. A process that is not dedicated to a server (see
 /// [`HostProcess`](crate::HostProcess)) does not leave its cgroup to make room, and a server that is a service of its own may

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -58,8 +58,8 @@ pub struct Child {
     accounting: Option<Accounting>,
     /// Set when the process is reaped. From then on another process may have the process id.
     exit: Mutex<Option<ReapedChild>>,
-    /// Shut down when the process is reaped, which tells the process that made the child in a sandbox; see `maker`.
-    lifeline: Mutex<Option<OwnedFd>>,
+    /// Shut down when the process is reaped, which tells the sandbox that the process was started in; see `maker`.
+    lifeline: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 /// What is needed to say what a process has used and which limit it has reached.
@@ -82,7 +82,7 @@ impl Child {
         child: StartedChild,
         tag: Tag,
         accounting: Option<Accounting>,
-        lifeline: Option<OwnedFd>,
+        lifeline: Option<Arc<OwnedFd>>,
     ) -> io::Result<Self> {
         let pid = child.pid;
         let pidfd = watch(child.into_pidfd()?, Interest::READABLE)?;
@@ -145,16 +145,16 @@ impl Child {
                 Err(_) => Some(ReapedChild { status: ChildExitStatus::Exited(UNKNOWN_EXIT_CODE), account: None }),
             };
             if known.is_some() {
-                self.tell_maker();
+                self.tell_sandbox();
             }
         }
         known.map(|exit| exit.status)
     }
 
-    /// Tells the process that made the child that the child is gone.
-    fn tell_maker(&self) {
+    /// Tells the sandbox of the process that the process is gone.
+    fn tell_sandbox(&self) {
         if let Some(lifeline) = lock(&self.lifeline).take() {
-            let _maker_may_be_gone = rustix::net::shutdown(&lifeline, Shutdown::Write);
+            let _sandbox_may_be_gone = rustix::net::shutdown(&*lifeline, Shutdown::Write);
         }
     }
 
@@ -178,7 +178,7 @@ impl Accounting {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.tell_maker();
+        self.tell_sandbox();
         children().remove_leader(self.pid, self.tag);
     }
 }

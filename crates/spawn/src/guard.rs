@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -22,7 +22,7 @@ use crate::cgroup::remove_after_server_end;
 use crate::children::{StartingGuard, children};
 use crate::descriptors;
 use crate::exec_args::CStringArray;
-use crate::guard_notes::{GuardNotes, NOTES_FD};
+use crate::guard_notes::{GuardNotes, NOTES_FD, keep_notes_of_ended_server};
 use crate::hunt;
 use crate::orphaned_sessions::OrphanedSessions;
 use crate::procfs;
@@ -35,6 +35,9 @@ use crate::vfork::{self, FileActions};
 
 /// How long the guard tries to kill. The time is long because no client waits for the guard, and some processes end slowly.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the guard waits for the server's process to end, after it has killed everything. A program that has dropped its server lives on.
+const SERVER_EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The name of the guard in process listings. It differs from that of the server, so that `killall -9` with the name of the server does not
 /// kill the guard too.
@@ -155,7 +158,7 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
     let _not_essential = rustix::thread::set_name(NAME);
     // So that the guard does not keep the file system of its working directory busy.
     let _not_essential = std::env::set_current_dir("/");
-    guarded.wait_for_server_end();
+    let server = guarded.wait_for_server_end();
     let orphaned_sessions = guarded.orphaned_sessions();
     let mut exit_code = ExitCode::SUCCESS;
     remove_after_server_end(guarded.instance, || {
@@ -163,6 +166,14 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
             exit_code = ExitCode::FAILURE;
         }
     });
+    if let Some(server) = server {
+        // The kernel closes the descriptors of a process one after the other. Until all are closed, the server still has locks on the files
+        // that its notes are about.
+        let _or_it_lives_on =
+            rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&SERVER_EXIT_TIMEOUT));
+    }
+    // SAFETY: the server has put its notes or `/dev/null` at this number, and nothing ever closes it.
+    keep_notes_of_ended_server(unsafe { BorrowedFd::borrow_raw(NOTES_FD) });
     exit_code
 }
 
@@ -202,25 +213,23 @@ impl GuardArgument {
     }
 
     /// Waits for the end of the pipe or of the server process, whichever comes first. The pipe alone is not enough: a child of the server
-    /// that hangs in `exec` may still have a copy of the write end.
-    fn wait_for_server_end(&self) {
-        let Ok(server) = rustix::process::pidfd_open(self.server, PidfdFlags::empty()) else {
-            return;
-        };
+    /// that hangs in `exec` may still have a copy of the write end. Returns a pidfd of the server, or None if the server had ended before.
+    fn wait_for_server_end(&self) -> Option<OwnedFd> {
+        let server = rustix::process::pidfd_open(self.server, PidfdFlags::empty()).ok()?;
         // Another parent means that the server has ended, and the pidfd may be that of a later process.
         if rustix::process::getppid() != Some(self.server) {
-            return;
+            return None;
         }
         loop {
             let stdin = rustix::stdio::stdin();
             let mut polled = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&server, PollFlags::IN)];
             match rustix::event::poll(&mut polled, None) {
-                Ok(_) => return,
+                Ok(_) => return Some(server),
                 Err(Errno::INTR) => {}
                 // `poll` has no memory left. This read needs no memory, and returns when the server has closed the pipe.
                 Err(_) => {
                     let _end_of_pipe = rustix::io::read(stdin, &mut [0]);
-                    return;
+                    return Some(server);
                 }
             }
         }

@@ -29,7 +29,6 @@ mod host;
 // Finds and kills all processes of trees.
 mod hunt;
 mod kill_thread;
-mod launcher;
 // Limits on what a process may use.
 mod limits;
 mod lock;
@@ -46,6 +45,7 @@ mod rlimit;
 mod roster;
 mod signal_process;
 mod signals;
+mod spawn_thread;
 mod spawner;
 mod streams;
 mod system_call;
@@ -68,7 +68,7 @@ pub use kill_thread::KillFuture;
 pub use limits::{
     ExitAccount, LimitKind, LimitRefusal, MemoryLimitScope, ReachedLimit, SpawnLimits, UnenforceableLimit,
 };
-pub use maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
+pub use maker::{ChildMaker, ChildRequest, MadeChild, MakeError, StartConnection};
 pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use signals::{is_ignored, unblock_signals};

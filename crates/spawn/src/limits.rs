@@ -43,6 +43,18 @@ pub enum LimitKind {
     FileSize,
 }
 
+impl fmt::Display for LimitKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Memory => "memory",
+            Self::CpuTime => "CPU time",
+            Self::Pids => "processes",
+            Self::OpenFiles => "open files",
+            Self::FileSize => "file size",
+        })
+    }
+}
+
 /// What [`SpawnLimits::memory_bytes`] limits on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimitScope {
@@ -72,7 +84,7 @@ pub struct ExitAccount {
 
 /// A limit that this server cannot enforce, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
+#[error("the limit of {limit} {reason}")]
 pub struct UnenforceableLimit {
     /// The limit that was asked for.
     pub limit: LimitKind,
@@ -80,7 +92,7 @@ pub struct UnenforceableLimit {
     pub reason: LimitRefusal,
 }
 
-/// Why a limit cannot be enforced.
+/// Why a limit cannot be enforced. The text follows the name of the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitRefusal {
     /// The limit is 0, which no process could keep.
@@ -127,7 +139,7 @@ const MOST_BYTES: u64 = i64::MAX as u64;
 /// Seconds from `SIGXCPU`, which a process can catch to end in order, to `SIGKILL`.
 const CPU_GRACE_SECONDS: u64 = 1;
 
-/// How limits are enforced. Plain data, which can be sent to whatever makes the child.
+/// How limits are enforced. Plain data, so that it can be sent to the process that starts the child.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitPlan {
     /// Limits that the child sets before it executes.
@@ -222,7 +234,10 @@ mod tests {
 
         let refused = refusal(limits, NO_CGROUP);
         assert_eq!(refused.limit, LimitKind::Pids);
-        assert_eq!(refused.to_string(), "cannot be enforced without cgroup v2: there is no cgroup2");
+        assert_eq!(
+            refused.to_string(),
+            "the limit of processes cannot be enforced without cgroup v2: there is no cgroup2"
+        );
 
         let without = plan(SpawnLimits { pids: None, ..limits }, NO_CGROUP).unwrap();
         assert!(without.cgroup.is_none());

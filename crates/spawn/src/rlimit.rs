@@ -19,7 +19,7 @@ pub(crate) struct ResourceLimit {
     pub(crate) values: libc::rlimit64,
 }
 
-/// The limits in which a child differs from the server. Plain data, which can be sent to whatever makes the child. The child
+/// The limits in which a child differs from the server. Plain data, so that it can be sent to the process that starts the child. The child
 /// inherits every other limit of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct ChildLimits {
@@ -48,11 +48,12 @@ impl ChildLimits {
         });
         Self { tag, others: original.into_iter().chain(asked.iter().copied()).collect() }
     }
+}
 
-    /// The limits in the order in which a child sets them, each as the number of the resource, the soft and the hard limit.
-    pub(crate) fn numbers(&self) -> Vec<(u32, u64, u64)> {
-        let limits = self.tag.iter().chain(&self.others);
-        limits.map(|limit| (limit.resource, limit.values.rlim_cur, limit.values.rlim_max)).collect()
+impl ResourceLimit {
+    /// The number of the resource, the soft and the hard limit.
+    pub(crate) fn numbers(&self) -> (u32, u64, u64) {
+        (self.resource, self.values.rlim_cur, self.values.rlim_max)
     }
 }
 

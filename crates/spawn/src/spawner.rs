@@ -6,6 +6,7 @@
 mod in_sandbox;
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -31,12 +32,12 @@ use crate::guard_notes::GuardNotes;
 use crate::host::HostProcess;
 use crate::hunt::HuntPurpose;
 use crate::kill_thread::{KillFuture, KillThread};
-use crate::launcher::Launcher;
 use crate::limits::{LimitPlan, MemoryLimitScope, SpawnLimits, UnenforceableLimit, WatchedLimits};
 use crate::lock::lock;
 use crate::lookup::ProgramCandidates;
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
+use crate::spawn_thread::SpawnThread;
 use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
 use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
@@ -50,16 +51,16 @@ pub struct Spawner {
     /// None if the server runs without a guard.
     guard: Mutex<Option<Guard>>,
     /// None if the kernel or a sandbox does not let a thread have its own descriptor table.
-    launcher: Option<Launcher>,
+    spawn_thread: Option<SpawnThread>,
     kill_thread: KillThread,
     /// In which trees with limits get a cgroup each. The error says why this server cannot use cgroups.
     cgroup: Result<ServerCgroup, String>,
     notes: Option<Arc<GuardNotes>>,
 }
 
-/// From this many children on, a start goes through the [`Launcher`]: copying the descriptor table of the server then costs more than
+/// From this many children on, a start goes through the [`SpawnThread`]: copying the descriptor table of the server then costs more than
 /// sending the few descriptors that the child needs to a thread with its own table.
-const LAUNCHER_MIN_CHILDREN: usize = 100;
+const SPAWN_THREAD_MIN_CHILDREN: usize = 100;
 
 /// With fewer other children than this, the server holds a new child's ends of its output pipes open, so that the
 /// exit of a child wakes the server once and not once for each pipe. This costs two descriptors for each child, and
@@ -89,8 +90,8 @@ impl Spawner {
         // Without memory for the notes, the guard works without them.
         let notes = GuardNotes::new().ok().map(Arc::new);
         let guard = guard.map(|program| Guard::start(program, instance, notes.clone())).transpose()?;
-        let (launcher, kill_thread) = (Launcher::start(), KillThread::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), notes, launcher, kill_thread, cgroup })
+        let (spawn_thread, kill_thread) = (SpawnThread::start(), KillThread::start()?);
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), notes, spawn_thread, kill_thread, cgroup })
     }
 
     /// The notes that the guard can read after the server has ended. None if they could not be made.
@@ -180,29 +181,26 @@ impl Spawner {
         let actions = Arc::new(actions);
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
-        let launcher = self.launcher.as_ref().filter(|_| other_children >= LAUNCHER_MIN_CHILDREN);
+        let spawn_thread = self.spawn_thread.as_ref().filter(|_| other_children >= SPAWN_THREAD_MIN_CHILDREN);
         let other_fds = [Some(cwd.as_fd()), cgroup_procs.as_ref().map(AsFd::as_fd)];
         let fds_for_child: Vec<_> =
             wiring.child_ends.iter().map(AsFd::as_fd).chain(other_fds.into_iter().flatten()).collect();
         let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
         let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
-            // `launch` returns None if the launcher is busy or has failed. Then this thread starts the child itself.
-            launcher
-                .and_then(|launcher| launcher.launch(path, &args, &actions, &limits, &fds_for_child))
+            // `spawn` returns None if the spawn thread is busy or has failed. Then this thread starts the child itself.
+            spawn_thread
+                .and_then(|thread| thread.spawn(path, &args, &actions, &limits, &fds_for_child))
                 .unwrap_or_else(|| execute(path, &args, &actions, &limits))
         });
         let started = spawned.map_err(|error| match error {
             Errno::CANCELED if cancelled.is_cancelled() => SpawnError::Cancelled,
             Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
-            Errno::NOMEM if command.limits.is_some_and(|limits| limits.memory_bytes.is_some()) => {
-                SpawnError::MemoryLimit { path: program.into(), source: error.into() }
-            }
-            _ => SpawnError::Program { path: program.into(), source: error.into() },
+            _ => not_executed(command, program, error.into()),
         })?;
         let pid = started.pid;
         starting.started(pid);
-        // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
+        // The spawn thread returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number
         // for the pidfd.
         drop(cwd);
         drop(cgroup_procs);
@@ -314,6 +312,23 @@ fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
         .and_then(|directory| above_stdio(directory).map_err(SpawnError::resource("open the working directory")))
 }
 
+/// Why a program was not executed. A limit of memory makes the kernel fail in two ways: the program does not fit, or its arguments do not.
+fn not_executed(command: &SpawnCommand, program: &OsStr, source: io::Error) -> SpawnError {
+    let limit = command.limits.and_then(|limits| limits.memory_bytes);
+    let argument_bytes = || {
+        let argv: usize = command.argv.iter().map(|argument| argument.len()).sum();
+        let env: usize = command.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        (argv + env) as u64
+    };
+    let is_limit = limit.is_some_and(|limit| match source.kind() {
+        io::ErrorKind::OutOfMemory => true,
+        io::ErrorKind::ArgumentListTooLong => argument_bytes() >= limit / 2,
+        _ => false,
+    });
+    let path = program.into();
+    if is_limit { SpawnError::MemoryLimit { path, source } } else { SpawnError::Program { path, source } }
+}
+
 /// Kills the process group of a child that cannot be watched, usually because descriptors have run out, and reaps the
 /// child.
 fn kill_unwatched(pid: Pid, tag: Tag) {
@@ -321,4 +336,37 @@ fn kill_unwatched(pid: Pid, tag: Tag) {
     let _ignored = rustix::process::kill_process_group(pid, Signal::KILL);
     let _status_not_needed = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
     children().remove_reaped_leader(pid, tag);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{StdinMode, Stdio};
+
+    #[test]
+    fn a_program_or_arguments_that_do_not_fit_into_a_memory_limit_are_told_apart_from_other_failures() {
+        let error = |memory_bytes: Option<u64>, errno: Errno| {
+            let command = SpawnCommand {
+                argv: vec!["program".into(), "x".repeat(1000).into()],
+                arg0: None,
+                env: Vec::new(),
+                cwd: "/".into(),
+                stdio: Stdio::Pipes { stdin: StdinMode::Null },
+                umask: None,
+                limits: memory_bytes.map(|bytes| SpawnLimits { memory_bytes: Some(bytes), ..SpawnLimits::default() }),
+            };
+            not_executed(&command, OsStr::new("program"), errno.into())
+        };
+        for (memory_bytes, errno, is_limit) in [
+            (Some(500), Errno::NOMEM, true),
+            (Some(500), Errno::TOOBIG, true),
+            // Far more than the arguments need, so there are other reasons.
+            (Some(1 << 20), Errno::TOOBIG, false),
+            (Some(1 << 20), Errno::NOENT, false),
+            (None, Errno::NOMEM, false),
+        ] {
+            let error = error(memory_bytes, errno);
+            assert_eq!(matches!(error, SpawnError::MemoryLimit { .. }), is_limit, "{memory_bytes:?} {error}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Reaps a child together with what it has used. The C library has no wrapper for the form of `waitid` that returns
-//! both.
+//! Waits for a child and reads the resources that it has used, in one system call. The C library has no wrapper for this
+//! form of `waitid`.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct ResourceUsage {
     pub peak_tree_pids: Option<u64>,
 }
 
-/// A child that was reaped.
+/// How a child has ended, and what it has used. With [`AfterWait::KeepZombie`] the child is not reaped yet.
 pub(crate) struct Reaped {
     pub(crate) status: ChildExitStatus,
     pub(crate) usage: ResourceUsage,
@@ -96,8 +96,8 @@ impl ResourceUsage {
         }
     }
 
-    /// Removes a `max_resident_bytes` that may be that of the server: when a child executes, the kernel takes the peak of
-    /// the memory that the child has used so far for its own, and until then the child uses the memory of the server.
+    /// Removes a `max_resident_bytes` that may be that of the server. Until it executes its program, a child uses the server's
+    /// memory, and the kernel counts the server's peak as the child's. So a value up to the server's peak says nothing.
     pub(crate) fn without_memory_of_server(self) -> Self {
         let server_peak = own_peak_resident_bytes();
         let is_of_process = |bytes: &u64| server_peak.is_some_and(|peak| *bytes > peak);

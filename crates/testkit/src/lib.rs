@@ -38,7 +38,7 @@ pub use proxy::CuttingProxy;
 pub use published::PublishedProtocolServer;
 pub use resuming::{ReceivedEvents, ReconnectCounts, ResumingClient};
 pub use scripted::ScriptedServer;
-pub use server::{TestServer, binary, run_to_end, send_signal};
+pub use server::{TestServer, binary, binary_for_all_users, run_to_end, send_signal};
 pub use slow_reader::SlowReader;
 pub use terminal::Terminal;
 pub use tls_acceptor::tls_acceptor;

@@ -23,6 +23,18 @@ pub fn binary() -> PathBuf {
     directory.expect("build the binary first: cargo build").join("exec-server")
 }
 
+/// Copies the binary to `directory`, and lets every user execute it and write to the directory.
+pub fn binary_for_all_users(directory: &Path) -> PathBuf {
+    let open_to_all = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open_to_all(directory, 0o777);
+    let copy = directory.join("exec-server");
+    std::fs::copy(binary(), &copy).unwrap();
+    open_to_all(&copy, 0o755);
+    copy
+}
+
 /// Runs the binary with arguments with which it ends by itself, and returns its output and exit status. Panics after
 /// 30 s.
 pub async fn run_to_end(args: &[&str]) -> std::process::Output {
@@ -60,14 +72,7 @@ impl TestServer {
     /// runs from a copy of the binary in `directory`, because other users may have no access to the build directory.
     /// All users get access to `directory`.
     pub async fn start_as_user(user: u32, directory: &Path, args: &[&str]) -> Self {
-        let open_to_all = |path: &Path, mode| {
-            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        };
-        open_to_all(directory, 0o777);
-        let copy = directory.join("exec-server");
-        std::fs::copy(binary(), &copy).unwrap();
-        open_to_all(&copy, 0o755);
-        let mut command = Command::new(&copy);
+        let mut command = Command::new(binary_for_all_users(directory));
         command.args(args).current_dir("/").uid(user).gid(user);
         Self::launch(command, args).await
     }

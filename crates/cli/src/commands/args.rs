@@ -393,7 +393,7 @@ pub(crate) struct SandboxCommandArgs {
     pub(crate) command: SandboxCommand,
 }
 
-/// What can be asked about sandboxes.
+/// Subcommands of `sandbox`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum SandboxCommand {
     /// Print for each path what a policy allows, and which entry decides

@@ -41,11 +41,11 @@ fn report_lines(report: &MachineReport) -> Vec<ReportLine> {
         advice: outcome.as_ref().err().cloned(),
     };
     vec![
-        line("namespaces", "sandboxes by namespaces", &report.namespaces),
-        line("ownProc", "a /proc of their own for commands in sandboxes", &report.own_proc),
+        line("namespaces", "sandboxes with namespaces", &report.namespaces),
+        line("ownProc", "sandboxed commands have their own /proc", &report.own_proc),
         line("sandboxedFiles", "file operations in sandboxes", &report.sandboxed_files),
         line("seccomp", "filters of system calls (seccomp)", &report.seccomp),
-        line("landlock", "sandboxes by Landlock, for policies that allow no writing", &report.landlock),
+        line("landlock", "sandboxes with Landlock, for a few policies", &report.landlock),
         line("processTags", "tags, by which processes are found and ended", &report.process_tags),
         line("treeLimits", "limits of memory and processes for whole trees (cgroups)", &report.tree_limits),
         line("guard", "a guard, which ends all processes if the server is killed", &report.guard),
@@ -61,14 +61,17 @@ fn lines(report: &MachineReport) -> String {
             text += &format!("{:STATE_WIDTH$}{}\n", "", readable(&advice));
         }
     }
-    text + sum(report.policies()) + "\n"
+    text + summary(report.policies()) + "\n"
 }
 
-fn sum(policies: EnforceablePolicies) -> &'static str {
+fn summary(policies: EnforceablePolicies) -> &'static str {
     match policies {
         EnforceablePolicies::All => "all policies are enforced",
-        EnforceablePolicies::ReadOnly => {
-            "read-only policies only; commands with other policies, and file operations with a policy, are refused"
+        EnforceablePolicies::AllForCommands => {
+            "all policies are enforced for commands; file operations with a policy are refused"
+        }
+        EnforceablePolicies::OnlyLandlock => {
+            "only policies that Landlock can enforce (docs/sandbox.md); others, and file operations with a policy, are refused"
         }
         EnforceablePolicies::None => "no policy is enforced; requests with a sandbox are refused",
     }
@@ -77,7 +80,8 @@ fn sum(policies: EnforceablePolicies) -> &'static str {
 fn as_value(report: &MachineReport) -> Value {
     let policies = match report.policies() {
         EnforceablePolicies::All => "all",
-        EnforceablePolicies::ReadOnly => "readOnly",
+        EnforceablePolicies::AllForCommands => "allForCommands",
+        EnforceablePolicies::OnlyLandlock => "onlyLandlock",
         EnforceablePolicies::None => "none",
     };
     let mut object = json!({"policies": policies});

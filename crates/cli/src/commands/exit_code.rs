@@ -23,7 +23,7 @@ const ENOENT: i32 = 2;
 
 /// Our exit code for a command that has ended. If the server reports a number that cannot be an exit code, ours is
 /// [`OUR_FAILURE`](crate::OUR_FAILURE), because the last byte of the number could look like a success.
-pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
+pub(crate) fn of_command(status: &ExitStatus) -> ExitCode {
     if status.timed_out {
         return ExitCode::from(TIMED_OUT);
     }

@@ -75,7 +75,7 @@ pub(crate) enum EndOfInput {
 }
 
 /// The reason why the process is no longer in the foreground.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForegroundEnd {
     /// The process has ended.
     Exited(ExitStatus),
@@ -100,19 +100,19 @@ pub(crate) enum Goodbye {
 }
 
 impl ForegroundEnd {
-    pub(crate) fn goodbye(self) -> Goodbye {
+    pub(crate) fn goodbye(&self) -> Goodbye {
         if matches!(self, Self::Abandoned(_)) { Goodbye::Skipped } else { Goodbye::InOrder }
     }
 
     /// Our exit code. To leave a process of a kept session (`is_kept`) is a success, because the process goes on.
-    pub(crate) fn exit_code(self, is_kept: bool) -> ExitCode {
+    pub(crate) fn exit_code(&self, is_kept: bool) -> ExitCode {
         match self {
             Self::Exited(status) => exit_code::of_command(status),
             Self::Left if is_kept => ExitCode::SUCCESS,
             Self::Left => ExitCode::from(HUNG_UP),
             Self::Signalled(fatal) => ExitCode::from(fatal.exit_code()),
             Self::BrokenPipe => ExitCode::from(BROKEN_PIPE),
-            Self::Abandoned(code) => ExitCode::from(code),
+            Self::Abandoned(code) => ExitCode::from(*code),
         }
     }
 }

@@ -168,9 +168,9 @@ Example:
   exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
 
 pub(super) const DOCTOR: &str = "\
-Each line is measured: a sandbox is made, and a command runs in it. Below what is missing stands what to do. The exit \
-code is 0 if all policies of sandboxes are enforced, and 1 otherwise. Run it as the user and in the container or \
-service of the server, because the answers depend on these.
+Each line is the result of a real attempt, for example to run a command in a sandbox. The line below a missing item \
+says what to do. The exit code is 0 if all policies of sandboxes are enforced, and 1 otherwise. Run it as the user and \
+in the container or service of the server, because the answers depend on these.
 
 Examples:
   exec-server doctor

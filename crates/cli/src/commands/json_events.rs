@@ -21,11 +21,14 @@ impl JsonEvents {
         let mut lines = Vec::new();
         match event {
             ExecProcessEvent::Output(output) => self.add_output(output.stream, &output.chunk, &mut lines),
-            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
+            ExecProcessEvent::Exited { exit_code, sandbox_denied, sandbox_denials, timed_out, resources, .. } => {
                 self.add_incomplete(&mut lines);
                 let sandbox_denied = sandbox_denied.unwrap_or(false);
                 let mut exited = json!({"type": "exited", "exitCode": exit_code, "timedOut": timed_out,
                     "sandboxDenied": sandbox_denied});
+                if !sandbox_denials.is_empty() {
+                    exited["sandboxDenials"] = json!(sandbox_denials);
+                }
                 if let Some(usage) = resources.usage {
                     exited["usage"] = json!(usage);
                 }

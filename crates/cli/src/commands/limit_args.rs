@@ -10,7 +10,7 @@ use crate::units::{SizeArg, parse_count};
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct ProcessLimitArgs {
-    /// Memory of the whole command, or of each process without cgroup v2
+    /// Memory of the whole command (without cgroup v2: of each process)
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_memory: Option<SizeArg>,
     /// CPU time of each process, in seconds

@@ -117,14 +117,9 @@ async fn print_pages(
             printer.print_dropped(dropped).await?;
             seen_bytes = seen_bytes.saturating_add(dropped);
         }
-        if let (None, true, Some(code)) = (exit, page.exited, page.exit_code) {
+        if exit.is_none() {
+            exit = ExitStatus::of_answer(&page);
             exit_seq = page.exit_seq.unwrap_or(u64::MAX);
-            exit = Some(ExitStatus {
-                code,
-                sandbox_denied: page.sandbox_denied,
-                timed_out: page.timed_out,
-                resources: page.resources(),
-            });
         }
         let is_last = match stop_at {
             StopAt::Seq(end) => page.next_seq >= end || page.chunks.is_empty(),
@@ -132,7 +127,7 @@ async fn print_pages(
         };
         for OutputChunk { seq, stream, chunk } in page.chunks {
             // Descendants may have written after the process had exited. The exit is printed before their output.
-            if let Some(exit) = exit.filter(|_| exit_seq < seq && !exit_is_printed) {
+            if let Some(exit) = exit.as_ref().filter(|_| exit_seq < seq && !exit_is_printed) {
                 exit_is_printed = true;
                 printer.print_event(&exited(exit_seq, exit)).await?;
             }
@@ -140,7 +135,7 @@ async fn print_pages(
             let output = ProcessOutputChunk { seq, stream, chunk: chunk.0.into() };
             printer.print_event(&ExecProcessEvent::Output(output)).await?;
         }
-        if let Some(exit) = exit.filter(|_| (is_last || exit_seq < page.next_seq) && !exit_is_printed) {
+        if let Some(exit) = exit.as_ref().filter(|_| (is_last || exit_seq < page.next_seq) && !exit_is_printed) {
             exit_is_printed = true;
             printer.print_event(&exited(exit_seq, exit)).await?;
         }
@@ -150,7 +145,7 @@ async fn print_pages(
             printer.print_event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
             return match (stop_at, exit) {
                 (StopAt::Seq(_), _) => Ok(ExitCode::SUCCESS),
-                (StopAt::Closed, Some(exit)) => Ok(exit_code::of_command(exit)),
+                (StopAt::Closed, Some(exit)) => Ok(exit_code::of_command(&exit)),
                 (StopAt::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
@@ -163,9 +158,15 @@ async fn print_pages(
 }
 
 /// The event that reports this exit.
-fn exited(seq: u64, exit: ExitStatus) -> ExecProcessEvent {
-    let ExitStatus { code: exit_code, sandbox_denied, timed_out, resources } = exit;
-    ExecProcessEvent::Exited { seq, exit_code, sandbox_denied: Some(sandbox_denied), timed_out, resources }
+fn exited(seq: u64, exit: &ExitStatus) -> ExecProcessEvent {
+    ExecProcessEvent::Exited {
+        seq,
+        exit_code: exit.code,
+        sandbox_denied: Some(exit.sandbox_denied),
+        sandbox_denials: exit.sandbox_denials.clone(),
+        timed_out: exit.timed_out,
+        resources: exit.resources,
+    }
 }
 
 /// Prints the output until the process is closed, on a server without `sessionObserve`. Returns the exit code of the
@@ -184,10 +185,7 @@ async fn follow_events(
     while let Some(event) = events.next().await {
         printer.print_event(&event).await?;
         match event {
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
-                let sandbox_denied = sandbox_denied.unwrap_or(false);
-                exited = Some(ExitStatus { code, sandbox_denied, timed_out, resources });
-            }
+            ExecProcessEvent::Exited { .. } => exited = event.exit_status(),
             ExecProcessEvent::Failed(text) => {
                 return Err(anyhow::Error::msg(text).context("cannot follow the process any longer"));
             }
@@ -199,7 +197,7 @@ async fn follow_events(
         // The exit is older than the events that the server still retained.
         None => process.wait().await.context("the server did not say how the process ended")?,
     };
-    Ok(exit_code::of_command(status))
+    Ok(exit_code::of_command(&status))
 }
 
 #[cfg(test)]

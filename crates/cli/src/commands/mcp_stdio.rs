@@ -64,7 +64,7 @@ async fn run(
         Started::Nothing(code) => return Ok(code),
     };
     tokio::select! {
-        status = bridge(&process, info.capabilities.process_close_stdin) => Ok(exit_code::of_command(status?)),
+        status = bridge(&process, info.capabilities.process_close_stdin) => Ok(exit_code::of_command(&status?)),
         fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
@@ -156,9 +156,10 @@ async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus>
                 stdout.write_all(&output.chunk).await.context("cannot write to stdout")?;
                 stdout.flush().await.context("cannot write to stdout")?;
             }
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
-                let sandbox_denied = sandbox_denied.unwrap_or(false);
-                return Ok(ExitStatus { code, sandbox_denied, timed_out, resources });
+            ExecProcessEvent::Exited { .. } => {
+                if let Some(status) = event.exit_status() {
+                    return Ok(status);
+                }
             }
             ExecProcessEvent::Closed { .. } => break,
             ExecProcessEvent::Failed(text) => anyhow::bail!("the MCP server is lost: {text}"),

@@ -10,6 +10,7 @@ use super::args::TargetArgs;
 use super::foreground::{Foreground, ForegroundEnd, Goodbye};
 use super::limit_args::sentence_about;
 use super::print::report;
+use super::sandbox_flags::sentence_about_denial;
 use super::signals::Signals;
 use crate::terminal_text::error_line;
 
@@ -54,24 +55,28 @@ impl ReattachHint<'_> {
 }
 
 /// Runs the process in the foreground until it ends or we leave it. With a hint, a person who leaves the process or
-/// loses the connection is told how to return. A limit that the process has reached is reported. Returns our exit code, and how to leave the connection.
+/// loses the connection is told how to return. A limit that the process has reached, and a denial of its sandbox, are reported. Returns our exit code, and how to leave the connection.
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
     hint: Option<&ReattachHint<'_>>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
-    let (client, is_kept) = (foreground.client, foreground.is_kept);
+    let (client, is_kept, tty, json) = (foreground.client, foreground.is_kept, foreground.tty, foreground.json);
     let end = foreground.run(signals).await.map_err(|error| match hint {
         Some(hint) => hint.attach_error(error, client),
         None => error,
     })?;
-    if let (Some(hint), ForegroundEnd::Left) = (hint, end) {
+    if let (Some(hint), ForegroundEnd::Left) = (hint, &end) {
         hint.print();
     }
-    if let ForegroundEnd::Exited(status) = end
-        && let Some(reached) = status.resources.limit_reached
-    {
-        report(&sentence_about(reached));
+    if let ForegroundEnd::Exited(status) = &end {
+        if let Some(reached) = status.resources.limit_reached {
+            report(&sentence_about(reached));
+        }
+        // A person at a terminal has seen the errors of each command, and JSON has the denial in its exit event.
+        if status.sandbox_denied && !tty && !json {
+            report(&sentence_about_denial(&status.sandbox_denials));
+        }
     }
     Ok((end.exit_code(is_kept), end.goodbye()))
 }

@@ -1,4 +1,4 @@
-//! `sandbox`: what people want to know about policies. `sandbox explain` says what a policy allows for a path, and which
+//! `sandbox`: answers questions about policies. `sandbox explain` says what a policy allows for a path, and which
 //! entry decides.
 
 mod explain;

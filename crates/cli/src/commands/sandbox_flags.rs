@@ -1,13 +1,21 @@
 //! The flags that put a command or file operations into a sandbox, and the sandbox object that they stand for. The
 //! server enforces it; this module only reads policies.
 
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use client::{PathUri, SandboxContext, SandboxPolicy};
-use protocol::{FileSystemPermissions, NetworkAccess, PathAccess, PermissionEntry, PermissionPath, Permissions};
-use serde_json::Value;
+use protocol::{
+    FileSystemPermissions, NetworkAccess, PathAccess, PermissionEntry, PermissionPath, Permissions, SandboxDenial,
+};
+use serde_json::{Value, json};
+
+use crate::terminal_text::readable;
+
+/// The longest policy file. It is far more than a server accepts as the policy of a request.
+const MAX_POLICY_BYTES: u64 = 16 << 20;
 
 /// The flags for a sandbox.
 #[derive(Args, Debug, Clone, Default)]
@@ -69,20 +77,32 @@ pub(crate) fn policy_context(
     Ok(context)
 }
 
-/// The server protects `.git` and the like also where they are not listed, so it is not asked whether they exist.
+/// Converts a policy of the older form ([`SandboxPolicy`]). The closure says that no protected name, such as `.git`,
+/// exists. This is no loss: the server protects them anyway.
 fn from_older(policy: &SandboxPolicy, workspace: &Path) -> anyhow::Result<SandboxContext> {
     Ok(policy.to_context(workspace, |_| false)?)
 }
 
-/// Reads a policy file: a sandbox object as requests have it, or a policy of the older form. In a sandbox object, `cwd`
-/// and `workspaceRoots` may be missing and are then the workspace, so that one file is good for many directories.
+/// Reads a policy file: a sandbox object as requests have it, its `permissions` alone, or a policy of the older form. In
+/// a sandbox object, `cwd` and `workspaceRoots` may be missing and are then the workspace, so that one file is good for
+/// many directories.
 fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
     let shown = path.display();
-    let text = std::fs::read(path).with_context(|| {
+    let text = read_policy(path).with_context(|| {
         format!("cannot read the sandbox policy {shown}; it is `read-only`, `workspace-write` or the path of a file")
     })?;
     let not_a_policy = || format!("{shown} is not a sandbox policy; docs/sandbox.md has examples");
-    let mut value: Value = serde_json::from_slice(&text).with_context(not_a_policy)?;
+    let mut value: Value = serde_json::from_str(&text).with_context(not_a_policy)?;
+    // Of two members with the same name one would silently not count.
+    protocol::check_json(&text).with_context(not_a_policy)?;
+    if value.get("type").is_some() && value.get("permissions").is_some() {
+        return Err(
+            anyhow::anyhow!("it has `type` and `permissions`, which are two policies").context(not_a_policy())
+        );
+    }
+    if matches!(value["type"].as_str(), Some("managed" | "disabled" | "external")) {
+        value = json!({"permissions": value});
+    }
     if value.get("type").is_some() {
         return from_older(&serde_json::from_value(value).with_context(not_a_policy)?, workspace);
     }
@@ -95,13 +115,25 @@ fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
     serde_json::from_value(value).with_context(not_a_policy)
 }
 
+/// The text of a policy file, which may also be a pipe.
+fn read_policy(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_POLICY_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_POLICY_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
 impl PolicyExtension<'_> {
     fn apply(&self, context: &mut SandboxContext, workspace: &Path) -> anyhow::Result<()> {
         if self.writable.is_empty() && !self.allow_network {
             return Ok(());
         }
         let Permissions::Managed { file_system, network } = &mut context.permissions else {
-            anyhow::bail!("the policy restricts nothing, so --writable and --allow-network cannot allow more");
+            anyhow::bail!(
+                "the policy is of the type disabled or external, so --writable and --allow-network have no effect; leave them out"
+            );
         };
         if self.allow_network {
             *network = NetworkAccess::Enabled;
@@ -109,7 +141,7 @@ impl PolicyExtension<'_> {
         let FileSystemPermissions::Restricted { entries, .. } = file_system else {
             anyhow::ensure!(
                 self.writable.is_empty(),
-                "the policy does not restrict files, so --writable cannot allow more"
+                "the policy does not restrict files, so --writable has no effect; leave it out"
             );
             return Ok(());
         };
@@ -123,6 +155,31 @@ impl PolicyExtension<'_> {
         }
         Ok(())
     }
+}
+
+/// A sentence for a command whose sandbox has probably made it fail.
+pub(crate) fn sentence_about_denial(denials: &[SandboxDenial]) -> String {
+    const SHOWN: usize = 3;
+    let mut refused: Vec<String> = denials
+        .iter()
+        .take(SHOWN)
+        .map(|denial| match &denial.target {
+            Some(target) => format!("{} {}", readable(&denial.operation), readable(target)),
+            None => readable(&denial.operation),
+        })
+        .collect();
+    if denials.len() > SHOWN {
+        refused.push(format!("{} more", denials.len() - SHOWN));
+    }
+    let known = if refused.is_empty() { String::new() } else { format!(" ({})", refused.join(", ")) };
+    // Refused accesses to files are never in the list, so `--writable` may help in any case.
+    let is_internet = |denial: &SandboxDenial| matches!(denial.target.as_deref(), Some("AF_INET" | "AF_INET6"));
+    let flags = if denials.is_empty() || denials.iter().any(is_internet) {
+        "--writable DIR and --allow-network allow"
+    } else {
+        "--writable DIR allows"
+    };
+    format!("the command failed, probably because its sandbox refused something{known}; {flags} more")
 }
 
 fn uri(path: &Path) -> anyhow::Result<PathUri> {
@@ -169,11 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_it_says_and_only_missing_members_are_filled_in() {
+    fn members_of_a_policy_file_are_kept_and_missing_ones_are_filled_in() {
         let permissions = r#""permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"restricted"}"#;
         let filled = from_text(&format!("{{{permissions}}}"), &NOTHING).unwrap();
         assert_eq!(filled["cwd"], "file:///ws");
         assert_eq!(filled["workspaceRoots"][0], "file:///ws");
+        let permissions_alone = permissions.strip_prefix(r#""permissions":"#).unwrap();
+        assert_eq!(from_text(permissions_alone, &NOTHING).unwrap(), filled);
         let given =
             format!(r#"{{{permissions},"cwd":"file:///x","workspaceRoots":[],"windowsSandboxLevel":"elevated"}}"#);
         let given = from_text(&given, &NOTHING).unwrap();
@@ -184,18 +243,53 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_or_cannot_be_extended_is_refused() {
+    fn a_denial_is_described_by_what_was_refused_if_that_is_known() {
+        let sentence = |targets: &[&str]| {
+            let denial = |target: &&str| SandboxDenial {
+                operation: "socket".to_owned(),
+                target: (!target.is_empty()).then(|| (*target).to_owned()),
+                count: 1,
+            };
+            sentence_about_denial(&targets.iter().map(denial).collect::<Vec<_>>())
+        };
+        assert!(sentence(&[]).starts_with("the command failed, probably because its sandbox refused something; --"));
+        assert!(sentence(&["AF_INET", ""]).contains("something (socket AF_INET, socket); "));
+        for (targets, is_named) in [(&[][..], true), (&["AF_PACKET", "AF_INET6"], true), (&["AF_PACKET", ""], false)]
+        {
+            assert_eq!(sentence(targets).contains("--allow-network"), is_named, "{targets:?}");
+        }
+        assert!(sentence(&["A", "B", "C", "D", "E"]).contains("(socket A, socket B, socket C, 2 more)"));
+        assert!(sentence(&["\x1b[2J"]).contains("socket \\u{1b}[2J"), "the server chooses the text");
+    }
+
+    #[test]
+    fn invalid_policy_files_and_flags_that_do_not_apply_are_refused() {
         let missing = policy_context(Path::new("/no/such/file"), Path::new("/ws"), &NOTHING).unwrap_err();
         assert!(missing.to_string().contains("`read-only`, `workspace-write` or the path of a file"), "{missing}");
         for text in ["", "[]", "{}", r#"{"type":"none"}"#, r#"{"permissions":{"type":"sometimes"}}"#] {
             assert!(from_text(text, &NOTHING).unwrap_err().to_string().contains("is not a sandbox policy"), "{text}");
         }
+        let restricted =
+            r#"{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"restricted"}"#;
+        for (text, problem) in [
+            (
+                format!(r#"{{"permissions":{restricted},"permissions":{{"type":"disabled"}}}}"#),
+                "duplicate JSON object key",
+            ),
+            (r#"{"type":"read-only","type":"danger-full-access"}"#.to_owned(), "duplicate JSON object key"),
+            (format!(r#"{{"type":"danger-full-access","permissions":{restricted}}}"#), "two policies"),
+        ] {
+            let error = format!("{:#}", from_text(&text, &NOTHING).unwrap_err());
+            assert!(error.contains("is not a sandbox policy") && error.contains(problem), "{error}");
+        }
+        let endless = policy_context(Path::new("/dev/zero"), Path::new("/ws"), &NOTHING).unwrap_err();
+        assert!(format!("{endless:#}").contains("more than"), "{endless:#}");
         let writable = PolicyExtension { writable: &["/x".into()], allow_network: false };
         for text in [
             r#"{"type":"danger-full-access"}"#,
             r#"{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}"#,
         ] {
-            assert!(from_text(text, &writable).unwrap_err().to_string().contains("cannot allow more"), "{text}");
+            assert!(from_text(text, &writable).unwrap_err().to_string().contains("no effect; leave"), "{text}");
         }
     }
 }

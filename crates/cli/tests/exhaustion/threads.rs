@@ -89,3 +89,23 @@ async fn wait_until_forgotten(client: &mut testkit::Client, process: &str) {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_server_that_gets_too_few_threads_says_so_and_ends() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let binary = testkit::binary_for_all_users(directory.path());
+    for limit in [2, 3, 8, 13] {
+        // Another user than that of the test above.
+        let user = user() + 50_000_000;
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={limit}:{limit}")).arg(&binary).args(["--listen", "stdio"]);
+        command.uid(user).gid(user).current_dir("/").stdin(std::process::Stdio::null());
+        let ended = timeout(OPERATION_LIMIT, command.output()).await.unwrap().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(stderr.contains("ulimit -u") && !stderr.contains("panicked"), "{limit}: {stderr}");
+        assert_eq!(ended.status.code(), Some(125), "{limit}: {stderr}");
+    }
+}

@@ -42,7 +42,7 @@ async fn what_is_missing_is_named_with_the_command_that_provides_it() {
     let namespaces = "user namespaces are disabled on this machine; enable them as root with \
                       `sysctl -w user.max_user_namespaces=15000`";
     assert_eq!(object["namespaces"], json!({"ok": false, "advice": namespaces}));
-    assert!(lines.starts_with(&format!("missing  sandboxes by namespaces\n         {namespaces}\n")), "{lines}");
+    assert!(lines.starts_with(&format!("missing  sandboxes with namespaces\n         {namespaces}\n")), "{lines}");
     assert!(object["landlock"]["advice"].as_str().unwrap().contains("use Linux 6.12 or newer"), "{object}");
     assert_eq!((&object["landlock"]["version"], &object["policies"]), (&Value::Null, &json!("none")));
     assert!(is_ok(&object, "seccomp") && is_ok(&object, "guard"), "{object}");

@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     pub(crate) landlock: Present,
 }
 
-/// Inside, the user is user 0 and may forbid further namespaces.
+/// Runs a command in a user namespace in which no further user namespace can be made.
 const WITHOUT_NAMESPACES: [&str; 6] = [
     "unshare",
     "--user",

@@ -5,3 +5,5 @@
 mod doctor;
 mod machines;
 mod matrix;
+#[path = "../shared/policies.rs"]
+mod policies;

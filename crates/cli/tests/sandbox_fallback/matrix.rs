@@ -7,22 +7,13 @@ use std::path::Path;
 use testkit::{Client, TestServer, Value, base64, is_alive, json};
 
 use crate::machines::{Machine, Present};
-
-const ROOT: &str = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#;
+use crate::policies::{path_entry, restricted, special_entry};
 
 /// The sandbox with which every file may be read. `writable` may be written, if it is given.
 fn sandbox(writable: Option<&Path>) -> Value {
-    let mut entries = vec![serde_json::from_str(ROOT).unwrap()];
-    entries.extend(writable.map(
-        |path| json!({"path": {"type": "path", "path": format!("file://{}", path.display())}, "access": "write"}),
-    ));
-    json!({
-        "permissions": {
-            "type": "managed", "network": "restricted",
-            "file_system": {"type": "restricted", "entries": entries},
-        },
-        "windowsSandboxLevel": "disabled",
-    })
+    let writable = writable.map(|path| path_entry(&format!("file://{}", path.display()), "write"));
+    let read_all = special_entry(json!({"kind": "root"}), "read");
+    restricted([read_all].into_iter().chain(writable).collect(), "restricted")
 }
 
 /// A workspace and a directory beside it, a server, and a connection.
@@ -88,7 +79,7 @@ impl Scene {
 async fn each_machine_enforces_a_policy_or_refuses_it_and_doctor_agrees() {
     use Present::{No, Yes};
     for (namespaces, landlock, expected_policies) in
-        [(Yes, Yes, "all"), (Yes, No, "all"), (No, Yes, "readOnly"), (No, No, "none")]
+        [(Yes, Yes, "all"), (Yes, No, "all"), (No, Yes, "onlyLandlock"), (No, No, "none")]
     {
         let machine = Machine::imitate(namespaces, landlock).await;
         let (_, report, code) = machine.doctor().await;
@@ -116,7 +107,7 @@ async fn each_machine_enforces_a_policy_or_refuses_it_and_doctor_agrees() {
             let refusal = writing.unwrap_err();
             let expected = format!(
                 "failed to prepare process sandbox: user namespaces are disabled on this machine; enable them as root \
-                 with `sysctl -w user.max_user_namespaces=15000`; Landlock is no substitute: the policy allows to write \
+                 with `sysctl -w user.max_user_namespaces=15000`; Landlock is no substitute: the policy allows writing to \
                  {}/workspace,",
                 scene.folder.path().display()
             );
@@ -175,7 +166,7 @@ async fn a_client_can_ask_for_landlock_and_is_refused_what_it_cannot_enforce() {
     let workspace_write = asks_for_landlock(scene.workspace_write());
     let refusal = scene.abilities("refused", &workspace_write).await.unwrap_err();
     let expected = "failed to prepare process sandbox: the request asks for Landlock (`useLegacyLandlock`), which \
-                    cannot enforce it: the policy allows to write";
+                    cannot enforce it: the policy allows writing to";
     assert!(refusal.starts_with(expected), "{refusal}");
 
     let mut scene = Scene::new(Machine::imitate(Yes, No).await).await;

@@ -27,7 +27,7 @@ async fn a_process_without_a_sandbox_is_never_denied() {
 }
 
 #[tokio::test]
-async fn refused_system_calls_are_listed_also_after_a_resume() {
+async fn refused_system_calls_are_in_the_exit_event_and_in_process_read_after_a_resume() {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let script = "python3 -c 'import socket; socket.socket()' 2>/dev/null; exit 5";
@@ -35,13 +35,16 @@ async fn refused_system_calls_are_listed_also_after_a_resume() {
     assert_eq!(ended.exited["sandboxDenied"], true, "{}", ended.exited);
     let denials = ended.exited["sandboxDenials"].as_array().unwrap();
     assert!(denials.contains(&json!({"operation": "socket", "target": "AF_INET", "count": 1})), "{denials:?}");
+    let session = client.session.clone();
+    drop(client);
+    let mut client = server.resume(&session).await;
     let read =
         client.call("process/read", json!({"processId": "p", "afterSeq": 0, "maxBytes": null, "waitMs": 0})).await;
     assert_eq!((&read["sandboxDenied"], &read["sandboxDenials"]), (&json!(true), &ended.exited["sandboxDenials"]));
 }
 
 #[tokio::test]
-async fn a_command_that_fails_after_later_input_is_denied_too() {
+async fn a_denial_after_input_was_written_is_reported() {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let mut params = start_params("p", "read line; touch /usr/$line", &workspace.policy());

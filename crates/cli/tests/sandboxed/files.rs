@@ -2,7 +2,8 @@
 
 use testkit::{Client, TestServer, Value, base64, json};
 
-use crate::{Workspace, entry};
+use crate::Workspace;
+use crate::policies::path_entry;
 
 async fn kind(client: &mut Client, method: &str, params: Value) -> (i64, String) {
     let error = client.call_error(method, params).await;
@@ -13,7 +14,7 @@ async fn kind(client: &mut Client, method: &str, params: Value) -> (i64, String)
 async fn a_policy_decides_about_every_operation() {
     let (server, workspace, outside) = (TestServer::start().await, Workspace::new(), Workspace::new());
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
-    let sandbox = workspace.policy_with(&[entry(&format!("{}/secret", outside.uri()), "deny")], "restricted");
+    let sandbox = workspace.policy_with(&[path_entry(&format!("{}/secret", outside.uri()), "deny")], "restricted");
     let mut client = server.client().await;
     let inside = |name: &str| json!({"path": format!("{}/{name}", workspace.uri()), "sandbox": sandbox});
     let with = |mut params: Value, name: &str, value: Value| {
@@ -47,11 +48,28 @@ async fn a_policy_decides_about_every_operation() {
 }
 
 #[tokio::test]
+async fn a_denied_directory_exists_for_every_operation() {
+    let (server, workspace, outside) = (TestServer::start().await, Workspace::new(), Workspace::new());
+    let denied = outside.uri();
+    let sandbox = workspace.policy_with(&[path_entry(&denied, "deny")], "restricted");
+    let mut client = server.client().await;
+    let params = json!({"path": denied, "sandbox": sandbox});
+    assert_eq!(client.call("fs/canonicalize", params.clone()).await["path"], denied);
+    assert_eq!(client.call("fs/getMetadata", params.clone()).await["isDirectory"], true);
+    assert_eq!(kind(&mut client, "fs/readDirectory", params).await, (-32600, "sandboxDenied".to_owned()));
+    let destination = format!("{}/copy", workspace.uri());
+    let copy = json!({"sourcePath": denied, "destinationPath": destination, "recursive": true, "sandbox": sandbox});
+    assert_eq!(kind(&mut client, "fs/copy", copy).await.1, "sandboxDenied");
+    let search = json!({"searchId": "s", "path": denied, "pattern": "x", "sandbox": sandbox});
+    assert_eq!(client.call("fs/search", search).await["errorCount"], 1);
+}
+
+#[tokio::test]
 async fn links_lead_nowhere_that_the_policy_does_not_allow() {
     let (server, workspace, outside) = (TestServer::start().await, Workspace::new(), Workspace::new());
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     std::os::unix::fs::symlink(outside.path(), workspace.path().join("link")).unwrap();
-    let sandbox = workspace.policy_with(&[entry(&outside.uri(), "deny")], "restricted");
+    let sandbox = workspace.policy_with(&[path_entry(&outside.uri(), "deny")], "restricted");
     let mut client = server.client().await;
     let through = |name: &str| json!({"path": format!("{}/link/{name}", workspace.uri()), "sandbox": sandbox});
     // The same operations work without the policy.
@@ -72,7 +90,7 @@ async fn a_search_and_a_watch_see_only_what_may_be_read() {
     for directory in ["open", "hidden"] {
         std::fs::write(workspace.path().join(directory).join("f"), "needle").unwrap();
     }
-    let sandbox = workspace.policy_with(&[entry(&format!("{}/hidden", workspace.uri()), "deny")], "restricted");
+    let sandbox = workspace.policy_with(&[path_entry(&format!("{}/hidden", workspace.uri()), "deny")], "restricted");
     let mut client = server.client().await;
     let params = json!({"searchId": "s", "path": workspace.uri(), "pattern": "needle", "sandbox": sandbox});
     let found = client.call("fs/search", params).await;
@@ -94,7 +112,7 @@ async fn a_replaced_workspace_is_noticed() {
     let directory = workspace.path().join("ws");
     std::fs::create_dir(&directory).unwrap();
     let uri = format!("{}/ws", workspace.uri());
-    let sandbox = crate::policy(vec![entry(&uri, "write")], "restricted");
+    let sandbox = crate::policy(vec![path_entry(&uri, "write")], "restricted");
     let mut client = server.client().await;
     let script = format!("echo x > {}/f", directory.display());
     crate::run(&mut client, crate::start_params("a", &script, &sandbox)).await;

@@ -6,14 +6,18 @@ mod denials;
 mod ends;
 mod files;
 mod network;
+#[path = "../shared/policies.rs"]
+mod policies;
 mod processes;
 
 use std::path::Path;
 
 use tempfile::TempDir;
-use testkit::{Client, Value, json};
+use testkit::{Client, TestServer, Value, descendants, json};
 
-/// A user other than root, whom only root can become.
+use crate::policies::{path_entry, restricted, special_entry};
+
+/// The uid of `nobody`. Only root can switch to it.
 const ORDINARY_USER: u32 = 65534;
 
 /// A directory that the policies of these tests make writable.
@@ -40,7 +44,7 @@ impl Workspace {
     }
 
     fn policy_with(&self, more: &[Value], network: &str) -> Value {
-        let mut entries = vec![entry(&self.uri(), "write")];
+        let mut entries = vec![path_entry(&self.uri(), "write")];
         entries.extend_from_slice(more);
         policy(entries, network)
     }
@@ -54,20 +58,19 @@ impl Workspace {
     }
 }
 
-fn entry(uri: &str, access: &str) -> Value {
-    json!({"path": {"type": "path", "path": uri}, "access": access})
-}
-
 /// Everything may be read, and more as the entries say.
 fn policy(mut entries: Vec<Value>, network: &str) -> Value {
-    entries.push(json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"}));
-    json!({
-        "permissions": {
-            "type": "managed", "network": network,
-            "file_system": {"type": "restricted", "entries": entries},
-        },
-        "cwd": "file:///", "windowsSandboxLevel": "disabled",
-    })
+    entries.push(special_entry(json!({"kind": "root"}), "read"));
+    let mut policy = restricted(entries, network);
+    policy["cwd"] = json!("file:///");
+    policy
+}
+
+/// The descendants of the server that have this name.
+fn descendants_named(server: &TestServer, name: &str) -> Vec<u32> {
+    let is_called =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    descendants(server.pid()).into_iter().filter(is_called).collect()
 }
 
 /// The params of a start of a shell script with a policy. Its stderr goes to its stdout.

@@ -1,8 +1,8 @@
-//! Processes in a sandbox: what of `process/start` works as without one.
+//! Features of `process/start` that must also work in a sandbox.
 
-use testkit::{TestServer, json};
+use testkit::{TestServer, eventually, json};
 
-use crate::{ORDINARY_USER, Workspace, run, start_params};
+use crate::{ORDINARY_USER, Workspace, descendants_named, run, start_params};
 
 #[tokio::test]
 async fn a_command_writes_where_its_policy_allows_and_nowhere_else() {
@@ -22,7 +22,7 @@ async fn a_command_writes_where_its_policy_allows_and_nowhere_else() {
 #[tokio::test]
 async fn an_ordinary_user_gets_the_same_sandbox() {
     if !rustix::process::geteuid().is_root() {
-        // Then the other tests have shown it.
+        // The other tests already run as an ordinary user.
         return;
     }
     let (workspace, programs) = (Workspace::new(), tempfile::tempdir().unwrap());
@@ -57,7 +57,7 @@ async fn a_command_has_its_own_processes_and_no_privileges() {
 }
 
 #[tokio::test]
-async fn a_terminal_an_argument_zero_stdin_and_signals_work() {
+async fn a_command_in_a_terminal_gets_signals() {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let mut params = start_params(
@@ -72,16 +72,21 @@ async fn a_terminal_an_argument_zero_stdin_and_signals_work() {
     let ended = crate::until_closed(&mut client, "tty").await;
     assert!(ended.output.contains("got int"), "{}", ended.output);
     assert_eq!(ended.exited["exitCode"], 7);
+}
 
+#[tokio::test]
+async fn a_command_gets_its_argument_zero_and_its_stdin() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    // Without further arguments `$0` of a shell is its own argument zero.
     let mut params = start_params("arg0", "echo $0; cat", &workspace.policy());
-    params["argv"] = json!(["/bin/bash", "-c", "exec -a ignored cat /proc/$$/cmdline | tr '\\0' ' '; cat"]);
     params["arg0"] = json!("chosen");
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
     client.write("arg0", "1", "input").await;
     client.close_stdin("arg0").await;
     let ended = crate::until_closed(&mut client, "arg0").await;
-    assert!(ended.output.ends_with("input"), "{}", ended.output);
+    assert_eq!(ended.output, "chosen\ninput");
 }
 
 #[tokio::test]
@@ -131,4 +136,9 @@ async fn commands_of_one_policy_share_a_sandbox_and_start_at_the_same_time() {
         let ended = crate::until_closed(&mut client, &format!("p{number}")).await;
         assert_eq!((ended.output.as_str(), &ended.exited["exitCode"]), ("2\n", &json!(0)));
     }
+    // The init processes have a name of their own, but for the moment in which they begin.
+    let launchers = || descendants_named(&server, "exec-launcher").len();
+    eventually("there is one launcher", || (launchers() == 1).then_some(())).await;
+    run(&mut client, start_params("other", "true", &workspace.policy_with(&[], "enabled"))).await;
+    eventually("another policy has its own launcher", || (launchers() == 2).then_some(())).await;
 }

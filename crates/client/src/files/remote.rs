@@ -6,6 +6,7 @@ mod whole;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use protocol::fs::{
@@ -65,6 +66,7 @@ impl RemoteFileSystem {
     /// The sandbox as it is sent to the server: without paths that the server does not need, and with mapped paths.
     fn remote_sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
         let Some(sandbox) = sandbox.map(sandbox::without_unused_paths) else { return Ok(None) };
+        self.client.core.uses_sandboxes.store(true, Ordering::Relaxed);
         let Some(paths) = self.client.core.connector.paths() else { return Ok(Some(sandbox)) };
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }

@@ -86,7 +86,7 @@ impl ProcessEvents {
             Ok(answer) => answer,
             Err(error) => return self.fail(error.to_string()),
         };
-        let before = self.completion;
+        let before = self.completion.clone();
         if let Some(lost) = lost_output(&answer, before.last()) {
             return self.fail(lost);
         }

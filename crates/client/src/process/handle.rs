@@ -10,14 +10,13 @@ use protocol::{
 };
 use tokio::sync::watch;
 
-use super::exit_status::{ExitStatus, ProcessOutput};
 use super::follow::ProcessEvents;
 use super::receiver::ExecProcessEventReceiver;
 use super::stdio::{ProcessReader, ProcessStdin};
 use super::write;
 use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
-use crate::records::{ExecProcessEvent, ProcessProgress, ProcessRecord};
+use crate::records::{ExecProcessEvent, ExitStatus, ProcessOutput, ProcessProgress, ProcessRecord};
 
 /// A process in the environment (the machine of the server).
 ///
@@ -153,7 +152,11 @@ impl ExecProcess {
                 // An old server says only in the answer to a read whether the sandbox denied something.
                 ProcessProgress::Exited(exit) => {
                     let answer = self.read_after(self.record.last_seq()).await?;
-                    return Ok(ExitStatus { sandbox_denied: answer.sandbox_denied, ..exit.into() });
+                    return Ok(ExitStatus {
+                        sandbox_denied: answer.sandbox_denied,
+                        sandbox_denials: answer.sandbox_denials,
+                        ..exit.into()
+                    });
                 }
                 ProcessProgress::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),
                 ProcessProgress::Running => {}
@@ -172,10 +175,7 @@ impl ExecProcess {
             match event {
                 ExecProcessEvent::Output(output) if output.stream == Stream::Stderr => stderr.extend(output.chunk),
                 ExecProcessEvent::Output(output) => stdout.extend(output.chunk),
-                ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
-                    let sandbox_denied = sandbox_denied.unwrap_or(false);
-                    status = Some(ExitStatus { code: exit_code, sandbox_denied, timed_out, resources });
-                }
+                ExecProcessEvent::Exited { .. } => status = event.exit_status(),
                 ExecProcessEvent::Closed { .. } => {}
                 ExecProcessEvent::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),
             }

@@ -1,6 +1,7 @@
 //! Starting a process, or attaching to a process that an earlier client of the session has started.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use protocol::{Method, ProcessId, ReadParams, StartParams, StartResult};
 use recovery::Exit;
@@ -22,6 +23,9 @@ pub(crate) async fn start(
     // Another server would ignore the limits, and the process would run without them.
     if params.limits.is_some() && !core.capabilities().await?.process_limits {
         return Err(ExecServerError::Protocol("the server cannot limit what a process uses".to_owned()));
+    }
+    if params.sandbox.is_some() {
+        core.uses_sandboxes.store(true, Ordering::Relaxed);
     }
     let params = core.map_paths_of_start(params)?;
     core.wait_for_room_for_job().await?;
@@ -124,16 +128,11 @@ pub(crate) async fn attach(
     let answer = super::read::read(core, ReadParams::after(record.id.clone(), 0)).await?;
     let skipped_through = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
     let lost_bytes = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
-    if let (true, Some(code), Some(seq)) = (answer.exited, answer.exit_code, answer.exit_seq)
+    if let (Some(exit), Some(seq)) = (Exit::of_answer(&answer), answer.exit_seq)
         && seq <= skipped_through
     {
         // The exit event was skipped, so the record learns about the exit from the answer.
-        record.note_exit(Exit {
-            code,
-            sandbox_denied: Some(answer.sandbox_denied),
-            timed_out: answer.timed_out,
-            resources: answer.resources(),
-        });
+        record.note_exit(exit);
     }
     let last_seq_before_attach = answer.next_seq.saturating_sub(1);
     record.skip(skipped_through, lost_bytes);

@@ -1,8 +1,10 @@
 //! The events of a process, as users of the client see them.
 
 use bytes::Bytes;
-use protocol::{ExitResources, Stream};
+use protocol::{ExitResources, SandboxDenial, Stream};
 use recovery::{Event, Exit};
+
+use super::exit_status::ExitStatus;
 
 /// Bytes that a process wrote to one of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum ExecProcessEvent {
         exit_code: i32,
         /// Whether the sandbox denied something to the process. `None` if the server does not say.
         sandbox_denied: Option<bool>,
+        /// What the sandbox refused, as far as the server knows.
+        sandbox_denials: Vec<SandboxDenial>,
         /// Whether the server killed the process because the timeout of the process was over.
         timed_out: bool,
         /// What the process has used and which limit it has reached, if it was started with
@@ -47,8 +51,8 @@ impl ExecProcessEvent {
     pub(crate) fn new(seq: u64, event: Event) -> Self {
         match event {
             Event::Output { stream, chunk } => Self::Output(ProcessOutputChunk { seq, stream, chunk }),
-            Event::Exited(Exit { code, sandbox_denied, timed_out, resources }) => {
-                Self::Exited { seq, exit_code: code, sandbox_denied, timed_out, resources }
+            Event::Exited(Exit { code, sandbox_denied, sandbox_denials, timed_out, resources }) => {
+                Self::Exited { seq, exit_code: code, sandbox_denied, sandbox_denials, timed_out, resources }
             }
             Event::Closed => Self::Closed { seq },
         }
@@ -60,10 +64,11 @@ impl ExecProcessEvent {
             Self::Output(output) => {
                 Some((output.seq, Event::Output { stream: output.stream, chunk: output.chunk.clone() }))
             }
-            Self::Exited { seq, exit_code, sandbox_denied, timed_out, resources } => {
+            Self::Exited { seq, exit_code, sandbox_denied, sandbox_denials, timed_out, resources } => {
                 let exit = Exit {
                     code: *exit_code,
                     sandbox_denied: *sandbox_denied,
+                    sandbox_denials: sandbox_denials.clone(),
                     timed_out: *timed_out,
                     resources: *resources,
                 };
@@ -71,6 +76,14 @@ impl ExecProcessEvent {
             }
             Self::Closed { seq } => Some((*seq, Event::Closed)),
             Self::Failed(_) => None,
+        }
+    }
+
+    /// How the process exited, if this is its exit.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        match self.sequenced() {
+            Some((_, Event::Exited(exit))) => Some(exit.into()),
+            _ => None,
         }
     }
 

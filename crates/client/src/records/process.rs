@@ -194,7 +194,7 @@ impl ProcessRecord {
             state.received += event.bytes() as u64;
             match &mut event {
                 // A process exits once, so every further exit repeats the first.
-                Event::Exited(exit) => *exit = *state.exit.get_or_insert(*exit),
+                Event::Exited(exit) => *exit = state.exit.get_or_insert_with(|| exit.clone()).clone(),
                 Event::Output { .. } | Event::Closed => {}
             }
             state.feed.publish(ExecProcessEvent::new(seq, event));
@@ -251,7 +251,7 @@ impl ProcessRecord {
     pub(crate) fn progress(&self) -> ProcessProgress {
         let state = self.state.lock();
         match (&state.exit, &state.failure) {
-            (Some(exit), _) => ProcessProgress::Exited(*exit),
+            (Some(exit), _) => ProcessProgress::Exited(exit.clone()),
             (None, Some(text)) => ProcessProgress::Failed(text.clone()),
             // No event follows, so a caller must not wait for the exit.
             (None, None) if state.order.is_closed() => {

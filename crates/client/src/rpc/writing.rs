@@ -21,6 +21,7 @@ const BUFFER_KEPT: Duration = Duration::from_millis(500);
 pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
     let mut batch = Vec::new();
     let mut has_large_buffers = false;
+    let mut was_closed_in_order = false;
     loop {
         let kind = tokio::select! {
             kind = rpc.outbox.take(&mut batch) => kind,
@@ -54,11 +55,15 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
             break;
         }
         if is_last {
+            was_closed_in_order = true;
             break;
         }
         batch.clear();
     }
     let _shut_down_or_timed_out = tokio::time::timeout(LAST_WRITE_TIMEOUT, writer.shutdown()).await;
+    if was_closed_in_order {
+        rpc.let_companion_end().await;
+    }
     // If the connection has already ended, its reason stays.
     rpc.finish(Disconnect(None));
 }

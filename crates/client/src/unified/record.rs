@@ -2,7 +2,6 @@
 //! follows the events of the command fills the record, and calls read it.
 
 use parking_lot::Mutex;
-use recovery::Exit;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 
@@ -10,7 +9,7 @@ use super::collect::CommandCompletion;
 use super::head_tail::{Abridged, HeadTail, StreamRest};
 use super::options::UnifiedExecOptions;
 use super::request::ExecSessionId;
-use crate::records::ExecProcessEvent;
+use crate::records::{ExecProcessEvent, ExitStatus};
 
 pub(super) struct CommandRecord {
     id: ExecSessionId,
@@ -32,7 +31,7 @@ struct CommandState {
     /// The end of all output, for the report about a command that ends in the background.
     tail: HeadTail,
     /// The exit of the process. Output of its descendants may still follow.
-    exit: Option<Exit>,
+    exit: Option<ExitStatus>,
     /// Set when no further event is expected.
     end: Option<CommandEnd>,
     /// The call that started the command has returned, so the end of the command has to be reported.
@@ -55,7 +54,7 @@ pub(super) struct CommandSnapshot {
     pub(super) abridged: Abridged,
     /// Bytes of the output before it was abridged.
     pub(super) original_bytes: u64,
-    pub(super) exit: Option<Exit>,
+    pub(super) exit: Option<ExitStatus>,
     pub(super) end: Option<CommandEnd>,
 }
 
@@ -85,9 +84,7 @@ impl CommandRecord {
                 drop(state);
                 self.progress.send_modify(|progress| progress.bytes += output.chunk.len() as u64);
             }
-            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, resources, .. } => {
-                self.state.lock().exit = Some(Exit { code, sandbox_denied, timed_out, resources });
-            }
+            ExecProcessEvent::Exited { .. } => self.state.lock().exit = event.exit_status(),
             ExecProcessEvent::Closed { .. } => self.end_unless_ended(CommandEnd::Closed),
             ExecProcessEvent::Failed(text) => self.end_unless_ended(CommandEnd::Failed(text)),
         }
@@ -170,7 +167,7 @@ impl CommandState {
         CommandSnapshot {
             abridged: output.abridge(max_bytes),
             original_bytes: output.total_bytes(),
-            exit: self.exit,
+            exit: self.exit.clone(),
             end: self.end.clone(),
         }
     }
@@ -178,9 +175,9 @@ impl CommandState {
     fn completion(&self, session: ExecSessionId) -> CommandCompletion {
         CommandCompletion {
             session,
-            exit_code: self.exit.map(|exit| exit.code),
+            exit_code: self.exit.as_ref().map(|exit| exit.code),
             output_tail: self.tail.abridge(usize::MAX).text,
-            sandbox_denied: self.exit.is_some_and(|exit| exit.sandbox_denied == Some(true)),
+            sandbox_denied: self.exit.as_ref().is_some_and(|exit| exit.sandbox_denied),
             failure: self.end.as_ref().and_then(CommandEnd::failure),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::ExitResources;
+use protocol::{ExitResources, SandboxDenial};
 
 use super::request::ExecSessionId;
 
@@ -29,6 +29,8 @@ pub struct ExecCommandResponse {
     pub wall_time: Duration,
     /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
+    /// What the sandbox refused, as far as the server knows.
+    pub sandbox_denials: Vec<SandboxDenial>,
     /// Whether this is the result of a second run, without the sandbox, after approval.
     pub ran_without_sandbox: bool,
     /// Whether the server killed the command because its timeout was over.

@@ -24,11 +24,35 @@ async fn events_are_delivered_in_the_order_of_their_numbers() {
     while let Some(event) = events.recv().await.unwrap() {
         received.push(event);
     }
-    let resources = ExitResources::NONE;
-    let exited =
-        ExecProcessEvent::Exited { seq: 3, exit_code: 0, sandbox_denied: Some(false), timed_out: false, resources };
+    let exited = ExecProcessEvent::Exited {
+        seq: 3,
+        exit_code: 0,
+        sandbox_denied: Some(false),
+        sandbox_denials: Vec::new(),
+        timed_out: false,
+        resources: ExitResources::NONE,
+    };
     assert_eq!(received, [output(1, b"one"), output(2, b"two"), exited, ExecProcessEvent::Closed { seq: 4 }]);
     assert_eq!(server.count("process/read"), 0);
+}
+
+#[tokio::test]
+async fn an_exit_says_what_the_sandbox_refused() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let denials = testkit::json!([{"operation": "socket", "target": "AF_INET", "count": 2}]);
+    server.push(
+        "process/exited",
+        testkit::json!({"processId": "p", "seq": 1, "exitCode": 7, "sandboxDenied": true, "sandboxDenials": denials}),
+    );
+    server.push_closed("p", 2);
+    let status = process.wait().await.unwrap();
+    assert!(status.sandbox_denied);
+    let [denial] = &status.sandbox_denials[..] else { panic!("{status:?}") };
+    assert_eq!((&denial.operation[..], denial.target.as_deref(), denial.count), ("socket", Some("AF_INET"), 2));
+    let event = process.events().next().await.unwrap();
+    assert_eq!(event.exit_status(), Some(status));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::support::{failure, fetcher, get, load, reply};
 use fetch::FailureKind;
-use testkit::{HttpPeer, read_http_request};
+use testkit::{HttpPeer, http_ok, read_http_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -30,6 +30,41 @@ async fn headers_without_end_and_a_header_without_end_are_cut_off_early() {
         let written = server.await.unwrap();
         assert!(written < 64 << 20, "{written}");
     }
+}
+
+#[tokio::test]
+async fn informational_answers_without_end_are_cut_off_early() {
+    let (note_sent, mut sent) = tokio::sync::mpsc::unbounded_channel();
+    let server = HttpPeer::with_handler(move |_, mut stream| {
+        let note_sent = note_sent.clone();
+        async move {
+            let flood = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            let mut written = 0;
+            while written < 256 << 20 && stream.write_all(flood.as_bytes()).await.is_ok() {
+                written += flood.len();
+            }
+            note_sent.send(written).unwrap();
+        }
+    })
+    .await;
+    let (kind, text) = failure(fetcher(&[]).send(get(server.url("/"))).await);
+    let expected = "http/request failed: the answer is not valid HTTP: 278528 bytes came, and the headers of the answer are still not complete";
+    assert_eq!((kind, text.as_str()), (FailureKind::Protocol, expected));
+    let sent = sent.recv().await.unwrap();
+    // Most of these bytes were in the buffers of the kernel.
+    assert!(sent < 64 << 20, "{sent}");
+}
+
+#[tokio::test]
+async fn the_bytes_before_an_answer_are_counted_for_each_request_of_a_connection() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(3000);
+    let server = HttpPeer::answering(move |_| reply(early.clone() + &http_ok(&"x".repeat(500_000)))).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..4 {
+        let (status, body) = load(&fetcher, get(server.url("/"))).await.unwrap();
+        assert_eq!((status, body.len()), (200, 500_000));
+    }
+    assert_eq!(server.connections_accepted(), 1);
 }
 
 #[tokio::test]

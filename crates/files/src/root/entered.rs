@@ -30,7 +30,8 @@ const MAX_TRIES: usize = 128;
 /// kernel would follow them to any file.
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
-/// The right of this thread to resolve paths in a root. Made by [`FileRoot::enter`](super::FileRoot::enter).
+/// Lets this thread resolve paths in a root. In a sandbox, the thread has no effective capabilities while this value
+/// exists. Made by [`FileRoot::enter`](super::FileRoot::enter).
 #[derive(Debug)]
 pub(crate) struct EnteredRoot<'r> {
     /// The root directory of a sandbox, and the proof that this thread has no effective capabilities. `None` is the
@@ -76,46 +77,47 @@ impl<'r> EnteredRoot<'r> {
         Self { sandbox: None }
     }
 
-    pub(super) fn sandbox(top: BorrowedFd<'r>, capabilities: DroppedCapabilities) -> Self {
-        Self { sandbox: Some((top, capabilities)) }
+    pub(super) fn sandbox(root: BorrowedFd<'r>, capabilities: DroppedCapabilities) -> Self {
+        Self { sandbox: Some((root, capabilities)) }
     }
 
     /// The root directory of the sandbox. `None` on the host.
-    fn top(&self) -> Option<BorrowedFd<'r>> {
-        self.sandbox.as_ref().map(|(top, _)| *top)
+    fn root(&self) -> Option<BorrowedFd<'r>> {
+        self.sandbox.as_ref().map(|(root, _)| *root)
     }
 
     /// Opens `/`, to reach its entries.
-    pub(crate) fn open_top(&self) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_root(&self) -> Result<OwnedFd, Errno> {
         self.open(Path::new("/"), OPEN_TO_TRAVERSE, Mode::empty())
     }
 
     /// Opens or creates the file that a path leads to. With `NOFOLLOW` a link at the end of the path is not followed.
     pub(crate) fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
-        match self.top() {
+        match self.root() {
             None => retry_on_intr(|| openat(CWD, path, flags, mode)),
-            Some(top) => open_inside(top, path, flags, mode, ResolveFlags::empty()),
+            Some(root) => open_inside(root, path, flags, mode, ResolveFlags::empty()),
         }
     }
 
-    /// As [`open`](Self::open), but fails if any component of the path is a link. May also fail if the kernel has no
-    /// `openat2` or the path is too long for it.
+    /// As [`open`](Self::open), but fails if a component of the path is a link. With `PATH | NOFOLLOW` a link at the end
+    /// of the path is allowed and is opened itself. May also fail if the kernel has no `openat2` or the path is too long
+    /// for it.
     pub(crate) fn open_without_links(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
-        match self.top() {
-            None => openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
-            Some(top) => open_inside(top, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+        match self.root() {
+            None => retry_on_intr(|| openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)),
+            Some(root) => open_inside(root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
         }
     }
 
     /// As [`open`](Self::open), but fails instead of waiting for a disk or a server, with `EAGAIN` for example.
     pub(crate) fn open_cached(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let (directory, resolve) = match self.top() {
+        let (directory, resolve) = match self.root() {
             None => (CWD, ResolveFlags::CACHED),
-            Some(top) => (top, INSIDE | ResolveFlags::CACHED),
+            Some(root) => (root, INSIDE | ResolveFlags::CACHED),
         };
-        openat2(directory, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        retry_on_intr(|| openat2(directory, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
     }
 
     /// Opens or creates what `target` names.
@@ -179,7 +181,8 @@ impl<'r> EnteredRoot<'r> {
             return Ok(LocatedName { directory: None, name: path.as_os_str() });
         }
         let Some(Component::Normal(name)) = path.components().next_back() else {
-            // The path ends in `..` or is `/`. As for the kernel, it names a directory that cannot be renamed.
+            // The path ends in `..` or is `/`. The name `.` gives such a directory the kernel's own errors: it can be
+            // neither removed nor renamed.
             let directory = self.open(path, OPEN_TO_TRAVERSE, Mode::empty())?;
             return Ok(LocatedName { directory: Some(directory), name: OsStr::new(".") });
         };
@@ -195,16 +198,16 @@ impl<'r> EnteredRoot<'r> {
 
     /// The same path without symbolic links, `.` and `..`. Every component must exist.
     pub(crate) fn canonicalize(&self, path: &Path) -> std::io::Result<PathBuf> {
-        match self.top() {
+        match self.root() {
             None => path.canonicalize(),
-            Some(top) => Ok(self.canonicalize_inside(top, path)?),
+            Some(root) => Ok(self.canonicalize_inside(root, path)?),
         }
     }
 
-    fn canonicalize_inside(&self, top: BorrowedFd<'_>, path: &Path) -> Result<PathBuf, Errno> {
+    fn canonicalize_inside(&self, root: BorrowedFd<'_>, path: &Path) -> Result<PathBuf, Errno> {
         let opened = self.open(path, OFlags::PATH, Mode::empty())?;
-        let (shown, shown_top) = (shown_path_of_opened(&opened)?, shown_path_of_opened(&top)?);
-        let canonical = Path::new("/").join(shown.strip_prefix(&shown_top).map_err(|_| Errno::NOENT)?);
+        let (shown, shown_root) = (shown_path_of_opened(&opened)?, shown_path_of_opened(&root)?);
+        let canonical = Path::new("/").join(shown.strip_prefix(&shown_root).map_err(|_| Errno::NOENT)?);
         // The kernel adds ` (deleted)` to the path of a removed file, and a mount can hide a file that is open.
         let found = stat_open(self.open_without_links(&canonical, OFlags::PATH | OFlags::NOFOLLOW)?)?;
         if FileIdentity::of(&found) == FileIdentity::of(&stat_open(&opened)?) {
@@ -260,8 +263,8 @@ impl<'r> EnteredRoot<'r> {
     }
 
     /// Fails with `EBUSY` if the entry is a mount point of the sandbox. The kernel refuses to remove or rename only
-    /// those mount points that are in the mount namespace of the calling thread. In other namespaces it lets the mount
-    /// go, and what the mount has hidden or protected would be free. A process of the sandbox cannot put a mount point
+    /// those mount points that are in the mount namespace of the calling thread. A mount point in another namespace is
+    /// silently unmounted, and the file that the mount hid or protected could be reached. A process of the sandbox cannot put a mount point
     /// in the place of the entry after this check, because the kernel does not let that process rename mount points.
     /// This needs a sandbox that does not let its processes make further mount namespaces.
     fn check_no_mount_point(&self, entry: EntryAt<'_>) -> Result<(), Errno> {
@@ -290,7 +293,7 @@ impl<'r> EnteredRoot<'r> {
 }
 
 fn open_inside(
-    top: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,
     mode: Mode,
@@ -300,7 +303,7 @@ fn open_inside(
     let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
     let mut tries = 1;
     loop {
-        match retry_on_intr(|| openat2(top, path, flags, mode, INSIDE | further)) {
+        match retry_on_intr(|| openat2(root, path, flags, mode, INSIDE | further)) {
             Err(Errno::AGAIN) if tries < MAX_TRIES => tries += 1,
             opened => return opened,
         }

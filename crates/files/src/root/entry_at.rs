@@ -90,5 +90,5 @@ pub(crate) fn stat_open_cached(opened: impl AsFd) -> Result<Statx, Errno> {
 
 /// `statx` with all members that this crate needs.
 pub(super) fn statx_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
-    statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+    statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID)
 }

@@ -29,8 +29,8 @@ pub(super) fn may_access_opened(opened: &OwnedFd, access: Access) -> Result<(), 
     accessat(CWD, path_of_opened(opened), access, AtFlags::EACCESS)
 }
 
-/// Whether [`link_opened_file`] can work: this process needs `/proc` for it.
-pub(crate) fn can_link_opened_files() -> Result<(), Errno> {
+/// Fails if this process has no `/proc`, which [`link_opened_file`] needs.
+pub(crate) fn check_proc_fd() -> Result<(), Errno> {
     accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())
 }
 

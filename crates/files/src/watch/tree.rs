@@ -151,10 +151,14 @@ impl TreeState {
         }
         if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
             let is_directory = event.is(ReadFlags::ISDIR);
-            report(entry.path, is_directory, PathEvent::Modified);
             if is_directory {
                 self.scans.retry_refused();
+            } else if self.directories.child(directory, name).is_some() {
+                // A process has changed a file that was removed while the process had it open, and a directory has its name
+                // now. The kernel leaves such events out, except if the file is removed at the same time.
+                return Ok(());
             }
+            report(entry.path, is_directory, PathEvent::Modified);
         }
         Ok(())
     }

@@ -2,10 +2,12 @@
 //! the crate compares with the host.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use files::{DanglingLinks, FileRoot, Follow, SearchQuery, Upload};
 use rustix::io::Errno;
 
+use crate::roles::{is_role_process, report_done, run_in_own_mount_namespace};
 use crate::support::{TestSandbox, errno, is_root, not_cancelled};
 
 #[track_caller]
@@ -34,6 +36,37 @@ fn writing_below_a_read_only_mount_is_denied_by_the_sandbox() {
     assert_denied(files::rename(&root, &file, &new, true), Errno::ROFS, true);
     assert_denied(files::copy(&root, &sandbox.at("ws/file"), &new, false, &not_cancelled()), Errno::ROFS, true);
     files::write_file(FileRoot::host(), &new, b"x", Follow::Yes).unwrap();
+}
+
+#[test]
+fn a_mount_that_is_read_only_on_the_host_too_is_no_denial() {
+    run_in_own_mount_namespace("denials::role_read_only_on_host");
+}
+
+#[test]
+#[ignore = "run by the test above in a process of its own"]
+fn role_read_only_on_host() {
+    if !is_role_process() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let on_host = directory.path().canonicalize().unwrap();
+    std::fs::write(on_host.join("file"), "").unwrap();
+    rustix::mount::mount_bind(&on_host, &on_host).unwrap();
+    let read_only = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+    rustix::mount::mount_remount(&on_host, read_only, c"").unwrap();
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    assert_denied(files::write_file(&root, &on_host.join("new"), b"x", Follow::Yes), Errno::ROFS, false);
+    // Only the destination is written, so only the destination counts.
+    let copy = |from: &Path, to: &Path| files::copy(&root, from, to, false, &not_cancelled());
+    assert_denied(copy(&on_host.join("file"), &sandbox.at("ro/new")), Errno::ROFS, true);
+    assert_denied(copy(&sandbox.at("ro/file"), &on_host.join("new")), Errno::ROFS, false);
+    // The sandbox refuses this, whatever the permissions of the directory are.
+    std::fs::set_permissions(sandbox.at("ro"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let made = files::create_directory(&root, &sandbox.at("ro/new"), false, Follow::Yes);
+    assert_denied(made, Errno::ROFS, true);
+    report_done();
 }
 
 #[test]

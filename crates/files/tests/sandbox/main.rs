@@ -9,5 +9,8 @@ mod magic_links;
 mod mount_points;
 mod ordinary_use;
 mod races;
+#[path = "../operations/roles.rs"]
+#[expect(dead_code, reason = "the tests of operations use more of these functions")]
+mod roles;
 mod support;
 mod watching;

@@ -100,7 +100,7 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
         Ok(members) => members,
         Err(error) => return Err(syntax_error(text, error)),
     };
-    limits::check(text)?;
+    limits::check_json(text)?;
     members.classify()
 }
 
@@ -213,7 +213,9 @@ impl<'a> EnvelopeMembers<'a> {
                 None => Incoming::Notification(Notification { method, params: self.params }),
             });
         }
-        if let Some(result) = self.result {
+        // A message with both a result and an error says that something went wrong. Older clients send `null` for no error.
+        let has_error = self.error.is_some_and(|error| error.get() != "null");
+        if let Some(result) = self.result.filter(|_| !has_error) {
             return Ok(Incoming::Response(Response { id: request_id(self.id)?, result }));
         }
         let json = self.error.ok_or(DecodeError::Missing("error"))?.get();

@@ -52,7 +52,7 @@ impl<'a> ObjectKeys<'a> {
 }
 
 /// Checks that `text` keeps the limits and has no duplicate keys. `text` must be valid JSON.
-pub(super) fn check(text: &str) -> Result<(), DecodeError> {
+pub fn check_json(text: &str) -> Result<(), DecodeError> {
     let bytes = text.as_bytes();
     let mut values = 0usize;
     let mut open: Vec<Container<'_>> = Vec::new();

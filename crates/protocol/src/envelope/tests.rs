@@ -28,6 +28,10 @@ fn the_four_kinds_of_messages_are_distinguished() {
     assert!(
         matches!(decode(br#"{"error":{"code":-1,"message":"m"},"id":3}"#).unwrap(), Incoming::Error { error, .. } if error.code == -1)
     );
+    // An error counts, also beside a result.
+    let both = decode(br#"{"result":{},"error":{"code":-1,"message":"m"},"id":3}"#).unwrap();
+    assert!(matches!(both, Incoming::Error { error, .. } if error.code == -1));
+    assert!(matches!(decode(br#"{"result":{},"error":null,"id":3}"#).unwrap(), Incoming::Response(_)));
 }
 
 #[test]

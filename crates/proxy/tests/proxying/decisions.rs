@@ -1,9 +1,9 @@
-//! What is allowed, who is asked, and who is told.
+//! Decisions: rules, questions to the decider, and reports to the observer.
 
 use std::sync::Arc;
 
 use proxy::{
-    BoxFuture, Decider, DeciderVerdict, DecisionSource, NetworkRules, PolicyQuestion, ProxyDecision, ProxyMode,
+    BoxFuture, Decider, DeciderAnswer, DecisionSource, NetworkRules, PolicyQuestion, ProxyDecision, ProxyMode,
     ProxyProtocol, ProxyVerdict, reason,
 };
 use testkit::{HttpPeer, http_ok};
@@ -19,7 +19,7 @@ fn with_domains(rules: &[(&str, proxy::DomainRule)]) -> Setup {
 }
 
 #[tokio::test]
-async fn a_decision_has_all_that_an_observer_needs() {
+async fn a_decision_reports_verdict_source_target_method_and_client() {
     let target = echo_target().await;
     let proxy = TestProxy::start(with_domains(&[("127.0.0.1", Allow), ("*.bad.test", Deny)])).await;
     proxy.tunnel_to(&target.to_string()).await;
@@ -90,8 +90,8 @@ async fn a_decider_is_asked_about_unknown_hosts_only() {
 #[tokio::test]
 async fn deny_and_ask_refuse_with_the_reason_of_the_decider() {
     for (answer, verdict) in [
-        (DeciderVerdict::Deny("not today".to_owned()), ProxyVerdict::Deny),
-        (DeciderVerdict::Ask("not today".to_owned()), ProxyVerdict::Ask),
+        (DeciderAnswer::Deny("not today".to_owned()), ProxyVerdict::Deny),
+        (DeciderAnswer::Ask("not today".to_owned()), ProxyVerdict::Ask),
     ] {
         let proxy = TestProxy::start(Setup { decider: Some(Arc::new(Always(answer))), ..with_domains(&[]) }).await;
         let answer = proxy.request("GET http://site.test/", "").await;
@@ -102,7 +102,7 @@ async fn deny_and_ask_refuse_with_the_reason_of_the_decider() {
 }
 
 #[tokio::test]
-async fn limited_mode_lets_only_reading_methods_pass() {
+async fn limited_mode_allows_only_get_head_and_options() {
     let peer = HttpPeer::closing(|_| http_ok("")).await;
     let rules = NetworkRules { mode: ProxyMode::Limited, ..Setup::default().rules };
     let proxy = TestProxy::start(Setup { rules, ..Setup::default() }).await;
@@ -121,12 +121,32 @@ async fn limited_mode_lets_only_reading_methods_pass() {
 
 #[tokio::test]
 async fn the_question_is_withdrawn_when_the_program_leaves() {
-    for request in [b"CONNECT site.test:443 HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(), SOCKS_REQUEST] {
+    // The proxy does not read the body before the decision.
+    let head = "POST http://site.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n";
+    let with_body = [head.as_bytes(), &[b'x'; 100 << 10]].concat();
+    let requests = [b"CONNECT site.test:443 HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(), SOCKS_REQUEST, &with_body];
+    for request in requests {
         let (events, mut happened) = mpsc::unbounded_channel();
         let proxy = TestProxy::start(Setup { decider: Some(Arc::new(Undecided(events))), ..with_domains(&[]) }).await;
         let mut stream = proxy.connect().await;
         stream.write_all(request).await.unwrap();
         assert_eq!(happened.recv().await, Some("asked"));
+        drop(stream);
+        let withdrawn = tokio::time::timeout(PATIENCE, happened.recv()).await.expect("the question stays open");
+        assert_eq!(withdrawn, Some("withdrawn"));
+        assert_eq!(proxy.decisions(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_question_is_withdrawn_when_a_program_that_has_sent_early_bytes_resets_the_connection() {
+    for request in [b"CONNECT site.test:443 HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(), SOCKS_REQUEST] {
+        let (events, mut happened) = mpsc::unbounded_channel();
+        let proxy = TestProxy::start(Setup { decider: Some(Arc::new(Undecided(events))), ..with_domains(&[]) }).await;
+        let mut stream = proxy.connect().await;
+        stream.write_all(&[request, b"early"].concat()).await.unwrap();
+        assert_eq!(happened.recv().await, Some("asked"));
+        stream.set_zero_linger().unwrap();
         drop(stream);
         let withdrawn = tokio::time::timeout(PATIENCE, happened.recv()).await.expect("the question stays open");
         assert_eq!(withdrawn, Some("withdrawn"));
@@ -153,9 +173,9 @@ const SOCKS_REQUEST: &[u8] = b"\x05\x01\x00\x05\x01\x00\x03\x09site.test\x01\xbb
 struct Asking(mpsc::UnboundedSender<PolicyQuestion>);
 
 impl Decider for Asking {
-    fn decide(&self, question: PolicyQuestion) -> BoxFuture<'_, DeciderVerdict> {
+    fn decide(&self, question: PolicyQuestion) -> BoxFuture<'_, DeciderAnswer> {
         self.0.send(question).unwrap();
-        Box::pin(async { DeciderVerdict::Allow })
+        Box::pin(async { DeciderAnswer::Allow })
     }
 }
 
@@ -166,12 +186,12 @@ struct Withdrawn(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Withdrawn {
     fn drop(&mut self) {
-        let _test_is_over = self.0.send("withdrawn");
+        let _test_driver_has_ended = self.0.send("withdrawn");
     }
 }
 
 impl Decider for Undecided {
-    fn decide(&self, _: PolicyQuestion) -> BoxFuture<'_, DeciderVerdict> {
+    fn decide(&self, _: PolicyQuestion) -> BoxFuture<'_, DeciderAnswer> {
         self.0.send("asked").unwrap();
         let withdrawn = Withdrawn(self.0.clone());
         Box::pin(async move {

@@ -1,10 +1,10 @@
-//! The end of a proxy.
+//! Stopping a proxy, and starting one from a descriptor.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use proxy::limits::ProxyLimits;
-use proxy::{BoxFuture, DecisionObserver, NameResolver, NetworkProxy, NetworkRules, ProxyDecision, ProxyParts};
+use proxy::{BoxFuture, DecisionObserver, NameResolver, NetworkProxy, NetworkRules, ProxyConfig, ProxyDecision};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -43,15 +43,15 @@ async fn a_descriptor_of_a_listening_socket_is_enough() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let resolver: Arc<dyn NameResolver> = Arc::new(ScriptedNames::default());
-    let parts = ProxyParts {
+    let config = ProxyConfig {
         rules: NetworkRules::default(),
         decider: None,
         observer: Arc::new(Nobody),
         resolver,
-        room: Arc::new(Semaphore::new(1)),
+        connection_permits: vec![Arc::new(Semaphore::new(1))],
         limits: ProxyLimits::default(),
     };
-    let proxy = NetworkProxy::from_descriptor(OwnedFd::from(listener), parts).unwrap();
+    let proxy = NetworkProxy::from_descriptor(OwnedFd::from(listener), config).unwrap();
     assert_eq!(proxy.local_addr().unwrap(), address);
     let stop = CancellationToken::new();
     let running = tokio::spawn(proxy.run(stop.clone()));

@@ -1,13 +1,16 @@
-//! Programs that send garbage, send slowly, send too much, or open too many connections.
+//! Programs and targets that send garbage, send slowly or send too much, and programs that open too many connections.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use proxy::limits::MAX_HEADERS;
 use testkit::{HttpPeer, eventually, http_ok};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 
 use crate::support::{PATIENCE, Setup, TestProxy, echo_target, read_head, read_to_end};
 
-fn impatient() -> Setup {
+fn with_short_handshake_timeout() -> Setup {
     let mut setup = Setup::default();
     setup.limits.handshake_timeout = Duration::from_millis(100);
     setup
@@ -16,7 +19,7 @@ fn impatient() -> Setup {
 #[tokio::test]
 async fn garbage_ends_only_its_own_connection() {
     let target = echo_target().await;
-    let proxy = TestProxy::start(impatient()).await;
+    let proxy = TestProxy::start(with_short_handshake_timeout()).await;
     let garbage: &[&[u8]] = &[
         b"\0",
         b"\x04\x01\0\x50\x7f\0\0\x01\0",
@@ -48,7 +51,7 @@ async fn garbage_ends_only_its_own_connection() {
 
 #[tokio::test]
 async fn a_program_that_sends_its_headers_slowly_is_disconnected() {
-    let proxy = TestProxy::start(impatient()).await;
+    let proxy = TestProxy::start(with_short_handshake_timeout()).await;
     let beginnings: &[&'static [u8]] = &[b"", b"G", b"GET http://a.test/ HTTP/1.1\r\nX: ", b"\x05\xff"];
     for beginning in beginnings {
         let started = Instant::now();
@@ -73,7 +76,7 @@ async fn a_program_that_sends_its_headers_slowly_is_disconnected() {
 #[tokio::test]
 async fn a_connection_that_is_kept_open_without_a_request_is_closed() {
     let peer = HttpPeer::closing(|_| http_ok("x")).await;
-    let proxy = TestProxy::start(impatient()).await;
+    let proxy = TestProxy::start(with_short_handshake_timeout()).await;
     let mut stream = proxy.connect().await;
     let request = format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", peer.url("/"));
     assert_eq!(testkit::http_exchange(&mut stream, &request).await.body, "x");
@@ -91,10 +94,36 @@ async fn headers_that_are_too_large_are_refused() {
     };
     let answer = tokio::time::timeout(PATIENCE, writing).await.expect("the proxy reads without end");
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    let many: String = (0..2000).map(|n| format!("X-{n}: 1\r\n")).collect();
-    let answer = proxy.request("GET http://a.test/", &many).await;
+    // As many headers as are allowed, but too many bytes.
+    let long: String = (0..900).map(|n| format!("X-{n}: {}\r\n", "1".repeat(100))).collect();
+    let answer = proxy.request("GET http://a.test/", &long).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert_eq!(proxy.decisions(), []);
+}
+
+/// `count` header lines.
+fn header_lines(count: usize) -> String {
+    (0..count).map(|n| format!("X-{n}: 1\r\n")).collect()
+}
+
+#[tokio::test]
+async fn the_number_of_headers_is_limited_in_requests_and_responses() {
+    // `TestProxy::request` sends `Host` and `Connection` too.
+    let most = MAX_HEADERS - 2;
+    let peer = HttpPeer::closing(|request| {
+        // The peer adds `Connection: close`.
+        let count = if request.contains("/many ") { MAX_HEADERS } else { MAX_HEADERS - 1 };
+        format!("HTTP/1.1 200 OK\r\n{}\r\n", header_lines(count))
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    let line = format!("GET {}", peer.url("/"));
+    let answer = proxy.request(&line, &header_lines(most)).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = proxy.request(&line, &header_lines(most + 1)).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let answer = proxy.request(&format!("GET {}", peer.url("/many")), "").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
 
 #[tokio::test]
@@ -103,6 +132,29 @@ async fn a_response_with_too_large_headers_becomes_502() {
     let proxy = TestProxy::start(Setup::default()).await;
     let answer = proxy.request(&format!("GET {}", peer.url("/")), "").await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{}", &answer[..100.min(answer.len())]);
+}
+
+#[tokio::test]
+async fn a_target_that_sends_informational_responses_without_end_is_cut_off() {
+    let (note_sent, mut sent) = tokio::sync::mpsc::unbounded_channel();
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
+        let note_sent = note_sent.clone();
+        async move {
+            let flood = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            let mut written = 0;
+            while written < 256 << 20 && stream.write_all(flood.as_bytes()).await.is_ok() {
+                written += flood.len();
+            }
+            note_sent.send(written).unwrap();
+        }
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    let answer = proxy.request(&format!("GET {}", peer.url("/")), "").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    let sent = sent.recv().await.unwrap();
+    // Most of these bytes were in the buffers of the kernel.
+    assert!(sent < 64 << 20, "{sent}");
 }
 
 #[tokio::test]
@@ -116,10 +168,11 @@ async fn an_idle_tunnel_is_closed() {
 }
 
 #[tokio::test]
-async fn further_connections_wait_until_one_ends() {
+async fn connections_beyond_the_limit_wait_until_one_ends() {
     let target = echo_target().await;
-    for (connections, room) in [(2, 1000), (1000, 2)] {
-        let mut setup = Setup { room, ..Setup::default() };
+    for (connections, permits) in [(2, [1000, 1000]), (1000, [2, 1000]), (1000, [1000, 2])] {
+        let connection_permits = permits.map(|count| Arc::new(Semaphore::new(count))).into();
+        let mut setup = Setup { connection_permits, ..Setup::default() };
         setup.limits.connections = connections;
         let proxy = TestProxy::start(setup).await;
         let first = proxy.tunnel_to(&target.to_string()).await;
@@ -137,11 +190,29 @@ async fn further_connections_wait_until_one_ends() {
 }
 
 #[tokio::test]
+async fn a_proxy_waits_while_the_others_have_all_permits_that_they_share() {
+    let target = echo_target().await;
+    let shared = Arc::new(Semaphore::new(2));
+    let proxy_of_another_session = || {
+        let own = Arc::new(Semaphore::new(1000));
+        TestProxy::start(Setup { connection_permits: vec![own, Arc::clone(&shared)], ..Setup::default() })
+    };
+    let (first, second) = (proxy_of_another_session().await, proxy_of_another_session().await);
+    let tunnels = [first.tunnel_to(&target.to_string()).await, first.tunnel_to(&target.to_string()).await];
+    let mut waiting = second.connect().await;
+    waiting.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let answered = tokio::time::timeout(Duration::from_millis(50), waiting.peek(&mut [0])).await;
+    assert!(answered.is_err(), "the connection was served");
+    drop(tunnels);
+    assert!(read_head(&mut waiting).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
 async fn a_program_that_does_not_read_does_not_make_the_proxy_read_the_target() {
-    let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counter = std::sync::Arc::clone(&sent);
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
     let peer = HttpPeer::with_handler(move |_, mut stream| {
-        let counter = std::sync::Arc::clone(&counter);
+        let counter = Arc::clone(&counter);
         async move {
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
             let block = vec![b'x'; 64 << 10];

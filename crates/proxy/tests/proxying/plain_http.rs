@@ -1,12 +1,12 @@
 //! Plain HTTP requests with an absolute URL.
 
 use testkit::{HttpPeer, PeerReply, http_ok};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Setup, TestProxy, read_head};
+use crate::support::{PATIENCE, Setup, TestProxy, read_head};
 
 #[tokio::test]
-async fn a_request_is_sent_on_in_the_form_that_a_server_expects() {
+async fn a_request_is_forwarded_in_the_form_that_a_server_expects() {
     let peer = HttpPeer::closing(|_| http_ok("hello")).await;
     let proxy = TestProxy::start(Setup::default()).await;
     let url = peer.url("/path?query");
@@ -28,6 +28,18 @@ async fn a_request_is_sent_on_in_the_form_that_a_server_expects() {
 }
 
 #[tokio::test]
+async fn a_url_without_a_path_means_the_root() {
+    let peer = HttpPeer::closing(|request| http_ok(request.lines().next().unwrap())).await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    for (rest, expected) in
+        [("", "/"), ("#x", "/"), ("?q=1", "/?q=1"), ("?q=1#x", "/?q=1"), ("?", "/?"), ("/#x", "/"), ("/p#x", "/p")]
+    {
+        let answer = proxy.request(&format!("GET {}", peer.url(rest)), "").await;
+        assert!(answer.ends_with(&format!("\r\n\r\nGET {expected} HTTP/1.1")), "{rest}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_carries_several_requests_and_each_is_decided() {
     let peer = HttpPeer::closing(|request| http_ok(request.lines().next().unwrap())).await;
     let proxy = TestProxy::start(Setup::default()).await;
@@ -39,6 +51,18 @@ async fn a_connection_carries_several_requests_and_each_is_decided() {
     }
     assert_eq!(proxy.decisions().len(), 2);
     assert!(peer.requests().iter().all(|request| request.ends_with("\r\n\r\nbody")), "{:?}", peer.requests());
+}
+
+#[tokio::test]
+async fn informational_responses_before_the_response_are_skipped() {
+    let peer = HttpPeer::closing(|_| {
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+        early.repeat(100) + &http_ok("hello")
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    let answer = proxy.request(&format!("GET {}", peer.url("/")), "").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
 }
 
 #[tokio::test]
@@ -56,9 +80,126 @@ async fn a_chunked_body_arrives_whole() {
     let proxy = TestProxy::start(Setup::default()).await;
     let piece = format!("3e8\r\n{}\r\n", "x".repeat(1000));
     let body = format!("{}0\r\n\r\n", piece.repeat(100));
+    for method in ["POST", "GET", "DELETE"] {
+        let head = format!("{method} {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", peer.url("/"));
+        let answer = proxy.exchange(format!("{head}Transfer-Encoding: chunked\r\n\r\n{body}")).await;
+        assert!(answer.ends_with("\r\n\r\n100000"), "{method}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_chunk_in_the_body_of_a_request_is_the_fault_of_the_program() {
+    let peer = HttpPeer::with_handler(|_, mut stream| async move {
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    for body in ["zz\r\nhello\r\n", "5\r\nhello\r\nzz\r\n", "5\r\nhello!!\r\n"] {
+        let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", peer.url("/"));
+        let answer = proxy.exchange(head + body).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{body:?}: {answer}");
+        assert!(answer.ends_with("the body of the request is not valid\n"), "{body:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn other_transfer_codings_than_chunked_are_refused() {
+    let chunks = "5\r\nhello\r\n0\r\n\r\n";
+    let target_gets_no_request = HttpPeer::closing(|_| http_ok("")).await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    for coding in ["gzip, chunked", "gzip,chunked", "gzip\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let head = format!("POST {} HTTP/1.1\r\nHost: x\r\n", target_gets_no_request.url("/"));
+        let request = format!("{head}Connection: close\r\nTransfer-Encoding: {coding}\r\n\r\n{chunks}");
+        let answer = proxy.exchange(request).await;
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{coding}: {answer}");
+    }
+    assert_eq!(target_gets_no_request.connections_accepted(), 0);
+    for coding in ["gzip", "gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "identity", "chunked, chunked"] {
+        let peer =
+            HttpPeer::closing(move |_| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n{chunks}"))
+                .await;
+        let answer = proxy.request(&format!("GET {}", peer.url("/")), "").await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{coding}: {answer}");
+    }
+    for coding in ["chunked", "Chunked ", "\tCHUNKED"] {
+        let peer = HttpPeer::with_handler(move |request, mut stream| async move {
+            assert!(request.to_lowercase().contains("\r\ntransfer-encoding: chunked\r\n"), "{request}");
+            stream.read_exact(&mut [0; 15]).await.unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n");
+            stream.write_all((head + chunks).as_bytes()).await.unwrap();
+        })
+        .await;
+        let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", peer.url("/"));
+        let answer = proxy.exchange(format!("{head}Transfer-Encoding: {coding}\r\n\r\n{chunks}")).await;
+        assert!(answer.ends_with(chunks), "{coding}: {answer}");
+    }
+}
+
+const TINY_CHUNKS: usize = 4000;
+
+/// A chunked body with as many chunks of one byte.
+fn tiny_chunks() -> String {
+    "1\r\nx\r\n".repeat(TINY_CHUNKS) + "0\r\n\r\n"
+}
+
+/// The number of chunks with bytes. All bytes must be there.
+fn count_chunks(body: &str) -> usize {
+    let (sizes, contents): (Vec<_>, Vec<_>) = body.lines().partition(|line| !line.starts_with('x'));
+    assert_eq!(contents.concat().len(), TINY_CHUNKS);
+    assert_eq!(sizes.iter().rfind(|line| !line.is_empty()), Some(&"0"), "{sizes:?}");
+    contents.len()
+}
+
+#[tokio::test]
+async fn tiny_chunks_that_arrive_together_are_sent_together() {
+    let (note_body, mut bodies) = tokio::sync::mpsc::unbounded_channel();
+    let peer = HttpPeer::with_handler(move |_, mut stream| {
+        let note_body = note_body.clone();
+        async move {
+            let body = read_chunked(&mut stream).await;
+            note_body.send(body).unwrap();
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+            stream.write_all((head + &tiny_chunks()).as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
     let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", peer.url("/"));
-    let answer = proxy.exchange(format!("{head}Transfer-Encoding: chunked\r\n\r\n{body}")).await;
-    assert!(answer.ends_with("\r\n\r\n100000"), "{answer}");
+    let answer = proxy.exchange(format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", tiny_chunks())).await;
+    let sent = count_chunks(&bodies.recv().await.unwrap());
+    assert!(sent < TINY_CHUNKS / 100, "the target got {sent} chunks");
+    let received = count_chunks(answer.split_once("\r\n\r\n").unwrap().1);
+    assert!(received < TINY_CHUNKS / 100, "the program got {received} chunks");
+}
+
+/// Reads a chunked body to its end.
+async fn read_chunked(stream: &mut tokio::net::TcpStream) -> String {
+    let mut body = Vec::new();
+    while !body.ends_with(b"0\r\n\r\n") {
+        body.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(body).unwrap()
+}
+
+#[tokio::test]
+async fn a_chunk_does_not_wait_for_the_next_one() {
+    let peer = HttpPeer::with_handler(|_, stream| async move {
+        let (mut from, mut to) = stream.into_split();
+        to.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+        let _gone = tokio::io::copy(&mut from, &mut to).await;
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    let mut stream = proxy.connect().await;
+    let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", peer.url("/"));
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read_head(&mut stream).await;
+    for _ in 0..10 {
+        stream.write_all(b"1\r\nx\r\n").await.unwrap();
+        let mut echo = [0; 6];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut echo)).await.expect("the chunk is held back").unwrap();
+        assert_eq!(&echo, b"1\r\nx\r\n");
+    }
 }
 
 #[tokio::test]
@@ -73,7 +214,20 @@ async fn a_large_response_without_a_length_arrives_whole() {
 }
 
 #[tokio::test]
-async fn requests_that_are_not_for_a_proxy_are_refused() {
+async fn the_length_of_a_chunked_response_that_also_names_a_length_is_that_of_its_chunks() {
+    let peer = HttpPeer::closing(|_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{head}a\r\n0123456789\r\n0\r\n\r\n")
+    })
+    .await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    let answer = proxy.request(&format!("GET {}", peer.url("/")), "").await;
+    assert!(answer.ends_with("\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n"), "{answer}");
+    assert!(!answer.to_lowercase().contains("content-length"), "{answer}");
+}
+
+#[tokio::test]
+async fn malformed_proxy_requests_are_refused() {
     let proxy = TestProxy::start(Setup::default()).await;
     for line in [
         "GET /path",
@@ -82,8 +236,15 @@ async fn requests_that_are_not_for_a_proxy_are_refused() {
         "OPTIONS *",
         "GET http://a.test:0/",
         "GET http://a.test:/",
+        "GET http://a.test:99999/",
+        "GET http://a.test:8o/",
+        "GET http://a.test:+80/",
+        "GET http://[::1]x/",
+        "GET http://[::1]:x/",
         "CONNECT a.test",
         "CONNECT a.test:0",
+        "CONNECT a.test:99999",
+        "CONNECT a.test:+80",
         "GET http://a..b/",
         "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJ http://a.test/",
     ] {

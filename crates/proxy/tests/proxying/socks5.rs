@@ -56,7 +56,7 @@ async fn a_target_is_reached_by_name_and_by_address() {
 }
 
 #[tokio::test]
-async fn the_codes_of_refusals_say_why() {
+async fn each_kind_of_refusal_has_its_reply_code() {
     let mut setup = Setup::default();
     setup.rules.domains = patterns(&[("denied.test", Deny), ("*", crate::support::Allow)]);
     let proxy = TestProxy::start(setup).await;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use proxy::limits::ProxyLimits;
 use proxy::{
-    BoxFuture, Decider, DeciderVerdict, DecisionObserver, DomainPatterns, DomainRule, LocalTargets, NameResolver,
-    NetworkProxy, NetworkRules, PolicyQuestion, ProxyDecision, ProxyMode, ProxyParts, Socks5Support,
+    BoxFuture, Decider, DeciderAnswer, DecisionObserver, DomainPatterns, DomainRule, LocalTargets, NameResolver,
+    NetworkProxy, NetworkRules, PolicyQuestion, ProxyConfig, ProxyDecision, ProxyMode, Socks5Support,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) rules: NetworkRules,
     pub(crate) limits: ProxyLimits,
     pub(crate) decider: Option<Arc<dyn Decider>>,
-    pub(crate) room: usize,
+    pub(crate) connection_permits: Vec<Arc<Semaphore>>,
 }
 
 impl Default for Setup {
@@ -38,7 +38,7 @@ impl Default for Setup {
             socks5: Socks5Support::Enabled,
             domains: patterns(&[("*", Allow)]),
         };
-        Self { rules, limits: ProxyLimits::default(), decider: None, room: 1000 }
+        Self { rules, limits: ProxyLimits::default(), decider: None, connection_permits: Vec::new() }
     }
 }
 
@@ -62,16 +62,16 @@ impl TestProxy {
         let (told, decisions) = mpsc::unbounded_channel();
         let names = Arc::new(ScriptedNames::default());
         let resolver: Arc<dyn NameResolver> = names.clone();
-        let parts = ProxyParts {
+        let config = ProxyConfig {
             rules: setup.rules,
             decider: setup.decider,
             observer: Arc::new(Recorder(told)),
             resolver,
-            room: Arc::new(Semaphore::new(setup.room)),
+            connection_permits: setup.connection_permits,
             limits: setup.limits,
         };
         let stop = CancellationToken::new();
-        let running = tokio::spawn(NetworkProxy::new(listener, parts).run(stop.clone()));
+        let running = tokio::spawn(NetworkProxy::new(listener, config).run(stop.clone()));
         Self { address, stop, running, names, decisions: Mutex::new(decisions) }
     }
 
@@ -185,10 +185,10 @@ impl DecisionObserver for Recorder {
 }
 
 /// A decider that always gives the same answer.
-pub(crate) struct Always(pub(crate) DeciderVerdict);
+pub(crate) struct Always(pub(crate) DeciderAnswer);
 
 impl Decider for Always {
-    fn decide(&self, _: PolicyQuestion) -> BoxFuture<'_, DeciderVerdict> {
+    fn decide(&self, _: PolicyQuestion) -> BoxFuture<'_, DeciderAnswer> {
         let verdict = self.0.clone();
         Box::pin(async move { verdict })
     }

@@ -35,6 +35,23 @@ async fn bytes_that_follow_the_request_at_once_reach_the_target() {
 }
 
 #[tokio::test]
+async fn a_connect_request_with_a_body_is_refused() {
+    let target = echo_target().await;
+    let proxy = TestProxy::start(Setup::default()).await;
+    for header in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+        let head = format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n\r\n");
+        let answer = proxy.exchange(head + "5\r\nearly\r\n0\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{header}: {answer}");
+    }
+    assert_eq!(proxy.decisions(), []);
+    let mut stream = proxy.connect().await;
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all((head + "early").as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert!(read_to_end(&mut stream).await.ends_with("\r\n\r\nearly"));
+}
+
+#[tokio::test]
 async fn the_end_of_one_direction_does_not_end_the_other() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = TestProxy::start(Setup::default()).await;

@@ -5,7 +5,13 @@ use protocol::{Base64Bytes, ExitResources, OutputChunk, Stream};
 use super::*;
 use crate::order::OrderLimits;
 
-const EXIT: Exit = Exit { code: 7, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE };
+const EXIT: Exit = Exit {
+    code: 7,
+    sandbox_denied: Some(false),
+    sandbox_denials: Vec::new(),
+    timed_out: false,
+    resources: ExitResources::NONE,
+};
 
 fn output(text: &str) -> Event {
     Event::Output { stream: Stream::Stdout, chunk: Bytes::from(text.to_owned()) }

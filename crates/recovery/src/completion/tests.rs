@@ -10,7 +10,13 @@ fn output() -> Event {
 }
 
 fn exited(sandbox_denied: Option<bool>) -> Event {
-    Event::Exited(Exit { code: 3, sandbox_denied, timed_out: false, resources: ExitResources::NONE })
+    Event::Exited(Exit {
+        code: 3,
+        sandbox_denied,
+        sandbox_denials: Vec::new(),
+        timed_out: false,
+        resources: ExitResources::NONE,
+    })
 }
 
 fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
@@ -47,7 +53,13 @@ fn a_complete_stream_needs_no_read() {
     assert_eq!((completion.last(), completion.is_closed()), (5, true));
     assert_eq!(
         completion.exit(),
-        Some(Exit { code: 3, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE })
+        Some(Exit {
+            code: 3,
+            sandbox_denied: Some(false),
+            sandbox_denials: Vec::new(),
+            timed_out: false,
+            resources: ExitResources::NONE
+        })
     );
     assert_eq!(completion.handle_event(6, &output()), CompletionStep::Skip, "no event follows the close");
 }
@@ -69,7 +81,13 @@ fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read
     completion.handle_read(&ReadResult { exited: true, exit_code: Some(3), sandbox_denied: true, ..answer(0..0, 3) });
     assert_eq!(
         completion.exit(),
-        Some(Exit { code: 3, sandbox_denied: Some(true), timed_out: false, resources: ExitResources::NONE })
+        Some(Exit {
+            code: 3,
+            sandbox_denied: Some(true),
+            sandbox_denials: Vec::new(),
+            timed_out: false,
+            resources: ExitResources::NONE
+        })
     );
     assert_eq!(completion.handle_event(2, &exited(None)), CompletionStep::Skip);
     assert_eq!(completion.handle_event(3, &Event::Closed), CompletionStep::Take);
@@ -96,7 +114,13 @@ fn a_client_that_missed_events_reads_after_the_last_that_it_knows() {
     assert_eq!((completion.last(), completion.is_closed()), (10, true));
     assert_eq!(
         completion.exit(),
-        Some(Exit { code: 0, sandbox_denied: Some(false), timed_out: true, resources: ExitResources::NONE })
+        Some(Exit {
+            code: 0,
+            sandbox_denied: Some(false),
+            sandbox_denials: Vec::new(),
+            timed_out: true,
+            resources: ExitResources::NONE
+        })
     );
     assert_eq!(completion.handle_event(10, &Event::Closed), CompletionStep::Skip);
 }

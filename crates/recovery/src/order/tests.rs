@@ -11,7 +11,13 @@ fn output(size: usize) -> Event {
 }
 
 fn exited() -> Event {
-    Event::Exited(Exit { code: 0, sandbox_denied: Some(false), timed_out: false, resources: ExitResources::NONE })
+    Event::Exited(Exit {
+        code: 0,
+        sandbox_denied: Some(false),
+        sandbox_denials: Vec::new(),
+        timed_out: false,
+        resources: ExitResources::NONE,
+    })
 }
 
 fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {

@@ -255,6 +255,7 @@ impl SimulatedServer {
                 code: exit.code,
                 sandbox_denied: (self.kind != ServerKind::Old).then_some(exit.sandbox_denied),
                 timed_out: exit.timed_out,
+                sandbox_denials: Vec::new(),
                 resources: exit.resources,
             }),
             session::LogEvent::Closed { .. } => Event::Closed,

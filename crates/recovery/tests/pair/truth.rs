@@ -72,7 +72,7 @@ impl Truth {
     pub(crate) fn check_next(&self, position: usize, event: &Event) -> usize {
         let symbols: Vec<Symbol> = match event {
             Event::Output { stream, chunk } => chunk.iter().map(|byte| Symbol::Byte(*stream, *byte)).collect(),
-            Event::Exited(Exit { code, sandbox_denied, timed_out, resources }) => {
+            Event::Exited(Exit { code, sandbox_denied, timed_out, resources, .. }) => {
                 // An old server says `sandbox_denied` only in the answer to a read.
                 let is_pushed =
                     !matches!(self.symbols.get(position), Some(Symbol::Exited { sandbox_denied: None, .. }));
@@ -90,7 +90,7 @@ impl Truth {
 /// The event without `sandbox_denied`, which an old server says only in the answer to a read.
 fn without_sandbox_denied(event: &Event) -> Event {
     match event {
-        Event::Exited(exit) => Event::Exited(Exit { sandbox_denied: None, ..*exit }),
+        Event::Exited(exit) => Event::Exited(Exit { sandbox_denied: None, ..exit.clone() }),
         event => event.clone(),
     }
 }

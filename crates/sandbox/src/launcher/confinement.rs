@@ -3,6 +3,8 @@
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
+use super::raw_call::raw_call;
+
 /// The launcher keeps only the capability that making namespaces and mounts needs, and can never get another one by
 /// executing a program, because it gets no new privileges.
 pub(super) fn keep_only_the_launchers_capability() -> Result<(), Errno> {
@@ -48,12 +50,12 @@ pub(super) fn drop_everything() -> Result<(), i32> {
     drop_held()
 }
 
-/// Gives up the capabilities that this process holds. For a process that shares the memory of its parent, as above.
+/// Gives up the capabilities that this process has now. For a process that shares the memory of the launcher.
 pub(super) fn drop_held() -> Result<(), i32> {
     let header = CapabilityHeader { version: CAPABILITY_VERSION, process: 0 };
     let none = [0_u32; 6];
     // SAFETY: the header and the two sets of three numbers live during the call.
-    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) } as i32)
+    unsafe { raw_call(libc::SYS_capset, [&raw const header as usize, none.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }
 
 /// The error number of a call of the C library that has failed.

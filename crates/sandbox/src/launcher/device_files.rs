@@ -1,4 +1,4 @@
-//! `/dev` and `/proc` of a sandbox. `/dev` has the few devices that programs expect and a set of terminals of its own,
+//! Makes `/dev` and `/proc` of a sandbox. `/dev` has the few devices that programs expect and a set of terminals of its own,
 //! so that a command reaches neither disks nor the terminals of others. `/proc` is that of a PID namespace without
 //! processes: files such as `/proc/cpuinfo` can be read by file operations, and every command covers it with its own.
 
@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, mkdirat, openat, symlinkat, unlinkat};
+use rustix::fs::{FileType, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use rustix::process::{Pid, WaitOptions};
@@ -31,22 +31,24 @@ const LINKS: [(&str, &str); 5] = [
 /// How much shared memory (`/dev/shm`) the commands of a sandbox may use together.
 const SHARED_MEMORY_BYTES: &str = "64m";
 
-/// How many files `/dev/shm` may have. An empty file needs memory too, and it does not count for the limit above.
+/// How many files `/dev/shm` may have. An empty file needs memory too, which the limit above does not count.
 const SHARED_MEMORY_FILES: &str = "16384";
 
-/// How many terminals the commands of a sandbox may have. The machine has a limit for all of them together.
+/// How many terminals the commands of a sandbox may have. The machine has a limit for the terminals of all its processes together.
 const MAX_TERMINALS: &str = "256";
 
-const DENIED_FILE: &str = ".denied-file";
-const DENIED_DIRECTORY: &str = ".denied-directory";
+const DENIED_FILE: &str = "file";
+const DENIED_DIRECTORY: &str = "directory";
 
 const NO_PERMISSIONS: Mode = Mode::empty();
 
-/// Sources for later mounts.
+/// What [`attach`] has made and later steps need.
 pub(super) struct Devices {
     /// The root directory of `/dev`.
     pub(super) dev: OwnedFd,
+    /// An empty file without permissions, which is mounted over denied files.
     pub(super) denied_file: OwnedFd,
+    /// The same for denied directories.
     pub(super) denied_directory: OwnedFd,
     /// Whether this mount namespace may have further mounts of `/proc`.
     pub(super) has_proc: bool,
@@ -63,49 +65,53 @@ pub(super) fn attach(host: &OwnedFd, root: &OwnedFd, base: BaseTree) -> Result<D
     let dev = new_file_system(c"tmpfs", &[(c"mode", "755"), (c"size", "1m")], quiet)?;
     attach_mount(&dev, open_path(root, Path::new("/dev"))?)?;
     for name in DEVICES {
-        let Ok(device) = open_path(host, &Path::new("/dev").join(name)) else { continue };
+        let device = match open_path(host, &Path::new("/dev").join(name)) {
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
         let is_device = FileType::from_raw_mode(rustix::fs::fstat(&device)?.st_mode) == FileType::CharacterDevice;
         if is_device {
             make_file(&dev, name, Mode::from_raw_mode(0o644))?;
             let bind = clone_mount(device, MountDepth::Single)?;
-            add_flags(&bind, MountFlags::NO_SETUID, MountDepth::Single)?;
+            // A device can be written all the same, but its permissions, owner and times cannot be changed.
+            add_flags(&bind, MountFlags::NO_SETUID.and(MountFlags::READ_ONLY), MountDepth::Single)?;
             attach_mount(bind, open_path(root, &Path::new("/dev").join(name))?)?;
         }
     }
     for (name, target) in LINKS {
         symlinkat(target, &dev, name)?;
     }
-    directory(&dev, root, "pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666"), (c"max", MAX_TERMINALS)])?;
-    directory(
-        &dev,
-        root,
+    let attach_at = |name: &str, kind: &CStr, options: &[(&CStr, &str)]| {
+        let new = new_file_system(kind, options, quiet)?;
+        attach_mount(&new, open_path(root, &Path::new("/dev").join(name))?).map(|()| new)
+    };
+    for name in ["pts", "shm"] {
+        mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
+    }
+    attach_at("pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666"), (c"max", MAX_TERMINALS)])?;
+    // The file and the directory that are mounted over denied paths must be in a mount of this namespace. `/dev/shm` is later mounted over
+    // that mount, so no path leads to it. The two must not be removed instead: the kernel would call the denied paths "deleted".
+    let denied = attach_at("shm", c"tmpfs", &[(c"mode", "0"), (c"size", "4k")])?;
+    make_file(&denied, DENIED_FILE, NO_PERMISSIONS)?;
+    mkdirat(&denied, DENIED_DIRECTORY, NO_PERMISSIONS)?;
+    let open_denied = |name: &str| open_path(&denied, Path::new(name));
+    let (denied_file, denied_directory) = (open_denied(DENIED_FILE)?, open_denied(DENIED_DIRECTORY)?);
+    attach_at(
         "shm",
         c"tmpfs",
         &[(c"mode", "1777"), (c"size", SHARED_MEMORY_BYTES), (c"nr_inodes", SHARED_MEMORY_FILES)],
     )?;
-    make_file(&dev, DENIED_FILE, NO_PERMISSIONS)?;
-    mkdirat(&dev, DENIED_DIRECTORY, NO_PERMISSIONS)?;
-    let denied = |name: &str| open_path(root, &Path::new("/dev").join(name));
-    let (denied_file, denied_directory) = (denied(DENIED_FILE)?, denied(DENIED_DIRECTORY)?);
     Ok(Devices { dev, denied_file, denied_directory, has_proc: attach_proc(root)? })
 }
 
-/// Removes the names of the sources, and makes `/dev` read-only. The plan may have covered `/dev`, so it is not looked up again.
+/// Makes `/dev` read-only. The plan may have mounted something over `/dev`, so the path is not looked up again.
 pub(super) fn finish(dev: &OwnedFd) -> Result<(), Errno> {
-    unlinkat(dev, DENIED_FILE, rustix::fs::AtFlags::empty())?;
-    unlinkat(dev, DENIED_DIRECTORY, rustix::fs::AtFlags::REMOVEDIR)?;
     add_flags(dev, MountFlags::READ_ONLY, MountDepth::Single)
 }
 
 fn make_file(directory: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     openat(directory, name, flags, mode).map(drop)
-}
-
-fn directory(dev: &OwnedFd, root: &OwnedFd, name: &str, kind: &CStr, options: &[(&CStr, &str)]) -> Result<(), Errno> {
-    mkdirat(dev, name, Mode::from_raw_mode(0o755))?;
-    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach_mount(new_file_system(kind, options, quiet)?, open_path(root, &Path::new("/dev").join(name))?)
 }
 
 /// Mounts the `/proc` of a PID namespace whose only process ends at once. In a container that hides parts of `/proc`
@@ -120,6 +126,9 @@ fn attach_proc(root: &OwnedFd) -> Result<bool, Errno> {
         };
         // SAFETY: ends this process only.
         unsafe { libc::_exit(code) }
+    }
+    if child < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN));
     }
     let child = i32::try_from(child).ok().and_then(Pid::from_raw).ok_or(Errno::AGAIN)?;
     let ended = loop {

@@ -24,7 +24,7 @@ const BUILDING_SITE: &str = "/proc";
 /// not work.
 const COMMON_FLAGS: MountFlags = MountFlags::NO_SETUID.and(MountFlags::NO_DEVICES);
 
-/// Options of file systems in memory that only hold places for mounts. The size keeps them from being used as memory.
+/// The size of file systems in memory that only hold places for mounts. It keeps them from being used as memory.
 const PLACES_BYTES: &str = "4m";
 
 /// Mode of directories that may be passed through but not listed.
@@ -52,8 +52,10 @@ pub(super) fn build(plan: &SandboxPlan) -> Result<bool, BuildFailure> {
         tree.apply(mount)
             .map_err(|error| failure(BuildStep::Mount, error.into(), mount.path.display().to_string()))?;
     }
-    tree.close_places().map_err(base)?;
-    kernel_files::make_read_only(&mount_table, &tree.root, Path::new(BUILDING_SITE)).map_err(base)?;
+    let about_mounts = |error: Errno| failure(BuildStep::Mount, error.into(), "/");
+    tree.close_places().map_err(about_mounts)?;
+    kernel_files::make_read_only(&mount_table, &tree.root, Path::new(BUILDING_SITE))
+        .map_err(|(error, path)| failure(BuildStep::Mount, error.into(), path.display().to_string()))?;
     device_files::finish(&devices.dev).map_err(|error| failure(BuildStep::DeviceFiles, error.into(), ""))?;
     if plan.base == BaseTree::Empty {
         add_flags(&tree.root, MountFlags::READ_ONLY, MountDepth::Single).map_err(base)?;

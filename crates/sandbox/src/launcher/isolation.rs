@@ -1,15 +1,16 @@
-//! What keeps a command apart from the host: namespaces, or Landlock and a second filter. Here the launcher makes both for
-//! a start; the process that becomes the command applies them to itself (see `leader`).
+//! What keeps a command apart from the host: namespaces, or Landlock and a second filter of system calls. The launcher makes as much as
+//! possible before it knows the command, because a start is then quicker. The process that becomes the command applies the
+//! rest to itself (see `leader`).
 
-use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
 
 use super::command::high;
 use super::landlock_rules::LandlockRules;
-use super::namespace_init::{self, InitPlan};
+use super::namespace_init::{InitSlots, NamespaceInit};
 use super::number;
 use crate::landlock_plan::LandlockFiles;
 use crate::message::StartRequest;
@@ -17,41 +18,50 @@ use crate::seccomp;
 
 /// How the commands of a sandbox are kept apart from the host.
 pub(super) enum CommandIsolation {
-    Namespaces {
-        /// The user namespace of the commands, below that of the launcher. It owns none of the other namespaces.
-        users: OwnedFd,
-        /// How `/proc` is mounted. None: it cannot be mounted.
-        proc_flags: Option<libc::c_ulong>,
-        /// The first process of each PID namespace has the other end, and ends when the launcher ends.
-        alive: OwnedFd,
-        /// Closed only when the launcher ends.
-        kept_alive: OwnedFd,
-    },
-    Landlock {
-        rules: LandlockRules,
-        filter: Vec<libc::sock_filter>,
-    },
+    Namespaces(CommandNamespaces),
+    Landlock { rules: LandlockRules, filter: Vec<libc::sock_filter> },
+}
+
+/// What the namespaces of all commands of a sandbox have in common.
+pub(super) struct CommandNamespaces {
+    /// The user namespace of the commands, below that of the launcher. It owns none of the other namespaces.
+    users: OwnedFd,
+    /// How `/proc` is mounted. None: it cannot be mounted.
+    proc_flags: Option<libc::c_ulong>,
+    /// The read end of a pipe. The first process of each PID namespace has a copy, and ends when the other end is closed.
+    alive: OwnedFd,
+    /// The other end of the pipe, which is closed only when the launcher ends.
+    _kept_alive: OwnedFd,
+    inits: InitSlots,
+}
+
+/// Namespaces that wait for their command: a PID namespace with its first process, and a mount namespace with its `/proc`. The next
+/// child of the thread that has made them is in them.
+pub(super) struct PreparedNamespaces {
+    init: NamespaceInit,
+    /// A socket to the first process, which the server gets. If the server closes it, the namespaces end when no orphan is left.
+    lifeline: OwnedFd,
 }
 
 /// What the process that becomes the command does to itself.
 #[derive(Clone, Copy)]
 pub(super) enum LeaderIsolation<'a> {
-    Namespaces {
-        users: RawFd,
-        proc_flags: Option<libc::c_ulong>,
-        /// The descriptor whose closing tells the first processes of all namespaces that the launcher has ended.
-        kept_alive: RawFd,
-    },
-    Landlock {
-        ruleset: RawFd,
-        filter: &'a [libc::sock_filter],
-    },
+    Namespaces { users: RawFd, lifeline: RawFd },
+    Landlock { ruleset: RawFd, filter: &'a [libc::sock_filter] },
 }
 
-/// The part of an isolation that was made for one start. It is needed until the command runs.
+/// What one start needs. It is kept until the command has executed its program.
 pub(super) struct StartIsolation<'a> {
     pub(super) leader: LeaderIsolation<'a>,
-    _ruleset: Option<OwnedFd>,
+    /// The lifeline or the ruleset, to which `leader` refers by its number.
+    _descriptor: OwnedFd,
+}
+
+impl PreparedNamespaces {
+    /// Whether nobody has killed their first process.
+    pub(super) fn exist(&self) -> bool {
+        self.init.is_ready()
+    }
 }
 
 impl CommandIsolation {
@@ -61,53 +71,61 @@ impl CommandIsolation {
         let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         // User 0 of the host may write many files of `/proc` that concern the whole machine, even without capabilities.
         let flags = if host_user == 0 { quiet | libc::MS_RDONLY } else { quiet };
-        Ok(Self::Namespaces {
+        Ok(Self::Namespaces(CommandNamespaces {
             users: high(users)?,
             proc_flags: has_proc.then_some(flags),
-            alive: high(&alive)?,
-            kept_alive: kept_open,
-        })
+            alive,
+            _kept_alive: kept_open,
+            inits: InitSlots::default(),
+        }))
     }
 
     pub(super) fn landlock(rules: LandlockRules, files: &LandlockFiles) -> Self {
         Self::Landlock { rules, filter: seccomp::filter_without_namespaces(files) }
     }
 
-    /// Prepares a start. With namespaces, the next child of this thread is in a PID namespace of its own, whose first
-    /// process exists already. `stdin` is that of the command.
-    pub(super) fn prepare(
+    /// Makes what does not depend on the command. A thread can do this only once, because it can make only one PID namespace. None: nothing
+    /// can be made ahead.
+    pub(super) fn make_ahead(&self) -> Result<Option<PreparedNamespaces>, Errno> {
+        match self {
+            Self::Namespaces(namespaces) => namespaces.make().map(Some),
+            Self::Landlock { .. } => Ok(None),
+        }
+    }
+
+    /// Makes what depends on the command. `stdin` is that of the command.
+    pub(super) fn complete(
         &self,
+        ahead: Option<PreparedNamespaces>,
         request: &StartRequest,
-        server: &OwnedFd,
         stdin: &OwnedFd,
     ) -> Result<StartIsolation<'_>, Errno> {
-        match self {
-            Self::Namespaces { users, proc_flags, alive, kept_alive } => {
-                make_pid_namespace(&InitPlan {
-                    server: number(server),
-                    launcher: number(alive),
-                    limits: &request.limits,
-                })?;
-                let (users, kept_alive) = (number(users), number(kept_alive));
-                let leader = LeaderIsolation::Namespaces { users, proc_flags: *proc_flags, kept_alive };
-                Ok(StartIsolation { leader, _ruleset: None })
+        match (self, ahead) {
+            (Self::Namespaces(namespaces), Some(PreparedNamespaces { init, lifeline })) => {
+                request.tag.map_or(Ok(()), |tag| init.set_tag(tag))?;
+                let (users, lifeline_number) = (number(&namespaces.users), number(&lifeline));
+                let leader = LeaderIsolation::Namespaces { users, lifeline: lifeline_number };
+                Ok(StartIsolation { leader, _descriptor: lifeline })
             }
-            Self::Landlock { rules, filter } => {
+            // Cannot happen: only with Landlock nothing is made ahead.
+            (Self::Namespaces(_), None) => Err(Errno::INVAL),
+            (Self::Landlock { rules, filter }, _) => {
                 let ruleset = high(&rules.ruleset(request.terminal.then_some(stdin))?)?;
                 let leader = LeaderIsolation::Landlock { ruleset: number(&ruleset), filter };
-                Ok(StartIsolation { leader, _ruleset: Some(ruleset) })
+                Ok(StartIsolation { leader, _descriptor: ruleset })
             }
         }
     }
 }
 
-fn make_pid_namespace(init: &InitPlan<'_>) -> Result<(), Errno> {
-    // SAFETY: without UnshareFlags::FILES no descriptor table changes. Only this thread is concerned.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }?;
-    // SAFETY: like `fork`. The child makes only system calls, as a copy of a process with several threads must.
-    match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
-        0 => namespace_init::run(init),
-        error if error < 0 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
-        _ => Ok(()),
+impl CommandNamespaces {
+    fn make(&self) -> Result<PreparedNamespaces, Errno> {
+        // SAFETY: without UnshareFlags::FILES no descriptor table changes. Only this thread is concerned.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID | UnshareFlags::NEWNS) }?;
+        let (server_end, init_end) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let lifeline = high(&server_end)?;
+        drop(server_end);
+        Ok(PreparedNamespaces { init: self.inits.start(init_end, self.alive.as_fd(), self.proc_flags)?, lifeline })
     }
 }

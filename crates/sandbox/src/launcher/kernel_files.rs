@@ -1,10 +1,11 @@
-//! Makes files of the kernel read-only wherever they are mounted. User 0 of the host may write many of them even without
-//! capabilities, and they concern the whole machine. `/sys` is the usual place, but a directory for `chroot`, for example,
-//! has mounts of `/proc` and `/sys` too, and it can be inside a writable directory.
+//! Makes proc, sysfs and similar file systems read-only wherever they are mounted. Their files are settings of the whole
+//! machine, and user 0 of the host may write many of them even without capabilities. A directory for `chroot`, for
+//! example, has mounts of `/proc` and `/sys` too, and it can be inside a writable directory.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -37,36 +38,137 @@ pub(super) fn open_mount_table() -> Result<File, Errno> {
     File::open("/proc/self/mountinfo").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Makes the mounts in the tree read-only that have files of the kernel. `site` is the path of the tree's root directory.
-pub(super) fn make_read_only(mut mount_table: &File, root: &OwnedFd, site: &Path) -> Result<(), Errno> {
-    let mut table = Vec::new();
-    mount_table.read_to_end(&mut table).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    for (id, path) in table.split(|byte| *byte == b'\n').filter_map(kernel_mount) {
-        let Ok(inside) = path.strip_prefix(site) else { continue };
-        let mount = match open_path(root, &Path::new("/").join(inside)) {
-            // Another mount covers it.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
-            other => other?,
-        };
-        if statx(&mount, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id == id {
-            // With what is mounted below, such as a directory in memory for the mounts of control groups.
-            add_flags(&mount, MountFlags::READ_ONLY, MountDepth::Recursive)?;
+/// Makes each mount of [`KERNEL_FILE_SYSTEMS`] in the new file tree read-only. `tree_root` is the path at which the tree is built. Fails, with
+/// the path, if a mount could not be reached although a command might reach it.
+pub(super) fn make_read_only(table: &File, root: &OwnedFd, tree_root: &Path) -> Result<(), (Errno, PathBuf)> {
+    let mut unreached = PathBuf::new();
+    // A command of another sandbox may rename directories meanwhile, so that a path in the table is no longer true.
+    for _ in 0..MAX_TABLE_READS {
+        let mounts = MountTable::read(table).map_err(|error| (error, tree_root.to_owned()))?;
+        match make_table_read_only(&mounts, root, tree_root)? {
+            None => return Ok(()),
+            Some(path) => unreached = path,
         }
     }
-    Ok(())
+    Err((Errno::STALE, unreached))
 }
 
-/// The number and path of a mount, if it has files of the kernel. A line of the list is: number, number of the parent, device, root, path,
-/// options, any number of further fields, a hyphen, and the type.
-fn kernel_mount(line: &[u8]) -> Option<(u64, PathBuf)> {
+/// How often the table is read before a mount that is not at its listed path counts as an error.
+const MAX_TABLE_READS: usize = 10;
+
+/// Makes the mounts in one reading of the table read-only. Returns the listed path of a mount that is not covered but is not at this path.
+fn make_table_read_only(
+    mounts: &MountTable,
+    root: &OwnedFd,
+    tree_root: &Path,
+) -> Result<Option<PathBuf>, (Errno, PathBuf)> {
+    let mut done = HashSet::new();
+    for (id, mount) in mounts.of_the_kernel() {
+        let Ok(inside) = mount.path.strip_prefix(tree_root) else { continue };
+        if mounts.with_those_above(id).any(|(above, _)| done.contains(&above)) || mounts.is_covered(id) {
+            continue;
+        }
+        let path = Path::new("/").join(inside);
+        let failed = |error: Errno| (error, path.clone());
+        let found = match open_path(root, &path) {
+            Ok(found) => found,
+            Err(Errno::ACCESS) if !is_behind_own_directory(root, &path).map_err(failed)? => continue,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Some(path)),
+            Err(error) => return Err(failed(error)),
+        };
+        if statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(failed)?.stx_mnt_id != id {
+            return Ok(Some(path));
+        }
+        // Also makes the mounts below it read-only, for example the tmpfs at `/sys/fs/cgroup`.
+        add_flags(&found, MountFlags::READ_ONLY, MountDepth::Recursive).map_err(failed)?;
+        done.insert(id);
+    }
+    Ok(None)
+}
+
+/// Whether a command could give itself the permission that is missing on the way to `path`, because its user owns the closed directory.
+fn is_behind_own_directory(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
+    for above in path.ancestors().skip(1) {
+        match open_path(root, above) {
+            Ok(directory) => {
+                return Ok(rustix::fs::fstat(&directory)?.st_uid == rustix::process::geteuid().as_raw());
+            }
+            Err(Errno::ACCESS) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// The mounts of this process, as the kernel lists them.
+struct MountTable {
+    mounts: HashMap<u64, ListedMount>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ListedMount {
+    parent: u64,
+    path: PathBuf,
+    is_of_the_kernel: bool,
+}
+
+impl MountTable {
+    fn read(mut table: &File) -> Result<Self, Errno> {
+        let mut text = Vec::new();
+        let read = table.seek(SeekFrom::Start(0)).and_then(|_| table.read_to_end(&mut text));
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Self::parse(&text))
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        Self { mounts: text.split(|byte| *byte == b'\n').filter_map(listed_mount).collect() }
+    }
+
+    /// The mounts of [`KERNEL_FILE_SYSTEMS`]. A mount comes before those below its path.
+    fn of_the_kernel(&self) -> Vec<(u64, &ListedMount)> {
+        let kernel = self.mounts.iter().filter(|(_, mount)| mount.is_of_the_kernel);
+        let mut kernel: Vec<_> = kernel.map(|(id, mount)| (*id, mount)).collect();
+        kernel.sort_by(|(_, one), (_, other)| one.path.cmp(&other.path));
+        kernel
+    }
+
+    /// A mount, the mount on which it is mounted, and so on up to the root.
+    fn with_those_above(&self, id: u64) -> impl Iterator<Item = (u64, &ListedMount)> {
+        let find = |id: u64| self.mounts.get_key_value(&id).map(|(id, mount)| (*id, mount));
+        // The number of steps is limited in case the list contradicts itself.
+        std::iter::successors(find(id), move |(_, mount)| find(mount.parent)).take(self.mounts.len())
+    }
+
+    /// Whether another mount lies over this one, or over a directory on the way to it. Then no path leads to this mount.
+    fn is_covered(&self, id: u64) -> bool {
+        let chain: Vec<(u64, &ListedMount)> = self.with_those_above(id).collect();
+        let covers = |(other_id, other): (&u64, &ListedMount)| {
+            let Some(place) = chain.iter().position(|(above, _)| *above == other.parent) else { return false };
+            // On a mount above, `other` hides the next mount of the chain if that mount is at or below the path of `other`. On the mount `id`
+            // itself, `other` hides it only at its root.
+            let (_, reached) = chain[place.saturating_sub(1)];
+            let is_in_chain = chain.iter().any(|(above, _)| above == other_id);
+            let is_on_the_mount = place == 0;
+            !is_in_chain
+                && if is_on_the_mount { other.path == reached.path } else { reached.path.starts_with(&other.path) }
+        };
+        self.mounts.iter().any(covers)
+    }
+}
+
+/// The number of a mount, and what its line says. A line of the list is: number, number of the parent, device, root, path, options, any
+/// number of further fields, a hyphen, and the type.
+fn listed_mount(line: &[u8]) -> Option<(u64, ListedMount)> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let path = fields.nth(3)?;
+    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
+    let (id, parent) = (number()?, number()?);
+    let path = fields.nth(2)?;
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    KERNEL_FILE_SYSTEMS.contains(&kind).then(|| (id, PathBuf::from(OsStr::from_bytes(&unescaped(path)))))
+    let path = PathBuf::from(OsStr::from_bytes(&unescaped(path)));
+    Some((id, ListedMount { parent, path, is_of_the_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) }))
 }
 
-/// The kernel writes blanks and backslashes in paths as three octal digits.
+/// Undoes the kernel's escapes: it writes white space and backslashes in paths as a backslash and three octal digits.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut result = Vec::with_capacity(path.len());
     let mut left = path;
@@ -94,16 +196,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_mounts_of_the_kernel_are_found() {
+    fn the_lines_of_the_kernel_are_understood() {
         for (line, expected) in [
-            ("36 35 0:22 / /proc/sys rw,nosuid shared:7 - sysfs sysfs rw", Some((36, "/proc/sys"))),
-            ("37 35 0:22 / /a\\040b\\134c rw master:1 shared:7 - proc none rw", Some((37, "/a b\\c"))),
-            ("38 35 0:22 / /data rw - ext4 /dev/sda1 rw", None),
+            ("36 35 0:22 / /proc/sys rw,nosuid shared:7 - sysfs sysfs rw", Some((36, "/proc/sys", true))),
+            ("37 35 0:22 / /a\\040b\\134c rw master:1 shared:7 - proc none rw", Some((37, "/a b\\c", true))),
+            ("38 35 0:22 / /data rw - ext4 /dev/sda1 rw", Some((38, "/data", false))),
             ("39 35 0:22 / /data rw", None),
             ("", None),
         ] {
-            let found = kernel_mount(line.as_bytes());
-            assert_eq!(found, expected.map(|(id, path)| (id, PathBuf::from(path))), "{line}");
+            let expected = expected.map(|(id, path, is_of_the_kernel)| {
+                (id, ListedMount { parent: 35, path: path.into(), is_of_the_kernel })
+            });
+            assert_eq!(listed_mount(line.as_bytes()), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_mount_is_covered_by_a_mount_on_it_or_on_the_way_to_it_and_by_no_other() {
+        let lines = [
+            "1 0 0:1 / / rw - ext4 a rw",
+            // A proc that nothing covers, and mounts in and beside it.
+            "2 1 0:2 / /ws/proc rw - proc p rw",
+            "3 2 0:3 / /ws/proc/inside rw - tmpfs t rw",
+            "4 1 0:4 / /ws/proc2 rw - tmpfs t rw",
+            // Covered at its root.
+            "5 1 0:5 / /over rw - proc p rw",
+            "6 5 0:6 / /over rw - tmpfs t rw",
+            // Covered at a directory above it, on the same mount.
+            "7 1 0:7 / /hidden/deep/proc rw - proc p rw",
+            "8 1 0:8 / /hidden rw - tmpfs t rw",
+            // Below a mount that is covered as a whole.
+            "9 5 0:9 / /over/sys rw - sysfs s rw",
+            // Mounts in each other, with nothing over them.
+            "10 1 0:10 / /a rw - tmpfs t rw",
+            "11 10 0:11 / /a/b rw - sysfs s rw",
+        ];
+        let table = MountTable::parse(lines.join("\n").as_bytes());
+        let covered: Vec<u64> = (1..=11).filter(|id| table.is_covered(*id)).collect();
+        assert_eq!(covered, [5, 7, 9]);
+        let kernel: Vec<u64> = table.of_the_kernel().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(kernel, [11, 7, 5, 9, 2]);
     }
 }

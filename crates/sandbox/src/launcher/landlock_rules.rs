@@ -1,5 +1,5 @@
 //! The rules of Landlock for the commands of a sandbox without namespaces. The launcher opens the readable paths once. Each
-//! command gets a set of rules of its own, because one of them is about its terminal.
+//! command gets its own set of rules, because one rule allows its terminal.
 //!
 //! A process with rules can reach only those processes that have the same rules, or further ones: it can neither trace
 //! others nor read their memory, environment and descriptors in `/proc`, nor send them signals.
@@ -48,7 +48,7 @@ const READ: u64 = EXECUTE | READ_FILE | READ_DIRECTORY;
 /// Rights that a file can have. The kernel refuses the others for a path that is not a directory.
 const USE_DEVICE: u64 = READ_FILE | WRITE_FILE | DEVICE_REQUESTS;
 
-/// No signals to processes outside, and no connections to their sockets without a path.
+/// No signals to processes outside of the sandbox, and no connections to their abstract Unix sockets.
 const ALL_SCOPES: u64 = 0b11;
 
 /// What commands may do with files, as open paths.
@@ -74,10 +74,10 @@ impl LandlockRules {
             .map_err(|error| failure(BuildStep::Landlock, error.into(), "/"))?;
         let mut allowed = Vec::new();
         for name in DEVICES {
-            let Ok(device) = open_path(&host, &Path::new("/dev").join(name)) else { continue };
-            if FileFacts::of_open(&device).is_ok_and(|facts| facts.kind == FileType::CharacterDevice) {
-                allowed.push((device, USE_DEVICE));
-            }
+            let path = Path::new("/dev").join(name);
+            let device = open_device(&host, &path)
+                .map_err(|error| failure(BuildStep::Landlock, error.into(), path.display().to_string()))?;
+            allowed.extend(device.map(|device| (device, USE_DEVICE)));
         }
         if let LandlockFiles::ReadSome(paths) = files {
             for readable in paths {
@@ -118,7 +118,7 @@ impl LandlockRules {
     }
 }
 
-/// Applies rules to this process, which must have given up new privileges. Only makes a system call.
+/// Applies rules to this process, which must have set `no_new_privs`. Only makes a system call.
 pub(super) fn restrict_self(ruleset: RawFd) -> Result<(), i32> {
     // SAFETY: takes numbers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0_u32) } as c_int)
@@ -137,6 +137,16 @@ fn add_rule(ruleset: &OwnedFd, path: &OwnedFd, allowed: u64) -> Result<(), Errno
         )
     };
     check(added as c_int).map_err(Errno::from_raw_os_error)
+}
+
+/// Opens a device. None if this machine does not have it.
+fn open_device(host: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let device = match open_path(host, path) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    };
+    let is_device = FileFacts::of_open(&device)?.kind == FileType::CharacterDevice;
+    Ok(is_device.then_some(device))
 }
 
 /// Opens a path, and fails with `ESTALE` if it is not the file that the plan means.

@@ -1,6 +1,7 @@
-//! The process that becomes the command. Until it executes the program, it shares the memory of the launcher, so it
-//! allocates nothing and makes only system calls. It starts with the capability of the launcher, makes its own mount
-//! namespace with its own `/proc`, and then gives up every privilege.
+//! The leader: the process that becomes the command. It leads a Unix session (`setsid`). Until it executes the program, it
+//! shares the memory of the launcher (or has a copy, see `command`), so it allocates nothing and makes only system calls. In
+//! a sandbox of namespaces it starts in those of the command, with the capability of the launcher (`CAP_SYS_ADMIN`), and
+//! gives up every privilege before it executes the program.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
@@ -9,32 +10,36 @@ use std::ptr;
 use super::confinement::{self, check, error_number};
 use super::isolation::LeaderIsolation;
 use super::landlock_rules;
-use crate::message::{LISTENER_MESSAGE, StartStage};
+use super::raw_call::close_all_but;
+use super::signals::{DEFAULT_ACTION, SIGNAL_SET_BYTES};
+use crate::message::{KEPT_DESCRIPTORS_MESSAGE, StartStage};
 
-/// The waits before an executable that is open for writing is tried again, in milliseconds. See `execute` in the crate
-/// that starts processes without a sandbox.
+/// The waits before an executable that is open for writing is tried again, in milliseconds. The file `execute.rs` of the
+/// crate `spawn` gives the reason.
 const BUSY_RETRY_WAITS_MS: [i64; 5] = [1, 2, 4, 8, 16];
 
 /// The exit code of a process that could not become the command. Nobody sees it.
 const FAILURE_EXIT_CODE: c_int = 127;
 
-/// The highest signal number.
-const LAST_SIGNAL: c_int = 64;
+/// Why a leader could not become the command: the step that failed, and its error number. None if it has become the command.
+pub(super) type LeaderFailure = Option<(StartStage, i32)>;
 
-/// The size of a signal set in the kernel.
-const SIGNAL_SET_BYTES: usize = 8;
-
-/// What the process has to do, and the place where it reports a failure.
+/// What the leader has to do.
 pub(super) struct LeaderPlan<'a> {
     pub(super) candidates: &'a [*const c_char],
+    /// Whether the candidates come from a search along `PATH`, so that missing ones are skipped.
     pub(super) searched: bool,
     pub(super) argv: &'a [*const c_char],
-    /// `argv` for a script without `#!` line: the shell, then a place for the script, then the arguments.
+    /// `argv` for a script without `#!` line: the shell, then an element for the path of the script, then the arguments.
     pub(super) script_argv: &'a mut [*const c_char],
     pub(super) env: &'a [*const c_char],
     pub(super) cwd: &'a CStr,
     pub(super) umask: Option<u32>,
+    /// The resource limit that is the tag: number of the resource, soft limit, hard limit.
+    pub(super) tag: Option<(u32, u64, u64)>,
+    /// Further resource limits, in the same form.
     pub(super) limits: &'a [(u32, u64, u64)],
+    /// Whether stdin is a terminal, which becomes the controlling terminal.
     pub(super) terminal: bool,
     /// Stdin, stdout and stderr. All have numbers above 2.
     pub(super) standard_streams: [RawFd; 3],
@@ -45,16 +50,19 @@ pub(super) struct LeaderPlan<'a> {
     /// The socket to the server. Its number is above that of the extra descriptor.
     pub(super) server: RawFd,
     pub(super) isolation: LeaderIsolation<'a>,
+    /// Reports refused calls to the server.
     pub(super) reporting_filter: &'a [libc::sock_filter],
+    /// Used if the kernel does not allow the reporting filter.
     pub(super) plain_filter: &'a [libc::sock_filter],
-    pub(super) failure: Option<(StartStage, i32)>,
+    /// Where the leader reports an error. The launcher can read this even if the leader has only a copy of the launcher's memory.
+    pub(super) failure: &'a mut LeaderFailure,
 }
 
 /// The function that `clone` calls in the new process.
 pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
     // SAFETY: the launcher's thread has passed a pointer to its plan, and waits until this process has executed the program or ended.
     let plan = unsafe { &mut *argument.cast::<LeaderPlan<'_>>() };
-    plan.failure = run(plan).err();
+    *plan.failure = run(plan).err();
     // SAFETY: ends this process only, without running handlers of the launcher.
     unsafe { libc::syscall(libc::SYS_exit_group, FAILURE_EXIT_CODE) };
     FAILURE_EXIT_CODE
@@ -62,53 +70,44 @@ pub(super) extern "C" fn main(argument: *mut c_void) -> c_int {
 
 fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let at = |stage: StartStage| move |error: i32| (stage, error);
-    // A process that hangs in one of the next steps must not keep the commands alive when the launcher is killed.
-    if let LeaderIsolation::Namespaces { kept_alive, .. } = plan.isolation {
-        // SAFETY: a descriptor of this process's own table, which it does not use.
-        unsafe { libc::syscall(libc::SYS_close, kept_alive) };
-    }
     // The tag comes first: by it the server finds this process even if the rest hangs.
-    let (tag, limits) = plan.limits.split_at(usize::from(!plan.limits.is_empty()));
-    tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
-    isolate(plan).map_err(at(StartStage::Isolate))?;
+    plan.tag.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
+    // SAFETY: takes nothing.
+    check(unsafe { libc::setsid() }).map_err(at(StartStage::Isolate))?;
     prepare(plan).map_err(at(StartStage::Prepare))?;
+    close_others(plan);
     // SAFETY: the path is a C string.
     check(unsafe { libc::chdir(plan.cwd.as_ptr()) }).map_err(at(StartStage::WorkingDirectory))?;
-    confine(plan.isolation, limits)?;
-    install_filter(plan).map_err(at(StartStage::Confine))?;
+    confine(plan)?;
+    let listener = install_filter(plan).map_err(at(StartStage::Confine))?;
+    send_kept_descriptors(plan, listener).map_err(at(StartStage::Confine))?;
     if was_cancelled(plan.server) {
         return Err((StartStage::Cancelled, libc::ECANCELED));
     }
-    close_others(plan.extra.map(|(_, number)| number));
     execute(plan).map_err(at(StartStage::Execute))
 }
 
-/// A session of its own, and, in a sandbox of namespaces, a copy of the mount namespace with a `/proc` that shows only the processes of this
-/// command.
-fn isolate(plan: &LeaderPlan<'_>) -> Result<(), i32> {
-    // SAFETY: the strings are C strings, and a null pointer means no options.
-    unsafe {
-        check(libc::setsid())?;
-        if let LeaderIsolation::Namespaces { proc_flags, .. } = plan.isolation {
-            check(libc::unshare(libc::CLONE_NEWNS))?;
-            if let Some(flags) = proc_flags {
-                check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))?;
-            }
-        }
-    }
-    Ok(())
+/// The next steps can hang, for example on a dead network mount. Meanwhile this process must not hold descriptors of the launcher and of
+/// commands that start at the same time. What stays open above stderr is closed when the program is executed, except the extra descriptor.
+fn close_others(plan: &LeaderPlan<'_>) {
+    let extra = plan.extra.map_or(plan.server, |(_, number)| number);
+    let mut kept = match plan.isolation {
+        LeaderIsolation::Namespaces { users, lifeline } => [extra, plan.server, users, lifeline],
+        LeaderIsolation::Landlock { ruleset, .. } => [extra, plan.server, ruleset, ruleset],
+    };
+    close_all_but(3, &mut kept);
 }
 
 /// Gives up what the command must not have, and sets its limits.
-fn confine(isolation: LeaderIsolation<'_>, limits: &[(u32, u64, u64)]) -> Result<(), (StartStage, i32)> {
+fn confine(plan: &LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let confined = |result: Result<(), i32>| result.map_err(|error| (StartStage::Confine, error));
-    if let LeaderIsolation::Namespaces { users, .. } = isolation {
+    if let LeaderIsolation::Namespaces { users, .. } = plan.isolation {
         // SAFETY: takes numbers.
         confined(check(unsafe { libc::setns(users, libc::CLONE_NEWUSER) }))?;
         confined(confinement::drop_everything())?;
     }
-    limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
-    if let LeaderIsolation::Landlock { ruleset, filter } = isolation {
+    plan.limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
+    if let LeaderIsolation::Landlock { ruleset, filter } = plan.isolation {
         confined(landlock_rules::restrict_self(ruleset))?;
         confined(set_filter(filter, 0).map(drop))?;
     }
@@ -116,18 +115,15 @@ fn confine(isolation: LeaderIsolation<'_>, limits: &[(u32, u64, u64)]) -> Result
 }
 
 fn prepare(plan: &LeaderPlan<'_>) -> Result<(), i32> {
-    // All zeros mean the default action, with every layout of the kernel's structure.
-    let default = [0_u64; 4];
     // SAFETY: the pointers are to values of the given size, and descriptors are numbers of this process's own table.
     unsafe {
         if let Some(procs) = plan.cgroup_procs {
             // 0 stands for the process that writes.
             check(libc::write(procs, c"0".as_ptr().cast(), 1) as c_int)?;
         }
-        for signal in 1..=LAST_SIGNAL {
-            // Refused for SIGKILL and SIGSTOP.
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<u64>(), SIGNAL_SET_BYTES);
-        }
+        // The launcher ignores only this signal.
+        let (signal, previous) = (libc::SIGCHLD, ptr::null_mut::<u64>());
+        libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT_ACTION.as_ptr(), previous, SIGNAL_SET_BYTES);
         let none = 0_u64;
         let mask = libc::SIG_SETMASK;
         libc::syscall(libc::SYS_rt_sigprocmask, mask, &raw const none, ptr::null_mut::<u64>(), SIGNAL_SET_BYTES);
@@ -152,22 +148,23 @@ fn prepare(plan: &LeaderPlan<'_>) -> Result<(), i32> {
 }
 
 /// Sets a resource limit of this process.
-pub(super) fn set_limit((resource, soft, hard): &(u32, u64, u64)) -> Result<(), i32> {
+fn set_limit((resource, soft, hard): &(u32, u64, u64)) -> Result<(), i32> {
     let values = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
     // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
     check(unsafe { libc::prlimit64(0, *resource as libc::__rlimit_resource_t, &values, ptr::null_mut()) })
 }
 
-/// Installs the filter whose descriptor the server gets. If the kernel refuses that, installs the other one.
-fn install_filter(plan: &LeaderPlan<'_>) -> Result<(), i32> {
+/// Installs the reporting filter, and returns the descriptor through which the server gets its reports. If the kernel refuses this filter,
+/// installs the plain filter and returns None.
+fn install_filter(plan: &LeaderPlan<'_>) -> Result<Option<RawFd>, i32> {
     let reporting = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    // With the second flag, only a deadly signal interrupts a call that waits for the server. Kernels before 5.19 do not know it.
+    // With the flag `WAIT_KILLABLE_RECV`, only a fatal signal interrupts a call that the server is answering. Linux knows it since 5.19.
     let listener = [reporting | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, reporting]
         .into_iter()
         .find_map(|flags| set_filter(plan.reporting_filter, flags).ok());
     match listener {
-        Some(listener) => send_listener(plan.server, listener),
-        None => set_filter(plan.plain_filter, 0).map(drop),
+        Some(listener) => Ok(Some(listener)),
+        None => set_filter(plan.plain_filter, 0).map(|_| None),
     }
 }
 
@@ -183,51 +180,46 @@ fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Result<RawF
     Ok(returned)
 }
 
-/// Sends the descriptor of the filter to the server, with the message [`LISTENER_MESSAGE`].
-fn send_listener(server: RawFd, listener: RawFd) -> Result<(), i32> {
+/// Sends the server the descriptors that it keeps while the command runs, with the message [`KEPT_DESCRIPTORS_MESSAGE`].
+fn send_kept_descriptors(plan: &LeaderPlan<'_>, listener: Option<RawFd>) -> Result<(), i32> {
+    let lifeline = match plan.isolation {
+        LeaderIsolation::Namespaces { lifeline, .. } => Some(lifeline),
+        LeaderIsolation::Landlock { .. } => None,
+    };
+    let (descriptors, count) = match (lifeline, listener) {
+        (Some(lifeline), Some(listener)) => ([lifeline, listener], 2),
+        (Some(only), None) | (None, Some(only)) => ([only, -1], 1),
+        (None, None) => return Ok(()),
+    };
     #[repr(C, align(8))]
     struct Control([u8; 32]);
     let mut control = Control([0; 32]);
-    let mut part =
-        libc::iovec { iov_base: LISTENER_MESSAGE.as_ptr().cast_mut().cast(), iov_len: LISTENER_MESSAGE.len() };
-    // SAFETY: all zeros are a valid message header. The buffer for the control message is larger than one descriptor needs, and everything
+    let bytes = count * size_of::<RawFd>() as u32;
+    let message = KEPT_DESCRIPTORS_MESSAGE;
+    let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: all zeros are a valid message header. The buffer for the control message is larger than two descriptors need, and everything
     // lives during the call.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = control.0.as_mut_ptr().cast();
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+        header.msg_controllen = libc::CMSG_SPACE(bytes) as usize;
         let rights = libc::CMSG_FIRSTHDR(&raw const header);
         (*rights).cmsg_level = libc::SOL_SOCKET;
         (*rights).cmsg_type = libc::SCM_RIGHTS;
-        (*rights).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
-        libc::CMSG_DATA(rights).cast::<RawFd>().write_unaligned(listener);
-        check(libc::sendmsg(server, &raw const header, libc::MSG_NOSIGNAL) as c_int)
+        (*rights).cmsg_len = libc::CMSG_LEN(bytes) as usize;
+        ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(rights), bytes as usize);
+        check(libc::sendmsg(plan.server, &raw const header, libc::MSG_NOSIGNAL) as c_int)
     }
 }
 
-/// Whether the server has closed its end of the socket. This is checked last: if the server closes its end later, it then
-/// finds this process by its tag.
+/// Whether the server has cancelled the start by shutting down or closing its end of the socket. This is checked last: a
+/// server that cancels later finds this process by its tag.
 fn was_cancelled(server: RawFd) -> bool {
     let mut polled = libc::pollfd { fd: server, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: one structure, which lives during the call.
     unsafe { libc::poll(&raw mut polled, 1, 0) != 0 }
-}
-
-fn close_others(kept: Option<RawFd>) {
-    // SAFETY: takes numbers; this process uses none of these descriptors any more. An empty range is refused.
-    unsafe {
-        match kept {
-            Some(kept) => {
-                libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
-                libc::syscall(libc::SYS_close_range, kept + 1, c_int::MAX, 0);
-            }
-            None => {
-                libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
-            }
-        }
-    }
 }
 
 /// Tries the candidates as `execvp` does. Returns only if none could be executed, with the same error as `execvp`.

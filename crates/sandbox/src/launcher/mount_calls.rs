@@ -50,8 +50,6 @@ pub(super) fn open_path(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
     for _ in 0..MAX_RENAME_RETRIES {
         match openat2(&root, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
-            // With NO_SYMLINKS a link at the end is refused even if it is not followed.
-            Err(Errno::LOOP) => return open_last_link(&root, path, flags, resolve),
             other => return other,
         }
     }
@@ -60,12 +58,6 @@ pub(super) fn open_path(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
 
 /// The kernel asks to try again when a directory was renamed while a path was resolved.
 const MAX_RENAME_RETRIES: usize = 100;
-
-fn open_last_link(root: impl AsFd, path: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::LOOP) };
-    let parent = openat2(&root, parent, flags | OFlags::DIRECTORY, Mode::empty(), resolve)?;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
-}
 
 /// A copy of the mount at `source`, not attached anywhere yet.
 pub(super) fn clone_mount(source: impl AsFd, depth: MountDepth) -> Result<OwnedFd, Errno> {

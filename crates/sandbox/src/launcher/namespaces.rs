@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::UnshareFlags;
 
@@ -38,7 +39,7 @@ pub(super) fn enter(network: SandboxNetwork) -> Result<UserIds, BuildFailure> {
 }
 
 /// The mount namespace of this process. As long as the server holds it, the mounts of the sandbox stay, also if the launcher is killed.
-/// Without them, the root directory that the server has would show what they hide.
+/// Without the mounts, the root directory that the server has would show the files that they hide.
 pub(super) fn mount_namespace() -> Result<OwnedFd, BuildFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     openat(CWD, "/proc/self/ns/mnt", flags, Mode::empty())
@@ -58,11 +59,12 @@ fn make_user_namespace(ids: UserIds) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let Some(child) = Pid::from_raw(child) else {
-        // In the child, which only exists to make the namespace. The parent kills it.
+        // In the child, which only exists to make the namespace. The parent kills it; if the parent is killed, the kernel does.
+        let _supported_everywhere = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         // SAFETY: as in `enter`.
-        if unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }.is_ok() {
-            let _parent_waits = rustix::io::write(&told_ready, &[1]);
-        }
+        let made = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) };
+        let errno = made.err().map_or(0, Errno::raw_os_error);
+        let _parent_waits = rustix::io::write(&told_ready, &errno.to_ne_bytes());
         drop(told_ready);
         // SAFETY: suspends and ends this process only.
         unsafe {
@@ -71,14 +73,16 @@ fn make_user_namespace(ids: UserIds) -> io::Result<OwnedFd> {
         }
     };
     drop(told_ready);
-    let made = rustix::io::read(&ready, &mut [0]);
+    let mut errno = [0; size_of::<i32>()];
+    let told = rustix::io::read(&ready, &mut errno);
     let folder = format!("/proc/{child}");
-    let namespace = match made {
-        Ok(1) => map_ids(Path::new(&folder), ids, UserIds { user: 0, group: 0 }).and_then(|()| {
+    let namespace = match (told, i32::from_ne_bytes(errno)) {
+        (Ok(4), 0) => map_ids(Path::new(&folder), ids, UserIds { user: 0, group: 0 }).and_then(|()| {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             Ok(openat(CWD, format!("{folder}/ns/user"), flags, Mode::empty())?)
         }),
-        _ => Err(io::ErrorKind::PermissionDenied.into()),
+        (Ok(4), errno) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(Errno::SRCH.into()),
     };
     let _may_have_ended = rustix::process::kill_process(child, Signal::KILL);
     let _reaped = rustix::process::waitpid(Some(child), WaitOptions::empty());

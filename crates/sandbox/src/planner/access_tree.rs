@@ -1,16 +1,15 @@
 //! What is allowed where, by real paths: the entries of a policy after links were followed.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::file_id::FileId;
-use crate::policy::Access;
+use crate::policy::{Access, path_order};
 
-/// Directories of which a sandbox has its own. Nothing that is allowed around them reaches into them.
+/// Each sandbox has its own `/dev` and `/proc`. An entry for a directory above them does not apply to them.
 const OWN_DIRECTORIES: [&str; 2] = ["/dev", "/proc"];
 
-/// A place in the file tree where the access changes.
+/// A path at which the allowed access differs from that of the directory above it.
 #[derive(Clone, Debug)]
 pub(super) struct AccessNode {
     pub(super) access: Access,
@@ -22,13 +21,12 @@ pub(super) struct AccessNode {
 #[derive(Debug)]
 pub(super) struct AccessTree {
     root: Access,
-    /// A directory comes before what is below it.
-    nodes: BTreeMap<PathBuf, AccessNode>,
+    nodes: HashMap<PathBuf, AccessNode>,
 }
 
 impl AccessTree {
     pub(super) fn new(root: Access) -> Self {
-        Self { root, nodes: BTreeMap::new() }
+        Self { root, nodes: HashMap::new() }
     }
 
     /// If several entries lead to the same file, the strictest one applies.
@@ -62,32 +60,28 @@ impl AccessTree {
 
     /// Removes nodes that change nothing. Those in `/dev` change something even if they allow what the root allows.
     pub(super) fn remove_redundant(&mut self) {
-        let mut kept = Self::new(self.root);
-        for (path, node) in std::mem::take(&mut self.nodes) {
-            if node.access != kept.above(&path) || path.starts_with("/dev") {
-                kept.nodes.insert(path, node);
+        let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
+        nodes.sort_by(|(one, _), (other, _)| path_order(one, other));
+        for (path, node) in nodes {
+            if node.access != self.above(&path) || path.starts_with("/dev") {
+                self.nodes.insert(path, node);
             }
         }
-        *self = kept;
     }
 
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Path, &AccessNode)> {
-        self.nodes.iter().map(|(path, node)| (path.as_path(), node))
+    /// All nodes. A directory comes before what is below it, and that follows it directly.
+    pub(super) fn sorted(&self) -> Vec<(&Path, &AccessNode)> {
+        let mut nodes: Vec<_> = self.nodes.iter().map(|(path, node)| (path.as_path(), node)).collect();
+        nodes.sort_by(|(one, _), (other, _)| path_order(one, other));
+        nodes
     }
 
     pub(super) fn contains(&self, path: &Path) -> bool {
         self.nodes.contains_key(path)
     }
-
-    /// Whether something below a denied path is allowed.
-    pub(super) fn grants_below(&self, path: &Path) -> bool {
-        // What is below a path follows it directly.
-        let below = self.nodes.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
-        below.take_while(|(other, _)| other.starts_with(path)).any(|(_, node)| node.access > Access::Deny)
-    }
 }
 
-/// Files of the kernel are about the whole machine, so they can never be written.
+/// Writing to `/sys` would change settings of the whole machine, so it can at most be read.
 fn capped(path: &Path, access: Access) -> Access {
     if path.starts_with("/sys") { access.min(Access::Read) } else { access }
 }

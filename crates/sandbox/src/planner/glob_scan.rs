@@ -1,8 +1,11 @@
 //! Finds the files that match a deny glob now. Files that are made later are not found; the plan is made again before every command.
 
+use std::fs::DirEntry;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use super::PlanError;
 use crate::policy::GlobPattern;
@@ -54,10 +57,11 @@ pub(super) fn scan(
                 found.unreadable.push(directory);
                 continue;
             }
-            // It has vanished, or is no directory.
-            Err(_) => continue,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(PlanError::Host { path: directory, source: error }),
         };
-        for entry in entries.flatten() {
+        for entry in entries {
+            let entry = entry.map_err(|source| PlanError::Host { path: directory.clone(), source })?;
             budget.scanned = budget.scanned.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: MAX_SCANNED })?;
             let path = entry.path();
             if glob.matches(&path) {
@@ -65,8 +69,8 @@ pub(super) fn scan(
                     budget.matches.checked_sub(1).ok_or(PlanError::TooManyMatches { limit: MAX_MATCHES })?;
                 found.matches.push(path);
             } else if max_depth.is_none_or(|most| depth < most.get())
-                && entry.file_type().is_ok_and(|kind| kind.is_dir())
                 && glob.may_match_below(&path)
+                && is_directory(&entry)?
             {
                 directories.push((path, depth + 1));
             }
@@ -75,4 +79,79 @@ pub(super) fn scan(
     found.matches.sort();
     found.unreadable.sort();
     Ok(found)
+}
+
+fn is_directory(entry: &DirEntry) -> Result<bool, PlanError> {
+    match entry.file_type() {
+        Ok(kind) => Ok(kind.is_dir()),
+        Err(error) if is_gone(&error) => Ok(false),
+        Err(source) => Err(PlanError::Host { path: entry.path(), source }),
+    }
+}
+
+/// Whether an error says that there is no directory at a path, so that nothing in it can match. After every other error, such as too many
+/// open files, the plan must fail: files that were not found would not be denied.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+    use super::*;
+    use crate::policy::{
+        Access, EntryTarget, MachineFacts, PolicyRequest, RequestedEntry, RequestedFiles, RequestedTarget,
+        resolve_policy,
+    };
+
+    fn search(pattern: String) -> Result<GlobScan, PlanError> {
+        let entry = RequestedEntry { target: RequestedTarget::Glob(pattern), access: Access::Deny };
+        let request = PolicyRequest {
+            files: RequestedFiles::Restricted { entries: vec![entry], glob_scan_max_depth: None },
+            cwd: None,
+            workspace_roots: Vec::new(),
+        };
+        let mut facts = MachineFacts {
+            tmpdir: None,
+            slash_tmp_is_directory: false,
+            minimal_roots: Vec::new(),
+            git_directories_of: &mut |_| Ok(Vec::new()),
+        };
+        let policy = resolve_policy(&request, &mut facts).unwrap();
+        let [entry] = policy.entries() else { panic!("{policy:?}") };
+        let EntryTarget::Glob(glob) = &entry.target else { panic!("{entry:?}") };
+        scan(glob, None, &mut ScanBudget::default())
+    }
+
+    #[test]
+    fn missing_directories_files_and_link_loops_have_no_matches() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().canonicalize().unwrap();
+        std::fs::write(path.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("loop", path.join("loop")).unwrap();
+        for name in ["missing", "file", "file/below", "loop"] {
+            let found = search(format!("{}/{name}/**/*.env", path.display())).unwrap();
+            assert!(found.matches.is_empty() && found.unreadable.is_empty(), "{name}: {found:?}");
+        }
+    }
+
+    /// A process can enter directories one by one whose whole path is too long for the kernel.
+    #[test]
+    fn a_directory_that_cannot_be_searched_fails_the_plan() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().canonicalize().unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut directory = openat(CWD, &path, flags, Mode::empty()).unwrap();
+        let name = "d".repeat(250);
+        for _ in 0..20 {
+            mkdirat(&directory, &name, Mode::RWXU).unwrap();
+            directory = openat(&directory, &name, flags, Mode::empty()).unwrap();
+        }
+        let searched = search(format!("{}/**/*.env", path.display()));
+        assert!(
+            matches!(&searched, Err(PlanError::Host { path: deep, .. }) if deep.starts_with(&path)),
+            "{searched:?}"
+        );
+    }
 }

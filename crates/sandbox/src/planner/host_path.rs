@@ -1,6 +1,6 @@
 //! Follows a path on the host, component by component, and notes every symbolic link on the way.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::placeholder::is_placeholder;
+use super::placeholder::{is_placeholder, is_used};
 use crate::file_id::{FileFacts, FileId};
 
-/// The kernel follows as many links in one path.
+/// The kernel's own limit of links in one path.
 const MAX_LINKS: usize = 40;
 
 /// Where a path leads.
@@ -22,6 +22,8 @@ pub(super) struct FollowedPath {
     pub(super) end: PathEnd,
     /// The links on the way, in order.
     pub(super) links: Vec<FoundLink>,
+    /// Directories that a `..` in the target of a link leaves. If one of them were replaced by a link, the path would lead elsewhere.
+    pub(super) left_by_dots: Vec<(PathBuf, FileId)>,
 }
 
 /// A symbolic link on the way.
@@ -38,10 +40,12 @@ pub(super) struct FoundLink {
 pub(super) enum PathEnd {
     /// A file or directory.
     Existing(FileFacts),
-    /// Nothing. A [`Placeholder`](super::Placeholder) counts as nothing.
+    /// Nothing. A placeholder counts as nothing.
     Missing {
         /// The first directory or file of the path that does not exist.
         first_missing: PathBuf,
+        /// The placeholder that is there.
+        placeholder: Option<FileId>,
     },
     /// A file is where the path needs a directory.
     BehindFile {
@@ -59,31 +63,72 @@ pub(super) enum PathEnd {
     LinkLoop,
 }
 
-impl FollowedPath {
-    /// `path` is absolute and has no `..`.
-    pub(super) fn find(path: &Path) -> io::Result<Self> {
+/// Follows the paths of one plan. Facts about directories are remembered, because most paths of a policy have directories in common.
+/// The launcher compares the files again with those that the plan means.
+#[derive(Default)]
+pub(super) struct HostPaths {
+    directories: HashMap<PathBuf, FileFacts>,
+    /// Paths that the policy allows to write. Directories there are taken for placeholders only if they are empty and another sandbox of
+    /// this process uses them as placeholders. A command could give a directory the permissions of a placeholder, and what protects files
+    /// in it would be left out of the next plan.
+    writable: HashSet<PathBuf>,
+}
+
+impl HostPaths {
+    /// Remembers a path that the policy allows to write, and the path to which its links lead.
+    pub(super) fn follow_writable(&mut self, path: &Path) -> io::Result<()> {
+        let mut no_placeholder = path.to_owned();
+        // Once it is remembered, a directory may count as existing that was taken for a placeholder before, so the path is followed again.
+        for _ in 0..=MAX_LINKS {
+            self.writable.insert(no_placeholder);
+            let real_path = self.follow(path)?.real_path;
+            if self.writable.contains(&real_path) {
+                break;
+            }
+            no_placeholder = real_path;
+        }
+        Ok(())
+    }
+
+    /// What is at a path without links.
+    fn facts(&mut self, path: &Path) -> Result<FileFacts, Errno> {
+        if let Some(known) = self.directories.get(path) {
+            return Ok(*known);
+        }
+        let facts = FileFacts::of_path(path)?;
+        if facts.is_directory() {
+            self.directories.insert(path.to_owned(), facts);
+        }
+        Ok(facts)
+    }
+
+    /// Follows a path that is absolute and has no `..`.
+    pub(super) fn follow(&mut self, path: &Path) -> io::Result<FollowedPath> {
         let mut left = names(path);
         let mut real_path = PathBuf::from("/");
-        let mut links = Vec::new();
+        let (mut links, mut left_by_dots) = (Vec::new(), Vec::new());
         let end = loop {
-            let Some(name) = left.pop_front() else { break PathEnd::Existing(FileFacts::of_path(&real_path)?) };
+            let Some(name) = left.pop_front() else { break PathEnd::Existing(self.facts(&real_path)?) };
             if name == ".." {
-                let facts = FileFacts::of_path(&real_path)?;
+                let facts = self.facts(&real_path)?;
                 if !facts.is_directory() {
                     break PathEnd::BehindFile { file: real_path.clone(), id: facts.id };
+                }
+                if real_path != Path::new("/") {
+                    left_by_dots.push((real_path.clone(), facts.id));
                 }
                 real_path.pop();
                 continue;
             }
             let next = real_path.join(&name);
-            let facts = match FileFacts::of_path(&next) {
+            let facts = match self.facts(&next) {
                 Ok(facts) => facts,
-                Err(Errno::NOENT) => break missing(next, &left, &mut real_path),
+                Err(Errno::NOENT) => break missing(next, None, &left, &mut real_path),
                 Err(Errno::NOTDIR) => {
-                    break PathEnd::BehindFile { id: FileFacts::of_path(&real_path)?.id, file: real_path.clone() };
+                    break PathEnd::BehindFile { id: self.facts(&real_path)?.id, file: real_path.clone() };
                 }
                 Err(Errno::ACCESS) => {
-                    break PathEnd::Hidden { facts: FileFacts::of_path(&real_path)?, directory: real_path.clone() };
+                    break PathEnd::Hidden { facts: self.facts(&real_path)?, directory: real_path.clone() };
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -91,7 +136,11 @@ impl FollowedPath {
                 if links.len() == MAX_LINKS {
                     break PathEnd::LinkLoop;
                 }
-                let target = std::fs::read_link(&next)?;
+                let target = std::fs::read_link(&next).map_err(|error| match error.kind() {
+                    // Somebody has replaced the link meanwhile. The plan is made again.
+                    io::ErrorKind::InvalidInput => io::ErrorKind::NotFound.into(),
+                    _ => error,
+                })?;
                 if target.is_absolute() {
                     real_path = "/".into();
                 }
@@ -99,18 +148,27 @@ impl FollowedPath {
                 links.push(FoundLink { path: next, target, id: facts.id });
                 continue;
             }
-            if is_placeholder(&next, &facts) {
-                break missing(next, &left, &mut real_path);
+            let is_writable = self.writable.contains(&next);
+            if is_placeholder(&next, &facts, left.is_empty() && !is_writable)
+                && (!is_writable || is_used(&next, facts.id))
+            {
+                break missing(next, Some(facts.id), &left, &mut real_path);
             }
             real_path = next;
         };
-        Ok(Self { real_path, end, links })
+        Ok(FollowedPath { real_path, end, links, left_by_dots })
     }
 }
 
-fn missing(first_missing: PathBuf, left: &VecDeque<OsString>, real_path: &mut PathBuf) -> PathEnd {
+/// The end of a path whose next component does not exist. Sets `real_path` to the whole path; `left` are the components that follow.
+fn missing(
+    first_missing: PathBuf,
+    placeholder: Option<FileId>,
+    left: &VecDeque<OsString>,
+    real_path: &mut PathBuf,
+) -> PathEnd {
     *real_path = left.iter().fold(first_missing.clone(), |path, name| path.join(name));
-    PathEnd::Missing { first_missing }
+    PathEnd::Missing { first_missing, placeholder }
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {
@@ -137,8 +195,12 @@ mod tests {
         directory
     }
 
+    fn follow(path: &Path) -> FollowedPath {
+        HostPaths::default().follow(path).unwrap()
+    }
+
     fn find(directory: &tempfile::TempDir, name: &str) -> FollowedPath {
-        FollowedPath::find(&directory.path().join(name)).unwrap()
+        follow(&directory.path().join(name))
     }
 
     #[test]
@@ -151,7 +213,7 @@ mod tests {
             FileFacts::of_open(fs::File::open(directory.path().join("a/file")).unwrap()).unwrap().id
         );
         assert!(found.links.is_empty() && found.real_path == directory.path().join("a/file"));
-        assert!(matches!(FollowedPath::find(Path::new("/")).unwrap().end, PathEnd::Existing(_)));
+        assert!(matches!(follow(Path::new("/")).end, PathEnd::Existing(_)));
     }
 
     #[test]
@@ -177,7 +239,7 @@ mod tests {
         symlink("a/nowhere/x", base.join("dangling")).unwrap();
         for (name, first, real) in [("a/x/y", "a/x", "a/x/y"), ("dangling/y", "a/nowhere", "a/nowhere/x/y")] {
             let found = find(&directory, name);
-            let PathEnd::Missing { first_missing } = &found.end else { panic!("{found:?}") };
+            let PathEnd::Missing { first_missing, .. } = &found.end else { panic!("{found:?}") };
             assert_eq!((first_missing, &found.real_path), (&base.join(first), &base.join(real)));
         }
     }
@@ -186,12 +248,13 @@ mod tests {
     fn an_empty_placeholder_counts_as_missing_and_a_filled_one_does_not() {
         let directory = tree();
         let place = directory.path().join("a/place");
-        let placeholder = super::super::Placeholder::make(&place, None).unwrap();
+        let mut placeholder = super::super::Placeholders::default();
+        placeholder.add(&place, None, &mut super::super::placeholder::LastParent::default()).unwrap();
         assert!(
-            matches!(find(&directory, "a/place").end, PathEnd::Missing { first_missing } if first_missing == place)
+            matches!(find(&directory, "a/place").end, PathEnd::Missing { first_missing, .. } if first_missing == place)
         );
         assert!(
-            matches!(find(&directory, "a/place/x").end, PathEnd::Missing { first_missing } if first_missing == place)
+            matches!(find(&directory, "a/place/x").end, PathEnd::Missing { first_missing, .. } if first_missing == place)
         );
         drop(placeholder);
         assert!(!place.exists());
@@ -199,6 +262,24 @@ mod tests {
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1555)).unwrap();
         assert!(matches!(find(&directory, "a/place").end, PathEnd::Existing(_)));
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_writable_directory_with_the_permissions_of_a_placeholder_exists() {
+        let directory = tree();
+        let place = directory.path().join("a/place");
+        fs::create_dir(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o1555)).unwrap();
+        symlink("a/place", directory.path().join("link")).unwrap();
+        for name in ["a/place", "link"] {
+            let mut host = HostPaths::default();
+            host.follow_writable(&directory.path().join(name)).unwrap();
+            let found = host.follow(&place.join(".git")).unwrap();
+            assert!(
+                matches!(&found.end, PathEnd::Missing { first_missing, .. } if *first_missing == place.join(".git")),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

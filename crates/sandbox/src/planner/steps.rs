@@ -1,8 +1,9 @@
 //! The steps of a plan while they are collected, from an [`AccessTree`].
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::PlanError;
 use super::access_tree::{AccessNode, AccessTree};
 use crate::file_id::{FileFacts, FileId};
 use crate::plan::{MountKind, PlannedMount};
@@ -14,23 +15,23 @@ pub(super) struct StepList<'a> {
     tree: &'a AccessTree,
     steps: Vec<PlannedMount>,
     /// Paths at which something is mounted.
-    mounted: BTreeSet<PathBuf>,
+    mounted: HashSet<PathBuf>,
     /// Directories, files and links that were made in memory.
-    made: BTreeSet<PathBuf>,
+    made: HashSet<PathBuf>,
 }
 
 impl<'a> StepList<'a> {
     pub(super) fn new(tree: &'a AccessTree) -> Self {
-        Self { tree, steps: Vec::new(), mounted: BTreeSet::new(), made: BTreeSet::new() }
+        Self { tree, steps: Vec::new(), mounted: HashSet::new(), made: HashSet::new() }
     }
 
     pub(super) fn finish(self) -> Vec<PlannedMount> {
         self.steps
     }
 
-    /// Mounts what a node allows. `has_places` tells whether something below a denied node is reached through it. Fails
-    /// with the path of a directory that has vanished.
-    pub(super) fn add_node(&mut self, path: &Path, node: &AccessNode, has_places: bool) -> Result<(), PathBuf> {
+    /// Mounts what a node allows. `has_places` tells whether something below this denied node is allowed, or a link is made there. Fails
+    /// if a directory above cannot be examined, for example because it has vanished.
+    pub(super) fn add_node(&mut self, path: &Path, node: &AccessNode, has_places: bool) -> Result<(), PlanError> {
         let above = self.tree.above(path);
         if node.access > Access::Deny && above == Access::Deny {
             self.make_place(path, node.is_directory);
@@ -50,7 +51,7 @@ impl<'a> StepList<'a> {
     }
 
     /// Mounts a file or link of a writable directory on itself, so that nothing can take its place.
-    pub(super) fn pin(&mut self, path: &Path, kind: MountKind, id: FileId) -> Result<(), PathBuf> {
+    pub(super) fn pin(&mut self, path: &Path, kind: MountKind, id: FileId) -> Result<(), PlanError> {
         if !self.mounted.contains(path) {
             self.pin_ancestors(path)?;
             self.mount(path, kind, id);
@@ -66,14 +67,15 @@ impl<'a> StepList<'a> {
 
     /// A command could rename a writable directory above a protected path and make a new one in its place. A directory on which something is
     /// mounted cannot be renamed, so each of them is mounted on itself.
-    fn pin_ancestors(&mut self, path: &Path) -> Result<(), PathBuf> {
+    fn pin_ancestors(&mut self, path: &Path) -> Result<(), PlanError> {
         let tree = self.tree;
         let is_inside = |above: &&Path| **above != *Path::new("/") && !tree.contains(above);
         let mut pinned: Vec<&Path> = path.ancestors().skip(1).take_while(is_inside).collect();
         pinned.reverse();
         for above in pinned {
             if !self.mounted.contains(above) {
-                let facts = FileFacts::of_path(above).map_err(|_vanished| above.to_owned())?;
+                let facts = FileFacts::of_path(above)
+                    .map_err(|error| PlanError::Host { path: above.to_owned(), source: error.into() })?;
                 self.mount(above, MountKind::Writable, facts.id);
             }
         }
@@ -96,7 +98,7 @@ impl<'a> StepList<'a> {
         self.make(path, if is_directory { MountKind::MadeDirectory } else { MountKind::MadeFile });
     }
 
-    /// Down from the nearest node, which is a directory in memory itself, or from the root.
+    /// Makes every directory between the nearest node above, which is a directory in memory, and `path`.
     fn make_directories_above(&mut self, path: &Path) {
         let tree = self.tree;
         let is_missing =

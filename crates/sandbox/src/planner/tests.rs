@@ -40,7 +40,7 @@ fn plan(base: &Path, root: Access, entries: &[(&str, Access)]) -> Result<Planned
         tmpdir: None,
         slash_tmp_is_directory: true,
         minimal_roots: Vec::new(),
-        git_directory_of: &mut |_| None,
+        git_directories_of: &mut |_| Ok(Vec::new()),
     };
     plan_sandbox(&resolve_policy(&request, &mut facts).unwrap(), SandboxNetwork::None)
 }
@@ -87,7 +87,7 @@ fn an_outer_path_is_mounted_before_the_paths_below_it_and_every_mount_names_its_
     for step in planned.plan.mounts.iter().filter(|step| !matches!(step.kind, MountKind::MadeDirectory)) {
         assert_eq!(step.source, Some(FileFacts::of_path(&step.path).unwrap().id), "{step:?}");
     }
-    let made: Vec<_> = planned.placeholders.iter().map(|place| place.path().strip_prefix(&base).unwrap()).collect();
+    let made: Vec<_> = planned.placeholders.paths().map(|path| path.strip_prefix(&base).unwrap()).collect();
     let expected = ["ws/.agents", "ws/.codex", "ws/d/w/.agents", "ws/d/w/.codex", "ws/d/w/.git"];
     assert_eq!(made, expected.map(Path::new));
 }
@@ -200,4 +200,66 @@ fn globs_are_searched_for_as_deep_as_asked_and_need_a_directory() {
     );
     let root_glob = plan(Path::new(""), Read, &[("glob:*/x", Deny)]);
     assert!(matches!(root_glob, Err(PlanError::GlobWithoutDirectory { .. })));
+}
+
+fn is_not_found(error: &PlaceholderError) -> bool {
+    matches!(error, PlaceholderError::Host(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+#[test]
+fn no_placeholder_is_made_through_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("outside")).unwrap();
+    symlink("outside", directory.path().join("link")).unwrap();
+    let mut placeholders = Placeholders::default();
+    let path = directory.path().join("link/.git");
+    let error = placeholders.add(&path, None, &mut LastParent::default()).unwrap_err();
+    // The plan is made again, and then it sees the link.
+    assert!(is_not_found(&error), "{error:?}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_directory_that_somebody_has_made_meanwhile_is_not_taken_for_a_placeholder() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".git");
+    fs::create_dir(&path).unwrap();
+    let mut placeholders = Placeholders::default();
+    let error = placeholders.add(&path, None, &mut LastParent::default()).unwrap_err();
+    assert!(is_not_found(&error), "{error:?}");
+    drop(placeholders);
+    assert!(path.exists());
+}
+
+#[test]
+fn an_owner_has_only_its_share_of_placeholders() {
+    let directory = tempfile::tempdir().unwrap();
+    let (greedy, other) = (PlaceholderOwner::default(), PlaceholderOwner::default());
+    let mut shares: Vec<_> = std::iter::from_fn(|| greedy.take_share()).collect();
+    assert!((1..=MAX_PLACEHOLDERS_OF_OWNER).contains(&shares.len()), "{}", shares.len());
+    let add = |owner: &PlaceholderOwner, name: &str| {
+        let mut placeholders = Placeholders::new(Vec::new(), owner.clone());
+        placeholders.add(&directory.path().join(name), None, &mut LastParent::default()).map(|_| placeholders)
+    };
+    assert!(matches!(add(&greedy, "a"), Err(PlaceholderError::TooMany)));
+    let made = add(&other, "b").unwrap();
+    // What another owner has made can be shared.
+    let seen = FileFacts::of_path(&directory.path().join("b")).unwrap().id;
+    let mut shared = Placeholders::new(Vec::new(), greedy.clone());
+    shared.add(&directory.path().join("b"), Some(seen), &mut LastParent::default()).unwrap();
+    drop((made, shared, shares.pop()));
+    drop(add(&greedy, "c").unwrap());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn something_else_that_appears_at_the_path_of_a_placeholder_leads_to_another_plan() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".git");
+    for make in [|path: &Path| fs::write(path, "").unwrap(), |path: &Path| symlink("x", path).unwrap()] {
+        make(&path);
+        let error = Placeholders::default().add(&path, None, &mut LastParent::default()).unwrap_err();
+        assert!(is_not_found(&error), "{error:?}");
+        fs::remove_file(&path).unwrap();
+    }
 }

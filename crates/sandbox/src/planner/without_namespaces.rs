@@ -4,18 +4,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::host_path::{FollowedPath, PathEnd};
+use super::host_path::{HostPaths, PathEnd};
 use crate::landlock::{MissingLandlock, landlock_version};
 use crate::landlock_plan::{LandlockFiles, LandlockPlan, ReadablePath};
 use crate::plan::SandboxNetwork;
 use crate::policy::{Access, EntryTarget, FilePolicy};
 
-/// Why Landlock cannot enforce a policy. The text is a part of a sentence.
+/// Why Landlock cannot enforce a policy. The text follows words such as "Landlock is no substitute:".
 #[derive(Debug, thiserror::Error)]
 pub enum LandlockUnfit {
     /// Landlock cannot protect names in a writable directory.
     #[error(
-        "the policy allows to write {}, and Landlock can neither protect names such as .git there nor keep paths in it read-only",
+        "the policy allows writing to {}, and Landlock can neither protect names such as .git there nor keep paths in it read-only",
         path.display()
     )]
     Writable {
@@ -28,12 +28,13 @@ pub enum LandlockUnfit {
         /// The path or the pattern of the entry.
         target: String,
     },
-    /// The loopback interface of the host is open to everybody.
+    /// The policy asks for a network that reaches only the proxy of the server. Without a network namespace, every program of the host
+    /// could reach that proxy.
     #[error("the policy asks for a managed network, which needs a network namespace")]
     ManagedNetwork,
     /// User 0 may change settings of the whole machine by writing files.
     #[error(
-        "the policy allows to write all files, and user 0 could change settings of the whole machine in /proc and /sys; run the server as another user"
+        "the policy allows writing to all files, and user 0 could change settings of the whole machine in /proc and /sys; run the server as another user"
     )]
     UnrestrictedRoot,
     /// The machine has no Landlock, or an old one.
@@ -49,7 +50,8 @@ pub enum LandlockUnfit {
     },
 }
 
-/// Makes the plan of a sandbox without namespaces that allows exactly what `policy` allows. Blocks while it examines files.
+/// Makes the plan of a sandbox without namespaces that allows reading and writing exactly what `policy` allows. Names, metadata (`stat`) and
+/// link targets of other files stay visible, because Landlock does not control them. Blocks while it examines files.
 pub fn plan_landlock(policy: &FilePolicy, network: SandboxNetwork) -> Result<LandlockPlan, LandlockUnfit> {
     if network == SandboxNetwork::LoopbackOnly {
         return Err(LandlockUnfit::ManagedNetwork);
@@ -90,7 +92,7 @@ fn find(path: &Path) -> std::io::Result<Option<ReadablePath>> {
     if path.starts_with("/proc") && path != Path::new("/proc") {
         return Ok(None);
     }
-    let found = FollowedPath::find(path)?;
+    let found = HostPaths::default().follow(path)?;
     Ok(match found.end {
         PathEnd::Existing(facts) if !found.real_path.starts_with("/proc/") => {
             Some(ReadablePath { path: found.real_path, source: facts.id })
@@ -119,7 +121,7 @@ mod tests {
             tmpdir: None,
             slash_tmp_is_directory: false,
             minimal_roots: Vec::new(),
-            git_directory_of: &mut |_| None,
+            git_directories_of: &mut |_| Ok(Vec::new()),
         };
         landlock_files(&resolve_policy(&request, &mut facts).unwrap(), false)
     }
@@ -154,11 +156,11 @@ mod tests {
     #[test]
     fn other_policies_are_refused_with_the_entry_that_is_in_the_way() {
         for (entries, words) in [
-            (&[("/", Access::Read), ("/ws", Access::Write)][..], "allows to write /ws,"),
-            (&[("/", Access::Write), ("/ws/.git", Access::Read)], "allows to write /,"),
+            (&[("/", Access::Read), ("/ws", Access::Write)][..], "allows writing to /ws,"),
+            (&[("/", Access::Write), ("/ws/.git", Access::Read)], "allows writing to /,"),
             (&[("/", Access::Read), ("/etc/ssl", Access::Deny)], "denies /etc/ssl,"),
             (&[("/", Access::Read), ("/srv/**/*.env", Access::Deny)], "denies /srv/**/*.env,"),
-            (&[("/", Access::Write), ("/x", Access::Deny)], "allows to write /,"),
+            (&[("/", Access::Write), ("/x", Access::Deny)], "allows writing to /,"),
         ] {
             let text = files(entries).unwrap_err().to_string();
             assert!(text.contains(words), "{text}");
@@ -169,7 +171,7 @@ mod tests {
                 tmpdir: None,
                 slash_tmp_is_directory: false,
                 minimal_roots: Vec::new(),
-                git_directory_of: &mut |_| None,
+                git_directories_of: &mut |_| Ok(Vec::new()),
             },
         )
         .unwrap();

@@ -7,7 +7,8 @@ use super::limits;
 /// Why a policy was refused. Nothing of a refused policy is applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// An entry depends on the directory of the context or on its workspace roots, and the context has no directory.
+    /// The policy has an entry for the workspace roots or a relative glob, and the request has no `cwd`. The text is that of the published
+    /// protocol, so that clients that compare it understand it.
     #[error("file system sandbox context with dynamic permissions requires cwd")]
     MissingCwd,
     /// A path of the policy does not begin with `/`.
@@ -45,12 +46,22 @@ pub enum PolicyError {
     #[error("the sandbox glob patterns have more than {max} bytes together", max = limits::MAX_GLOB_BYTES)]
     PatternsTooLong,
     /// Comparing all patterns with all paths would take too long.
-    #[error("the sandbox has {wildcards} bytes of glob patterns for {paths} bytes of paths; use fewer patterns")]
+    #[error(
+        "comparing {wildcards} bytes of sandbox glob patterns with {paths} bytes of paths takes too long; use fewer or shorter patterns"
+    )]
     PatternsTooCostly {
         /// The bytes of the patterns.
         wildcards: usize,
         /// The bytes of the paths.
         paths: usize,
+    },
+    /// The directory to which a `.git` file leads cannot be protected.
+    #[error("the git directory of {} cannot be protected: {reason}", path.display())]
+    GitFile {
+        /// The `.git` file.
+        path: PathBuf,
+        /// Why the file does not say reliably where the directory is.
+        reason: String,
     },
     /// The policy has too many entries.
     #[error("the sandbox has {0} entries; the limit is {max}", max = limits::MAX_REQUESTED_ENTRIES)]

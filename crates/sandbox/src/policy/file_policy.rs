@@ -61,7 +61,7 @@ pub struct AccessDecision<'a> {
     pub access: Access,
     /// The entry that decides. None: no entry is for this path, so it is denied.
     pub entry: Option<&'a PolicyEntry>,
-    /// The path itself or the directory above it that the deciding entry names or matches. Empty without an entry.
+    /// The prefix of the path that the deciding entry names or matches. Empty without an entry.
     pub matched: PathBuf,
 }
 
@@ -78,7 +78,11 @@ impl FilePolicy {
     pub(super) fn new(mut entries: Vec<PolicyEntry>, glob_scan_max_depth: Option<NonZeroUsize>) -> Self {
         // The sort is stable: of several equal entries the first in the request is kept.
         entries.sort_by(|one, other| {
-            (&one.target, one.access.precedence()).cmp(&(&other.target, other.access.precedence()))
+            let targets = match (&one.target, &other.target) {
+                (EntryTarget::Path(one), EntryTarget::Path(other)) => lexical::path_order(one, other),
+                (one, other) => one.cmp(other),
+            };
+            targets.then_with(|| one.access.precedence().cmp(&other.access.precedence()))
         });
         entries.dedup_by(|later, kept| later.target == kept.target);
         let path_count = entries.partition_point(|entry| matches!(entry.target, EntryTarget::Path(_)));
@@ -93,7 +97,7 @@ impl FilePolicy {
         let by_path = path
             .ancestors()
             .find_map(|ancestor| self.path_entry(ancestor).map(|entry| (lexical::depth(ancestor), entry)));
-        // Of several globs that match equally much, the first in sorted order decides.
+        // If several globs match the same prefix, the first in sorted order is reported.
         let mut deciding = None;
         for entry in self.globs() {
             let EntryTarget::Glob(glob) = &entry.target else { continue };
@@ -112,7 +116,7 @@ impl FilePolicy {
             Some((depth, entry)) => AccessDecision {
                 access: entry.access,
                 entry: Some(entry),
-                matched: lexical::beginning(&path, depth).to_path_buf(),
+                matched: lexical::prefix_of_depth(&path, depth).to_path_buf(),
             },
             None => nothing,
         }
@@ -140,7 +144,8 @@ impl FilePolicy {
     }
 
     /// How many levels of directories, counted from [`GlobPattern::directory`], are searched for matches of globs when a
-    /// sandbox is made. None: all. [`access`](Self::access) does not heed it, and so may deny more.
+    /// sandbox is made. None: all. [`access`](Self::access) ignores this depth, so it may deny a path that the
+    /// sandbox does not cover.
     pub fn glob_scan_max_depth(&self) -> Option<NonZeroUsize> {
         self.glob_scan_max_depth
     }
@@ -157,7 +162,7 @@ impl FilePolicy {
         let paths = &self.entries[..self.path_count];
         let index = paths
             .binary_search_by(|entry| match &entry.target {
-                EntryTarget::Path(target) => target.as_path().cmp(path),
+                EntryTarget::Path(target) => lexical::path_order(target, path),
                 EntryTarget::Glob(_) => std::cmp::Ordering::Greater,
             })
             .ok()?;

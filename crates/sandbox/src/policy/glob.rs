@@ -22,12 +22,12 @@ use super::{PolicyError, lexical};
 pub struct GlobPattern {
     /// The leading names without wildcard.
     directory: PathBuf,
-    /// What follows these names. Begins with a wildcard, and ends with a name, never with [`GlobStep::AnyDepth`].
-    steps: Vec<GlobStep>,
+    /// What follows these names. Begins with a wildcard, and ends with a name, never with [`GlobPart::AnyDepth`].
+    parts: Vec<GlobPart>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum GlobStep {
+enum GlobPart {
     /// Exactly one name.
     Name(NamePattern),
     /// `**`: any number of names, also none.
@@ -41,38 +41,38 @@ pub(super) enum ParsedGlob {
 }
 
 impl GlobPattern {
-    /// Reads a pattern without `{`. A pattern that begins with `/` is absolute, any other pattern belongs to `base`, a
+    /// Reads a pattern without `{`. A pattern that begins with `/` is absolute, any other pattern is relative to `base`, a
     /// normalised absolute path in which nothing is a wildcard.
     pub(super) fn parse(pattern: &str, base: &Path) -> Result<ParsedGlob, PolicyError> {
         let bad = |reason| PolicyError::BadPattern { pattern: pattern.to_owned(), reason };
         let mut directory = if pattern.starts_with('/') { PathBuf::from("/") } else { base.to_path_buf() };
-        let mut steps = Vec::new();
+        let mut parts = Vec::new();
         for name in pattern.split('/') {
             match name {
                 "" | "." => {}
-                ".." if steps.is_empty() => {
+                ".." if parts.is_empty() => {
                     directory.pop();
                 }
                 ".." => return Err(bad("`..` after a wildcard")),
-                "**" if steps.last() == Some(&GlobStep::AnyDepth) => {}
-                "**" => steps.push(GlobStep::AnyDepth),
+                "**" if parts.last() == Some(&GlobPart::AnyDepth) => {}
+                "**" => parts.push(GlobPart::AnyDepth),
                 name => {
                     let name = NamePattern::parse(name).map_err(bad)?;
                     match name.literal() {
-                        Some(literal) if steps.is_empty() => directory.push(literal),
-                        _ => steps.push(GlobStep::Name(name)),
+                        Some(literal) if parts.is_empty() => directory.push(literal),
+                        _ => parts.push(GlobPart::Name(name)),
                     }
                 }
             }
         }
-        if steps.is_empty() {
+        if parts.is_empty() {
             return Ok(ParsedGlob::Path(directory));
         }
         // A trailing `**` stands for everything below the directory, and not for the directory itself.
-        if steps.last() == Some(&GlobStep::AnyDepth) {
-            steps.push(GlobStep::Name(NamePattern::any()));
+        if parts.last() == Some(&GlobPart::AnyDepth) {
+            parts.push(GlobPart::Name(NamePattern::any()));
         }
-        Ok(ParsedGlob::Glob(Self { directory, steps }))
+        Ok(ParsedGlob::Glob(Self { directory, parts }))
     }
 
     /// The directory below which every match is: the leading names of the pattern that have no wildcard.
@@ -92,15 +92,15 @@ impl GlobPattern {
             return true;
         }
         let Ok(below) = directory.strip_prefix(&self.directory) else { return false };
-        let mut walk = GlobWalk::new(&self.steps);
+        let mut walk = GlobWalk::new(&self.parts);
         below.iter().for_each(|name| walk.enter(name));
-        walk.positions.iter().take(self.steps.len()).any(|reached| *reached)
+        walk.positions.iter().take(self.parts.len()).any(|reached| *reached)
     }
 
-    /// The number of names of the longest beginning of a normalised absolute path that the pattern matches.
+    /// The number of names of the longest prefix of a normalised absolute path that the pattern matches.
     pub(super) fn longest_match(&self, path: &Path) -> Option<usize> {
         let below = path.strip_prefix(&self.directory).ok()?;
-        let mut walk = GlobWalk::new(&self.steps);
+        let mut walk = GlobWalk::new(&self.parts);
         let mut longest = None;
         for (index, name) in below.iter().enumerate() {
             walk.enter(name);
@@ -115,11 +115,11 @@ impl GlobPattern {
 
     /// Bytes of the part that has wildcards, which is what matching costs.
     pub(super) fn wildcard_bytes(&self) -> usize {
-        self.steps
+        self.parts
             .iter()
-            .map(|step| match step {
-                GlobStep::Name(name) => name.as_str().len() + 1,
-                GlobStep::AnyDepth => 3,
+            .map(|part| match part {
+                GlobPart::Name(name) => name.as_str().len() + 1,
+                GlobPart::AnyDepth => 3,
             })
             .sum()
     }
@@ -128,13 +128,13 @@ impl GlobPattern {
 impl fmt::Display for GlobPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = OsString::from(&self.directory);
-        for step in &self.steps {
+        for part in &self.parts {
             if text.as_bytes() != b"/" {
                 text.push("/");
             }
-            text.push(match step {
-                GlobStep::Name(name) => OsStr::new(name.as_str()),
-                GlobStep::AnyDepth => OsStr::new("**"),
+            text.push(match part {
+                GlobPart::Name(name) => OsStr::new(name.as_str()),
+                GlobPart::AnyDepth => OsStr::new("**"),
             });
         }
         Path::new(&text).display().fmt(f)
@@ -147,18 +147,18 @@ impl fmt::Debug for GlobPattern {
     }
 }
 
-/// A walk along the names of a path, with all positions in the pattern that the names so far can have reached.
+/// Matches a path name by name. `positions` is the set of pattern parts that may come next, as in an NFA.
 struct GlobWalk<'a> {
-    steps: &'a [GlobStep],
-    /// One flag for each step that comes next, and a last flag for a complete match.
+    parts: &'a [GlobPart],
+    /// One flag for each part of the pattern, and a last flag for a complete match.
     positions: Vec<bool>,
 }
 
 impl<'a> GlobWalk<'a> {
-    fn new(steps: &'a [GlobStep]) -> Self {
-        let mut positions = vec![false; steps.len() + 1];
+    fn new(parts: &'a [GlobPart]) -> Self {
+        let mut positions = vec![false; parts.len() + 1];
         positions[0] = true;
-        let mut walk = Self { steps, positions };
+        let mut walk = Self { parts, positions };
         walk.skip_any_depth();
         walk
     }
@@ -166,28 +166,28 @@ impl<'a> GlobWalk<'a> {
     fn enter(&mut self, name: &OsStr) {
         let characters = name_pattern::characters(name.as_bytes());
         let mut reached = vec![false; self.positions.len()];
-        for (index, step) in self.steps.iter().enumerate().filter(|(index, _)| self.positions[*index]) {
-            match step {
-                GlobStep::AnyDepth => reached[index] = true,
-                GlobStep::Name(pattern) if pattern.matches(&characters) => reached[index + 1] = true,
-                GlobStep::Name(_) => {}
+        for (index, part) in self.parts.iter().enumerate().filter(|(index, _)| self.positions[*index]) {
+            match part {
+                GlobPart::AnyDepth => reached[index] = true,
+                GlobPart::Name(pattern) if pattern.matches(&characters) => reached[index + 1] = true,
+                GlobPart::Name(_) => {}
             }
         }
         self.positions = reached;
         self.skip_any_depth();
     }
 
-    /// `**` may match no name, so the step after it is reached as well.
+    /// `**` may match no name, so the part after it is reached as well.
     fn skip_any_depth(&mut self) {
-        for (index, step) in self.steps.iter().enumerate() {
-            if self.positions[index] && *step == GlobStep::AnyDepth {
+        for (index, part) in self.parts.iter().enumerate() {
+            if self.positions[index] && *part == GlobPart::AnyDepth {
                 self.positions[index + 1] = true;
             }
         }
     }
 
     fn has_matched(&self) -> bool {
-        self.positions[self.steps.len()]
+        self.positions[self.parts.len()]
     }
 
     fn is_stuck(&self) -> bool {

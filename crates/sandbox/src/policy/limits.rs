@@ -14,8 +14,8 @@ pub const MAX_RESOLVED_ENTRIES: usize = 8192;
 /// for a path.
 pub const MAX_PATH_BYTES: usize = 4095;
 
-/// Bytes of all paths and globs after resolution. A thousand roots, each named with the paths in it that are protected, have
-/// about a quarter of that.
+/// Bytes of all paths and globs after resolution. A request with a thousand workspace roots and the protected paths in them
+/// needs about a quarter of this.
 pub const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
 /// Bytes of one pattern as the client sends it.

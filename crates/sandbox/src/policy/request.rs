@@ -14,7 +14,7 @@ pub const MINIMAL_ROOTS: [&str; 8] =
 pub struct PolicyRequest {
     /// Which files may be read and written.
     pub files: RequestedFiles,
-    /// The absolute directory to which relative globs belong. Required if an entry is for the workspace roots or a
+    /// The absolute directory to which globs are relative. Required if an entry is for the workspace roots or a
     /// relative glob.
     pub cwd: Option<PathBuf>,
     /// The absolute directories that `project_roots` entries stand for.
@@ -68,6 +68,9 @@ pub enum RequestedTarget {
     Unknown,
 }
 
+/// Finds the git directories of a `.git`.
+pub type GitDirectories<'a> = dyn FnMut(&Path) -> Result<Vec<PathBuf>, String> + 'a;
+
 /// What resolving a policy needs to know about the machine.
 pub struct MachineFacts<'a> {
     /// The value of `TMPDIR`. None, or a path that is not absolute: entries for it have no effect.
@@ -76,7 +79,7 @@ pub struct MachineFacts<'a> {
     pub slash_tmp_is_directory: bool,
     /// Those of [`MINIMAL_ROOTS`] that exist.
     pub minimal_roots: Vec<PathBuf>,
-    /// Is given the path of a `.git`. If this is a regular file with the line `gitdir: X`, returns X, which may be
-    /// relative to the directory of the file.
-    pub git_directory_of: &'a mut dyn FnMut(&Path) -> Option<PathBuf>,
+    /// Is given the path of a `.git`. Returns the directories elsewhere in which git keeps hooks and settings of the workspace, as absolute
+    /// paths. The error says why they are not known.
+    pub git_directories_of: &'a mut GitDirectories<'a>,
 }

@@ -14,7 +14,7 @@ use super::{
     RequestedFiles, RequestedTarget, lexical,
 };
 
-/// A pattern that begins with this belongs to each workspace root.
+/// A pattern with this prefix is relative to each workspace root.
 const PROJECT_ROOTS_PREFIX: &str = "codex-project-roots://";
 
 /// Makes a policy concrete: directories that the machine or the context define are filled in, and protections are
@@ -55,7 +55,7 @@ pub fn resolve_policy(request: &PolicyRequest, facts: &mut MachineFacts<'_>) -> 
         let source = policy.entries()[0].source.clone();
         return Ok(everything(source));
     }
-    let protections = protections(&policy, facts.git_directory_of);
+    let protections = protections(&policy, facts.git_directories_of)?;
     if !protections.is_empty() {
         policy = FilePolicy::new([policy.entries(), &protections].concat(), *glob_scan_max_depth);
     }
@@ -101,7 +101,7 @@ fn targets(
         RequestedTarget::ProjectRoots { subpath: Some(subpath) } => {
             context.roots.iter().map(|root| below_root(root, subpath)).collect::<Result<_, _>>()?
         }
-        // As the kernel sees it, a relative TMPDIR means another directory in each directory.
+        // A relative TMPDIR would name another directory in each working directory, so it is ignored.
         RequestedTarget::Tmpdir => facts
             .tmpdir
             .iter()

@@ -1,10 +1,11 @@
-//! A second filter, for commands in a sandbox without namespaces. It refuses what mounts and namespaces would keep a
-//! command from, and what Landlock does not: changing the attributes of files, reaching other processes of the user, and
-//! talking to them through System V IPC and message queues.
+//! The second seccomp filter of commands in a Landlock sandbox, which has no namespaces. It refuses what mounts and namespaces
+//! would prevent and Landlock does not: changing the attributes of files, changing other processes of the user, and talking to
+//! them through System V IPC and message queues.
 
 use libc::{c_long, sock_filter};
 
-use super::{AND, Assembler, FAILS, JUMP_IF_EQUAL, LOAD, NOT_IMPLEMENTED, OFFSET_ARGUMENTS, OFFSET_NUMBER, Rule};
+use super::program::{RefusedCalls, Rule};
+use super::{FAILS, NOT_IMPLEMENTED};
 use crate::landlock_plan::LandlockFiles;
 
 /// Changes of files that Landlock does not know: permissions, owner, times and attributes.
@@ -38,7 +39,7 @@ const ATTRIBUTE_CHANGES: &[c_long] = &[
     FILE_SETATTR,
 ];
 
-/// Calls that read from a file by its path, beside Landlock: attributes, and what happens in a directory.
+/// Calls that read from a file by its path and that Landlock does not check: they read attributes, or report changes in a directory.
 const READS_BY_PATH: &[c_long] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -46,11 +47,12 @@ const READS_BY_PATH: &[c_long] = &[
     libc::SYS_listxattr,
     libc::SYS_llistxattr,
     LISTXATTRAT,
+    FILE_GETATTR,
     libc::SYS_inotify_add_watch,
     libc::SYS_fanotify_mark,
 ];
 
-/// Objects that all processes of a user share, because they have no path.
+/// System V IPC and message queues. All processes of a user share them, and Landlock does not know them.
 const SHARED_OBJECTS: &[c_long] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -67,12 +69,18 @@ const SHARED_OBJECTS: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
+/// Calls that change the scheduling of the process or thread in their first argument. A filter cannot know which ids are threads of the
+/// process that calls, so only 0 is allowed, which means the calling thread.
+const SCHEDULING_CHANGES: &[c_long] =
+    &[libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
+
 // The same numbers on all architectures.
 const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const GETXATTRAT: c_long = 464;
 const LISTXATTRAT: c_long = 465;
 const REMOVEXATTRAT: c_long = 466;
+const FILE_GETATTR: c_long = 468;
 const FILE_SETATTR: c_long = 469;
 
 const NOT_SUPPORTED: u32 = libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32;
@@ -91,45 +99,36 @@ const READING_REQUESTS: [u32; 3] = [0x8008_6601, 0x801C_581F, 0xC020_660B];
 const PRIORITY_OF_USER: u32 = 2;
 const IO_PRIORITY_OF_USER: u32 = 3;
 
-/// The filter. The other one is needed too.
+/// The second filter of a Landlock sandbox. Each command also needs [`super::filter`].
 pub(crate) fn filter_without_namespaces(files: &LandlockFiles) -> Vec<sock_filter> {
-    let mut program = Assembler::default();
-    program.begin();
+    let mut calls = RefusedCalls::default();
     for call in SHARED_OBJECTS {
-        program.refuse(*call, Rule::Always, NOT_IMPLEMENTED);
+        calls.refuse(*call, Rule::Always, NOT_IMPLEMENTED);
     }
-    // 0 is the process that calls. It may not change other processes, and these three calls do not ask Landlock.
-    program.refuse(libc::SYS_prlimit64, Rule::NoneOf(0, &[0]), FAILS);
-    program.refuse(libc::SYS_setpriority, Rule::NoneOf(1, &[0]), FAILS);
-    program.refuse(libc::SYS_setpriority, Rule::Is(0, PRIORITY_OF_USER), FAILS);
-    program.refuse(libc::SYS_ioprio_set, Rule::NoneOf(1, &[0]), FAILS);
-    program.refuse(libc::SYS_ioprio_set, Rule::Is(0, IO_PRIORITY_OF_USER), FAILS);
+    // Landlock does not check the calls that change the limits, the priority or the scheduling of another process. 0 means the process or
+    // thread that calls.
+    calls.refuse(libc::SYS_prlimit64, Rule::NoneOf(0, &[0]), FAILS);
+    // The tag, by which the server finds and ends the processes of the command, is this limit. Reading it is allowed.
+    calls.refuse(libc::SYS_prlimit64, Rule::IsWith(1, libc::RLIMIT_RTTIME, 2), FAILS);
+    calls.refuse(libc::SYS_setrlimit, Rule::Is(0, libc::RLIMIT_RTTIME), FAILS);
+    calls.refuse(libc::SYS_setpriority, Rule::NoneOf(1, &[0]), FAILS);
+    calls.refuse(libc::SYS_setpriority, Rule::Is(0, PRIORITY_OF_USER), FAILS);
+    calls.refuse(libc::SYS_ioprio_set, Rule::NoneOf(1, &[0]), FAILS);
+    calls.refuse(libc::SYS_ioprio_set, Rule::Is(0, IO_PRIORITY_OF_USER), FAILS);
+    for call in SCHEDULING_CHANGES {
+        calls.refuse(*call, Rule::NoneOf(0, &[0]), FAILS);
+    }
     if *files != LandlockFiles::Unrestricted {
         for call in ATTRIBUTE_CHANGES {
-            program.refuse(*call, Rule::Always, FAILS);
+            calls.refuse(*call, Rule::Always, FAILS);
         }
-        allow_few_requests(&mut program);
+        let others = Rule::NoneOfNorMasked(1, &READING_REQUESTS, REQUEST_GROUP_MASK, &REQUEST_GROUPS);
+        calls.refuse(libc::SYS_ioctl, others, NOT_FOR_THIS_FILE);
     }
     if matches!(files, LandlockFiles::ReadSome(_)) {
         for call in READS_BY_PATH {
-            program.refuse(*call, Rule::Always, NOT_SUPPORTED);
+            calls.refuse(*call, Rule::Always, NOT_SUPPORTED);
         }
     }
-    program.finish()
-}
-
-/// Refuses each `ioctl` that is neither one of [`READING_REQUESTS`] nor of [`REQUEST_GROUPS`].
-fn allow_few_requests(program: &mut Assembler) {
-    let mut body = Assembler::default();
-    body.add(LOAD, OFFSET_ARGUMENTS + 8);
-    for (index, request) in READING_REQUESTS.iter().enumerate() {
-        // Over the remaining requests, the mask, the groups and the return.
-        let left = READING_REQUESTS.len() - index - 1 + 1 + REQUEST_GROUPS.len() + 1;
-        body.jump(JUMP_IF_EQUAL, *request, left as u8, 0);
-    }
-    body.add(AND, REQUEST_GROUP_MASK);
-    body.unless_one_of(&REQUEST_GROUPS, NOT_FOR_THIS_FILE);
-    body.add(LOAD, OFFSET_NUMBER);
-    program.jump(JUMP_IF_EQUAL, libc::SYS_ioctl as u32, 0, body.program.len() as u8);
-    program.program.append(&mut body.program);
+    calls.to_filter()
 }

@@ -1,4 +1,4 @@
-//! Sandboxes without namespaces: Landlock and two filters keep commands from what a policy does not allow.
+//! Sandboxes without namespaces, which Landlock and two seccomp filters enforce.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -16,7 +16,7 @@ fn landlock_sandbox(policy: &FilePolicy, network: SandboxNetwork) -> TestSandbox
     let plan = EnforcementPlan::Landlock(plan_landlock(policy, network).unwrap());
     let (launcher, socket) = start_launcher();
     let resident = ResidentSandbox::build(socket, &plan).unwrap();
-    TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
+    TestSandbox { resident: Some(resident), launcher, placeholders: Default::default() }
 }
 
 /// Everything may be read, nothing written, and there is no network.
@@ -53,6 +53,7 @@ fn a_command_runs_without_privileges_and_uses_what_it_may() {
         "head -c 4 /dev/urandom /dev/zero | wc -c; echo x > /dev/null; echo x >> /dev/null; ls /dev > /dev/null";
     sandbox.run(devices).success();
     sandbox.run("sleep 1000 & kill $!; wait $!; [ $? = 143 ]").success();
+    assert_eq!(sandbox.python(SCHEDULE, &["0"]).success(), "done\n".repeat(4), "a thread schedules itself");
     sandbox.python("import threading, subprocess\nthreading.Thread(target=print).start()\nsubprocess.run(['true'], check=True)", &[]).success();
 }
 
@@ -161,6 +162,9 @@ fn other_processes_are_out_of_reach() {
     reader.read_exact(&mut [0; 6]).unwrap();
     let outcome = sandbox.run(&format!("kill -0 {0} || kill {0} || cat /proc/{0}/environ", sleeper.pid));
     assert_ne!(outcome.code, 0, "a command reaches another one of the same sandbox: {}", outcome.output);
+    // This process has no capabilities, so without the filter even root could schedule it.
+    let outcome = sandbox.python(SCHEDULE, &[&sleeper.pid.to_string()]);
+    assert_eq!(outcome.success(), "PermissionError\n".repeat(4));
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(sleeper.pid).unwrap(),
         rustix::process::Signal::KILL,
@@ -168,6 +172,28 @@ fn other_processes_are_out_of_reach() {
     .unwrap();
     assert_eq!(sleeper.wait(), 137);
 }
+
+/// Changes nothing, but the kernel asks for the same rights as for a change. The first argument is the process id.
+const SCHEDULE: &str = "
+import ctypes, os, platform, struct, sys
+pid = int(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+def set_attributes():
+    ordinary = struct.pack('IIQiIQQQ', 48, 0, 0, 0, 0, 0, 0, 0)
+    if libc.syscall(314 if platform.machine() == 'x86_64' else 274, pid, ordinary, 0) != 0:
+        raise OSError(ctypes.get_errno(), 'sched_setattr')
+for attempt in [
+    lambda: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),
+    lambda: os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0)),
+    lambda: os.sched_setparam(pid, os.sched_param(0)),
+    set_attributes,
+]:
+    try:
+        attempt()
+        print('done')
+    except OSError as error:
+        print(type(error).__name__)
+";
 
 #[test]
 fn there_is_no_network_unless_the_policy_allows_it() {
@@ -226,7 +252,7 @@ fn only_listed_paths_can_be_read() {
     assert_ne!(outcome.code, 0, "the policy does not list /proc: {}", outcome.output);
 }
 
-/// User 0 could write settings of the whole machine, so for it there is no such sandbox.
+/// For user 0, who could write settings of the whole machine, an unrestricted Landlock sandbox is refused.
 #[test]
 fn all_files_may_be_written_and_the_rest_is_still_out_of_reach() {
     let everything = resolved(RequestedFiles::Unrestricted);
@@ -301,4 +327,23 @@ fn a_command_opens_its_own_terminal_and_no_other() {
     }
     drop(other_slave);
     assert!(other.read(&mut buffer).is_err(), "nothing was written to the other terminal");
+}
+
+#[test]
+fn a_command_cannot_change_the_limit_by_which_the_server_finds_it() {
+    let program = r#"
+import ctypes, resource
+RLIMIT_RTTIME = 15
+before = resource.getrlimit(RLIMIT_RTTIME)
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+class Limit(ctypes.Structure):
+    _fields_ = [("soft", ctypes.c_ulong), ("hard", ctypes.c_ulong)]
+limit = Limit(0, 0)
+libc = ctypes.CDLL(None, use_errno=True)
+SYS_prlimit64, SYS_setrlimit = {"x86_64": (302, 160), "aarch64": (261, 164)}[__import__("os").uname().machine]
+print(libc.syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, ctypes.byref(limit), None), ctypes.get_errno())
+print(libc.syscall(SYS_setrlimit, RLIMIT_RTTIME, ctypes.byref(limit)), ctypes.get_errno())
+print(before == resource.getrlimit(RLIMIT_RTTIME), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"#;
+    assert_eq!(read_only().python(program, &[]).success(), "-1 1\n-1 1\nTrue 50\n");
 }

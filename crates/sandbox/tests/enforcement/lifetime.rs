@@ -2,11 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
-use sandbox::{StartReply, StartStage};
+use sandbox::{StartReply, StartRequest, StartStage};
 
 use crate::support::{PYTHON, Running, TestSandbox, socket_pair, start_request};
 use crate::yard::Yard;
@@ -26,6 +26,9 @@ fn line(output: &mut BufReader<PipeReader>) -> String {
     output.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
 }
+
+/// A launcher has so many processes that wait for the next commands, once it has started one.
+const PREPARED: usize = 2;
 
 /// The processes of the host whose parent is `parent`, each with the letter of its state.
 fn children_of(parent: u32) -> Vec<(i32, char)> {
@@ -124,8 +127,8 @@ fn killing_the_first_process_of_the_namespace_ends_its_command_and_no_other() {
     let sandbox = yard.sandbox();
     let (command, mut output) = start(&sandbox, &[PYTHON, "-c", &format!("{DAEMONS}time.sleep(1000)")]);
     wait_for_daemons(&mut output);
-    let first = children_of(sandbox.launcher.id());
-    let [(first, _)] = first[..] else { panic!("{first:?}") };
+    // The oldest one was made for the first command.
+    let (first, _) = children_of(sandbox.launcher.id()).into_iter().min().unwrap();
     let (other, _other_output) = start(&sandbox, &["/bin/sleep", "1000"]);
     rustix::process::kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
     assert_eq!(command.wait(), 137);
@@ -133,6 +136,19 @@ fn killing_the_first_process_of_the_namespace_ends_its_command_and_no_other() {
     assert_eq!(sandbox.run("echo works").output, "works\n");
     rustix::process::kill_process(Pid::from_raw(other.pid).unwrap(), Signal::TERM).unwrap();
     assert_eq!(other.wait(), 143);
+}
+
+#[test]
+fn killing_the_processes_that_wait_for_commands_does_no_harm() {
+    let yard = Yard::new();
+    let sandbox = yard.sandbox();
+    for _ in 0..20 {
+        assert_eq!(sandbox.run("echo works").output, "works\n");
+        for (pid, _) in children_of(sandbox.launcher.id()) {
+            let _has_ended = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            wait_until("it lives on", || children_of(sandbox.launcher.id()).iter().all(|(child, _)| *child != pid));
+        }
+    }
 }
 
 #[test]
@@ -145,7 +161,7 @@ fn nothing_is_left_of_a_command_without_descendants() {
         assert_eq!(command.wait(), 0);
     }
     // Not even zombies.
-    wait_until("a process is left", || children_of(sandbox.launcher.id()).is_empty());
+    wait_until("a process is left", || children_of(sandbox.launcher.id()).len() == PREPARED);
 }
 
 #[test]
@@ -164,12 +180,14 @@ fn a_descendant_goes_on_after_its_command_and_the_first_process_ends_with_it() {
     assert_eq!(line(&mut output), "early");
     assert_eq!(command.wait(), 0);
     drop(command);
-    assert_eq!(children_of(sandbox.launcher.id()).len(), 1, "the first process waits for the descendant");
+    wait_until("the first process waits for the descendant", || {
+        children_of(sandbox.launcher.id()).len() == PREPARED + 1
+    });
     { &keep }.write_all(b"still here\n").unwrap();
     assert_eq!(line(&mut output), "still here");
     drop(keep);
     assert_eq!(line(&mut output), "late");
-    wait_until("the first process is left", || children_of(sandbox.launcher.id()).is_empty());
+    wait_until("the first process is left", || children_of(sandbox.launcher.id()).len() == PREPARED);
 }
 
 #[test]
@@ -209,24 +227,27 @@ fn exit_codes_and_signals_are_those_of_the_command() {
 fn many_commands_run_at_once() {
     let yard = Yard::new();
     let sandbox = yard.sandbox();
+    const COMMANDS: i32 = 64;
+    let all_are_running = std::sync::Barrier::new(COMMANDS as usize);
     std::thread::scope(|scope| {
-        let commands: Vec<_> = (0..64)
-            .map(|number| {
-                (
-                    number,
-                    scope.spawn({
-                        let sandbox = &sandbox;
-                        move || sandbox.run(&format!("sleep 0.2; echo {number}; exit {number}"))
-                    }),
-                )
-            })
-            .collect();
-        for (number, command) in commands {
-            let outcome = command.join().unwrap();
-            assert_eq!((outcome.code, outcome.output), (number, format!("{number}\n")));
+        for number in 0..COMMANDS {
+            let (sandbox, all_are_running) = (&sandbox, &all_are_running);
+            scope.spawn(move || {
+                let (stdin, closed_to_end) = std::io::pipe().unwrap();
+                let (mut output, writer) = std::io::pipe().unwrap();
+                let script = format!("echo ready; cat; exit {number}");
+                let request = start_request(&["/bin/sh", "-c", &script], Path::new("/"));
+                let running =
+                    sandbox.start_request(&request, &[stdin.as_fd(), writer.as_fd(), writer.as_fd()]).unwrap();
+                drop((stdin, writer));
+                output.read_exact(&mut [0; 6]).unwrap();
+                all_are_running.wait();
+                drop(closed_to_end);
+                assert_eq!(running.wait(), number);
+            });
         }
     });
-    wait_until("a process is left", || children_of(sandbox.launcher.id()).is_empty());
+    wait_until("a process is left", || children_of(sandbox.launcher.id()).len() == PREPARED);
 }
 
 #[test]
@@ -256,7 +277,7 @@ fn a_start_that_fails_tells_why_and_leaves_nothing() {
             other => panic!("{program}: {:?}", other.map(|running| running.pid)),
         }
     }
-    wait_until("a process is left", || children_of(sandbox.launcher.id()).is_empty());
+    wait_until("a process is left", || children_of(sandbox.launcher.id()).len() == PREPARED);
 }
 
 #[test]
@@ -268,14 +289,63 @@ fn a_start_is_cancelled_by_closing_its_socket() {
     for _ in 0..20 {
         let (ours, theirs) = socket_pair();
         rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
-        let reply = sandbox.resident().start(&request, ours.as_fd(), theirs.as_fd(), &[null.as_fd(); 3]).unwrap();
-        match reply.0 {
+        let reply = sandbox.resident().start(&request, ours.as_fd(), theirs, &[null.as_fd(); 3]).unwrap();
+        match reply.reply {
             // Either the process has noticed, or its namespace was ended before or while it was made.
             StartReply::Failed { stage: StartStage::Cancelled | StartStage::Isolate, .. } => {}
-            StartReply::Started { pid } => assert_eq!(Running { pid, _socket: ours }.wait(), 137),
+            StartReply::Started { pid } => assert_eq!(Running { pid, _lifeline: reply.lifeline }.wait(), 137),
             StartReply::Failed { .. } => panic!("{reply:?}"),
         }
     }
-    wait_until("a process is left", || children_of(sandbox.launcher.id()).is_empty());
+    wait_until("a process is left", || children_of(sandbox.launcher.id()).len() == PREPARED);
     assert_eq!(sandbox.run("echo works").output, "works\n");
+}
+
+/// A memory cgroup with a limit. None if this machine does not let the test make one.
+struct MemoryCgroup {
+    folder: PathBuf,
+}
+
+impl MemoryCgroup {
+    fn new(bytes: u64) -> Option<Self> {
+        let name = format!("exec-server-test-{}", std::process::id());
+        // The first is where both versions of cgroups are mounted, and the second where there is only version 2.
+        [("memory", "memory.limit_in_bytes"), ("", "memory.max")].into_iter().find_map(|(above, file)| {
+            let folder = Path::new("/sys/fs/cgroup").join(above).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let made = Self { folder };
+            std::fs::write(made.folder.join(file), bytes.to_string()).ok()?;
+            Some(made)
+        })
+    }
+}
+
+impl Drop for MemoryCgroup {
+    fn drop(&mut self) {
+        wait_until("the cgroup is empty", || std::fs::remove_dir(&self.folder).is_ok());
+    }
+}
+
+#[test]
+fn a_command_that_does_not_fit_into_its_memory_limit_harms_no_other() {
+    let Some(cgroup) = MemoryCgroup::new(4096) else { return };
+    let yard = Yard::new();
+    let sandbox = yard.sandbox();
+    let (other, mut output) = start(&sandbox, &["/bin/sh", "-c", "echo runs; exec sleep 1000"]);
+    assert_eq!(line(&mut output), "runs");
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let procs = std::fs::OpenOptions::new().write(true).open(cgroup.folder.join("cgroup.procs")).unwrap();
+    let request = StartRequest { enters_cgroup: true, ..start_request(&["/bin/true"], Path::new("/")) };
+    let started = sandbox.start_request(&request, &[null.as_fd(), null.as_fd(), null.as_fd(), procs.as_fd()]);
+    // The kernel may also say that the program does not fit.
+    if let Ok(running) = started {
+        assert_eq!(running.wait(), 128 + libc::SIGKILL);
+    }
+    assert!(!sandbox.resident().has_ended());
+    assert_eq!(sandbox.run("echo another").success(), "another\n");
+    let other_pid = Pid::from_raw(other.pid).unwrap();
+    let ended = rustix::process::waitid(WaitId::Pid(other_pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    assert!(ended.unwrap().is_none(), "the other command goes on");
+    rustix::process::kill_process(other_pid, Signal::KILL).unwrap();
+    assert_eq!(other.wait(), 128 + libc::SIGKILL);
 }

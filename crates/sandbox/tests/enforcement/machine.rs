@@ -1,8 +1,9 @@
 //! What a command sees of the machine: devices, files of the kernel, and memory that it could fill.
 
+use std::path::Path;
 use std::process::Command;
 
-use sandbox::{Access, RequestedFiles, ResidentSandbox, SandboxNetwork, plan_sandbox};
+use sandbox::{Access, BuildError, RequestedFiles, ResidentSandbox, SandboxNetwork, plan_sandbox};
 
 use crate::support::{
     TestSandbox, entry, is_root, launcher_command, minimal, policy, resolved, root, sandbox_for, start_with,
@@ -153,6 +154,41 @@ fn mounts_below_a_root_are_included_and_those_of_the_kernel_are_read_only() {
     assert_eq!(sandbox.python(OPEN_FOR_WRITING, &files).success(), "");
 }
 
+/// The launcher could make a mount of the kernel read-only only if it reached it.
+#[test]
+fn a_mount_of_the_kernel_behind_a_directory_that_a_command_can_unlock_is_refused() {
+    if !is_root() {
+        return; // Only user 0 may write the files of such a mount, and only root can give the directory another group.
+    }
+    let yard = Yard::new();
+    let ws = yard.path("ws");
+    std::fs::create_dir_all(ws.join("chroot/proc")).unwrap();
+    let script = "cd \"$1\" && mount --rbind /proc chroot/proc && chmod \"$3\" chroot && exec \"$2\"";
+    let build = |mode: &str, group: u32| {
+        std::os::unix::fs::chown(ws.join("chroot"), Some(0), Some(group)).unwrap();
+        let plan =
+            plan_sandbox(&policy(vec![root(Access::Read), entry(&ws, Access::Write)]), SandboxNetwork::None).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "/bin/sh", "-c", script, "sh"]);
+        command.arg(&ws).arg(launcher_command()).arg(mode);
+        let (launcher, socket) = start_with(command);
+        let resident = ResidentSandbox::build(socket, &plan.plan.into());
+        (resident, launcher, plan.placeholders)
+    };
+    let file = ws.join("chroot/proc/sys/kernel/core_pattern");
+    for (mode, group) in [("755", 1), ("0", 0)] {
+        let (resident, launcher, placeholders) = build(mode, group);
+        let sandbox = TestSandbox { resident: Some(resident.unwrap()), launcher, placeholders };
+        sandbox.run(&format!("chmod 755 {}", ws.join("chroot").display())).success();
+        assert_eq!(sandbox.python(OPEN_FOR_WRITING, &[file.to_str().unwrap()]).success(), "");
+    }
+    let (refused, mut launcher, _placeholders) = build("0", 1);
+    let refused = refused.unwrap_err();
+    launcher.wait().unwrap();
+    let BuildError::Step(failure) = &refused else { panic!("{refused}") };
+    assert_eq!((failure.errno, failure.detail.as_str()), (libc::EACCES, ws.join("chroot/proc").to_str().unwrap()));
+}
+
 #[test]
 fn memory_cannot_be_filled_through_files() {
     let yard = Yard::new();
@@ -188,19 +224,22 @@ with open("/dev/shm/large", "wb", buffering=0) as large:
 os.unlink("/dev/shm/large")
 print(*fill(lambda number: os.close(os.open(f"/dev/shm/{number}", os.O_CREAT | os.O_WRONLY))))
 "#;
-    for sandbox in each_base(&yard) {
+    let host_mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let is_mounted_on_host = |path: &str| host_mounts.lines().any(|line| line.split(' ').nth(4) == Some(path));
+    // Only the second sandbox may write everywhere on the host, also to file systems in memory.
+    for (sandbox, may_write_host) in each_base(&yard).iter().zip([false, true, false]) {
         let output = sandbox.python(program, &[]).success();
         let lines: Vec<&str> = output.lines().collect();
         let [memory @ .., bytes, files] = &lines[..] else { panic!("{output}") };
-        // The host may have a file system in memory itself, which an unrestricted command may write.
-        assert!(memory.iter().all(|path| *path == "/dev/shm" || std::path::Path::new(path).is_dir()), "{output}");
-        assert!(memory.contains(&"/dev/shm") && *bytes == "63 28" || *bytes == "64 28", "{output}");
+        let is_allowed = |path: &str| {
+            path == "/dev/shm"
+                // The directory of the test may be in memory.
+                || Path::new(path).starts_with(yard.path("ws"))
+                || (may_write_host && is_mounted_on_host(path))
+        };
+        assert!(memory.contains(&"/dev/shm") && memory.iter().all(|path| is_allowed(path)), "{output}");
+        assert!(["63 28", "64 28"].contains(bytes), "{output}");
         let (count, errno) = files.split_once(' ').unwrap();
         assert!(count.parse::<u32>().unwrap() < 20_000 && errno == "28", "{output}");
     }
-    let restricted = policy(vec![minimal(), entry(yard.path("ws"), Access::Write)]);
-    let output = sandbox_for(&restricted, SandboxNetwork::None).python(program, &[]).success();
-    let in_memory = output.lines().filter(|line| line.starts_with('/')).collect::<Vec<_>>();
-    let on_host = |path: &&&str| !path.starts_with("/usr") && !path.starts_with("/etc");
-    assert_eq!(in_memory.iter().filter(on_host).collect::<Vec<_>>(), [&"/dev/shm"]);
 }

@@ -1,7 +1,7 @@
 //! Attacks with paths: writing outside the workspace, reading what is denied, and changing what is protected.
 
 use crate::support::build_planned;
-use crate::yard::{Goal, Yard, attack, attack_in, attack_of_root};
+use crate::yard::{Goal, Yard, attack, attack_in, attack_needing_root};
 use sandbox::{SandboxNetwork, plan_sandbox};
 
 /// Ways to reach a file by another path. Each one defines `reach(path)`, which returns the other path.
@@ -74,7 +74,7 @@ fn a_bind_mount_does_not_lead_outside() {
     let unshare = "call(libc.unshare, 0x10020000)\n"; // CLONE_NEWUSER | CLONE_NEWNS
     let bind = "os.mkdir(ws + '/m')\ncall(libc.mount, outside.encode(), (ws + '/m').encode(), None, 4096, None)\n";
     attack("in a user namespace", Goal::Change, &format!("{unshare}{bind}put(ws + '/m/file')"));
-    attack_of_root("as root", Goal::Change, &format!("{unshare}{bind}put(ws + '/m/file')"));
+    attack_needing_root("as root", Goal::Change, &format!("{unshare}{bind}put(ws + '/m/file')"));
     let clone_tree = "tree = call(libc.syscall, 428, -100, outside.encode(), 1)\n";
     attack(
         "open_tree",

@@ -48,6 +48,36 @@ fn sandboxes_share_placeholders_and_the_last_one_removes_them() {
 }
 
 #[test]
+fn a_lock_of_a_command_on_a_placeholder_stops_only_its_own_policy() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sandbox = workspace_sandbox(first.path());
+    let locked = fs::File::open(first.path().join(".git")).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
+    drop(sandbox);
+    assert_eq!(existing(first.path()), 1, "only the locked one stays");
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let writable = |path: &Path| policy(vec![root(Access::Read), entry(path, Access::Write)]);
+    let refused = plan_sandbox(&writable(first.path()), SandboxNetwork::None).unwrap_err().to_string();
+    assert!(refused.contains("another process has locked it"), "{refused}");
+    assert!(plan_sandbox(&writable(second.path()), SandboxNetwork::None).is_ok());
+    drop(locked);
+    drop(workspace_sandbox(first.path()));
+    assert_eq!(existing(first.path()), 0);
+}
+
+#[test]
+fn a_placeholder_in_a_directory_that_was_moved_is_removed_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (before, after) = (directory.path().join("before"), directory.path().join("after"));
+    fs::create_dir(&before).unwrap();
+    let sandbox = workspace_sandbox(&before);
+    fs::rename(&before, &after).unwrap();
+    fs::create_dir_all(before.join(".git")).unwrap();
+    drop(sandbox);
+    assert_eq!((existing(&before), existing(&after)), (1, 0));
+}
+
+#[test]
 fn a_placeholder_that_somebody_filled_or_replaced_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let workspace = directory.path();
@@ -57,6 +87,8 @@ fn a_placeholder_that_somebody_filled_or_replaced_is_kept() {
     fs::write(workspace.join(".git/HEAD"), "ref: refs/heads/main").unwrap();
     fs::remove_dir(workspace.join(".codex")).unwrap();
     fs::create_dir(workspace.join(".codex")).unwrap();
+    // One with other permissions that is still empty is removed.
+    fs::set_permissions(workspace.join(".agents"), fs::Permissions::from_mode(0o755)).unwrap();
     drop(sandbox);
     assert_eq!(fs::read_to_string(workspace.join(".git/HEAD")).unwrap(), "ref: refs/heads/main");
     assert!(workspace.join(".codex").is_dir() && !workspace.join(".agents").exists());
@@ -108,22 +140,32 @@ fn placeholders_are_the_same_for_every_umask() {
     let directory = tempfile::tempdir().unwrap();
     let workspace = directory.path().join("ws");
     fs::create_dir(&workspace).unwrap();
-    // The umask belongs to the process, so the plan is made in a program of its own: this test's, with an argument.
+    // The umask belongs to the whole process, so this test starts itself again, with a variable in its environment.
     if let Some(path) = std::env::var_os("PLACEHOLDER_WORKSPACE") {
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o377));
+        let mask = std::env::var("PLACEHOLDER_UMASK").unwrap();
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(u32::from_str_radix(&mask, 8).unwrap()));
         let policy = policy(vec![root(Access::Read), entry(&path, Access::Write)]);
         let first = plan_sandbox(&policy, SandboxNetwork::None).unwrap();
         let mode = fs::metadata(Path::new(&path).join(".git")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o1555);
+        // Other users cannot read it, and so cannot lock it either.
+        assert_eq!(mode & 0o7777, 0o1500);
         let second = plan_sandbox(&policy, SandboxNetwork::None).unwrap();
         assert_eq!(first.plan, second.plan);
         return;
     }
-    let run = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "placeholders::placeholders_are_the_same_for_every_umask"])
-        .env("PLACEHOLDER_WORKSPACE", &workspace)
-        .output()
-        .unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    for mask in ["377", "777"] {
+        let run = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "placeholders::placeholders_are_the_same_for_every_umask"])
+            .env("PLACEHOLDER_WORKSPACE", &workspace)
+            .env("PLACEHOLDER_UMASK", mask)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{mask}: {}", String::from_utf8_lossy(&run.stdout));
+        assert_eq!(existing(&workspace), 0);
+    }
+    // One that was left behind by a server with such a umask.
+    fs::create_dir(workspace.join(".git")).unwrap();
+    fs::set_permissions(workspace.join(".git"), fs::Permissions::from_mode(0o1000)).unwrap();
+    drop(workspace_sandbox(&workspace));
     assert_eq!(existing(&workspace), 0);
 }

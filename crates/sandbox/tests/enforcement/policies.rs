@@ -40,7 +40,7 @@ fn fails(sandbox: &TestSandbox, yard: &Yard, script: &str) {
 }
 
 #[test]
-fn a_root_that_is_reached_through_a_link_is_protected_like_any_other() {
+fn a_writable_entry_that_is_a_link_is_protected_like_any_other() {
     let yard = Yard::new();
     fs::create_dir(yard.path("data")).unwrap();
     symlink("data", yard.path("alias")).unwrap();
@@ -57,6 +57,29 @@ fn a_root_that_is_reached_through_a_link_is_protected_like_any_other() {
     }
     drop(alias);
     assert!(!yard.path("data/.git").exists());
+}
+
+#[test]
+fn a_directory_that_a_link_leaves_by_dots_cannot_be_replaced() {
+    let yard = Yard::new();
+    let ws = yard.path("ws");
+    fs::create_dir_all(ws.join("sec")).unwrap();
+    fs::create_dir_all(ws.join("y")).unwrap();
+    fs::write(ws.join("sec/s"), "the-denied-contents").unwrap();
+    symlink("y/../sec", ws.join("ld")).unwrap();
+    let entries = || vec![root(Access::Read), entry(&ws, Access::Write), entry(ws.join("ld"), Access::Deny)];
+    let first = sandbox(entries());
+    fails(&first, &yard, "cat ws/sec/s");
+    works(&first, &yard, "mkdir -p ws/o/y ws/o/sec && echo x > ws/y/file && rm ws/y/file");
+    fails(&first, &yard, "rmdir ws/y");
+    fails(&first, &yard, "mv ws/y ws/z");
+    // What the next sandbox finds.
+    works(&first, &yard, "rmdir ws/y && ln -s o/y ws/y || true");
+    fails(&sandbox(entries()), &yard, "cat ws/sec/s");
+    // The same for a path that is allowed: then the command would choose what it may read.
+    symlink("ws/y/../../outside", yard.path("grant")).unwrap();
+    let error = plan_error(vec![minimal(), entry(&ws, Access::Write), entry(yard.path("grant"), Access::Read)]);
+    assert!(matches!(&error, PlanError::WritableDetour { directory, .. } if *directory == ws.join("y")), "{error}");
 }
 
 #[test]
@@ -98,7 +121,7 @@ fn a_protection_never_allows_to_read_what_is_denied() {
 }
 
 #[test]
-fn a_root_can_be_a_file() {
+fn a_writable_entry_can_be_a_file() {
     let yard = Yard::new();
     let file = sandbox(vec![root(Access::Read), entry(yard.path("ws/file"), Access::Write)]);
     works(&file, &yard, "echo new > ws/file");
@@ -147,19 +170,27 @@ fn missing_paths_are_protected_where_a_command_could_make_them() {
         }
         works(sandbox, &yard, "mkdir -p ws/build/out && echo x > ws/build/out/file && rm -r ws/build");
     }
-    let both_place = |name: &str| yard.path(name).is_dir();
-    assert!(both_place("ws/one") && both_place("ws/two") && both_place("ws/.codex"));
+    let is_directory = |name: &str| yard.path(name).is_dir();
+    assert!(is_directory("ws/one") && is_directory("ws/two") && is_directory("ws/.codex"));
     drop(first);
-    assert!(both_place("ws/one") && both_place("ws/two") && both_place("ws/.codex"), "the second still needs them");
+    assert!(
+        is_directory("ws/one") && is_directory("ws/two") && is_directory("ws/.codex"),
+        "the second still needs them"
+    );
     drop(second);
-    assert!(!both_place("ws/one") && !both_place("ws/two") && !both_place("ws/.codex") && !both_place("ws/.agents"));
+    assert!(
+        !is_directory("ws/one")
+            && !is_directory("ws/two")
+            && !is_directory("ws/.codex")
+            && !is_directory("ws/.agents")
+    );
     assert!(!yard.path("outside/three").exists());
     fs::create_dir(yard.path("ws/build")).unwrap();
     fails(&sandbox(entries()), &yard, "mkdir -p ws/build/.git/hooks");
 }
 
 #[test]
-fn a_root_that_this_user_cannot_write_needs_no_protection() {
+fn a_writable_entry_that_this_user_cannot_write_needs_no_protection() {
     let yard = Yard::new();
     let sandbox = sandbox(vec![
         root(Access::Read),
@@ -175,7 +206,7 @@ fn a_root_that_this_user_cannot_write_needs_no_protection() {
 }
 
 #[test]
-fn a_directory_without_permissions_hides_nothing_from_the_next_plan() {
+fn files_below_a_directory_without_permissions_stay_denied() {
     // Its owner can give the permissions back, so what is in it must stay denied.
     for mode in [0o000, 0o100, 0o400] {
         let yard = Yard::new();
@@ -402,7 +433,7 @@ fn devices_and_kernel_files_can_be_denied_and_denying_them_opens_nothing() {
 }
 
 #[test]
-fn a_thousand_writable_roots_with_their_protections_work() {
+fn a_thousand_writable_entries_with_their_protections_work() {
     // Each placeholder needs a descriptor. A server raises its limit too.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     rustix::process::setrlimit(

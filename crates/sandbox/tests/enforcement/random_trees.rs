@@ -2,7 +2,7 @@
 //! model starts from the entries of the policy, whose own rules are tested elsewhere, and follows their links.
 //!
 //! Where a sandbox differs from the policy, the model says exactly how:
-//! - What is allowed belongs to files, not to paths. Entries that lead to the same file by different paths together
+//! - Access is decided by file, not by path. Entries that lead to the same file by different paths together
 //!   allow what the strictest of them allows, and a path through a link is allowed what its target is.
 //! - A missing path that may not be written is a directory in the sandbox, if a command could make it otherwise. If
 //!   several of its directories are missing, the first of them may be read and not written.

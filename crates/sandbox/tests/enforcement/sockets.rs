@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use sandbox::{Access, SandboxNetwork};
 
 use crate::support::{TestSandbox, entry, policy, root, sandbox_for};
-use crate::yard::{Goal, Yard, attack, attack_in, attack_of_root, harmful_attack};
+use crate::yard::{Goal, Yard, attack, attack_in, attack_needing_root, attack_only_in_sandbox};
 
 fn sandbox_with(network: SandboxNetwork) -> impl Fn(&Yard) -> TestSandbox {
     move |yard| sandbox_for(&policy(vec![root(Access::Read), entry(yard.path("ws"), Access::Write)]), network)
@@ -96,11 +96,11 @@ fn without_a_network_only_unix_sockets_can_be_made() {
          call(libc.syscall, number, ctypes.c_ulong(2 | 1 << 32), 1, 0)",
     );
     // Not every kernel has these, so they may fail without a sandbox too.
-    harmful_attack("AF_ALG", "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)");
+    attack_only_in_sandbox("AF_ALG", "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)");
     for family in [libc::AF_VSOCK, libc::AF_BLUETOOTH, libc::AF_TIPC, libc::AF_RDS, libc::AF_CAN, 42, 44] {
-        harmful_attack(&format!("family {family}"), &format!("socket.socket({family}, socket.SOCK_DGRAM)"));
+        attack_only_in_sandbox(&format!("family {family}"), &format!("socket.socket({family}, socket.SOCK_DGRAM)"));
     }
-    attack_of_root("packets", Goal::Exit, "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)");
+    attack_needing_root("packets", Goal::Exit, "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
 use sandbox::{
     Access, FilePolicy, MachineFacts, PlannedSandbox, PolicyRequest, RequestedEntry, RequestedFiles, RequestedTarget,
-    ResidentSandbox, SOCKET_FD, SandboxNetwork, SandboxPlan, StartReply, StartRequest, plan_sandbox, resolve_policy,
+    ResidentSandbox, SOCKET_FD, SandboxNetwork, SandboxPlan, StartAnswer, StartReply, StartRequest, plan_sandbox,
+    resolve_policy,
 };
 
 /// The interpreter of most attacks. It is named by its path, because the `PATH` of a developer can name a wrapper.
@@ -22,7 +23,7 @@ pub(crate) struct TestSandbox {
     /// None after a test has dropped it.
     pub(crate) resident: Option<ResidentSandbox>,
     pub(crate) launcher: std::process::Child,
-    pub(crate) placeholders: Vec<sandbox::Placeholder>,
+    pub(crate) placeholders: sandbox::Placeholders,
 }
 
 impl Drop for TestSandbox {
@@ -72,7 +73,7 @@ pub(crate) fn start_with(mut command: Command) -> (std::process::Child, OwnedFd)
 pub(crate) fn build(plan: &SandboxPlan) -> TestSandbox {
     let (launcher, socket) = start_launcher();
     let resident = ResidentSandbox::build(socket, &plan.clone().into()).unwrap();
-    TestSandbox { resident: Some(resident), launcher, placeholders: Vec::new() }
+    TestSandbox { resident: Some(resident), launcher, placeholders: Default::default() }
 }
 
 /// A sandbox for a plan, which keeps the placeholders of the plan.
@@ -118,7 +119,7 @@ pub(crate) fn resolved(files: RequestedFiles) -> FilePolicy {
         tmpdir: None,
         slash_tmp_is_directory: true,
         minimal_roots: sandbox::MINIMAL_ROOTS.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
-        git_directory_of: &mut |_| None,
+        git_directories_of: &mut |_| Ok(Vec::new()),
     };
     resolve_policy(&request, &mut facts).unwrap()
 }
@@ -156,6 +157,7 @@ pub(crate) fn start_request(argv: &[&str], cwd: &Path) -> StartRequest {
         env: c_strings(&["PATH=/usr/bin:/bin", "LC_ALL=C"]),
         cwd: CString::new(cwd.to_str().unwrap()).unwrap(),
         umask: None,
+        tag: None,
         limits: Vec::new(),
         terminal: false,
         extra_descriptor: None,
@@ -163,11 +165,11 @@ pub(crate) fn start_request(argv: &[&str], cwd: &Path) -> StartRequest {
     }
 }
 
-/// A command that runs. Dropping it closes the socket, which tells the first process of the namespace that the command
+/// A command that runs. Dropping it closes the lifeline, which tells the first process of the namespace that the command
 /// was reaped.
 pub(crate) struct Running {
     pub(crate) pid: i32,
-    pub(crate) _socket: OwnedFd,
+    pub(crate) _lifeline: Option<OwnedFd>,
 }
 
 impl Running {
@@ -216,12 +218,13 @@ impl TestSandbox {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Running, StartReply> {
         let (ours, theirs) = socket_pair();
-        let (reply, filter) = self.resident().start(request, ours.as_fd(), theirs.as_fd(), descriptors).unwrap();
+        let StartAnswer { reply, lifeline, filter } =
+            self.resident().start(request, ours.as_fd(), theirs, descriptors).unwrap();
         if let Some(filter) = filter {
             refuse_in_background(filter);
         }
         match reply {
-            StartReply::Started { pid } => Ok(Running { pid, _socket: ours }),
+            StartReply::Started { pid } => Ok(Running { pid, _lifeline: lifeline }),
             failed => Err(failed),
         }
     }

@@ -1,6 +1,6 @@
-//! A place to attack: a writable workspace with protected and denied files in it, and files beside it. An attack is a
-//! Python program that gets the path of the place. It has to succeed without a sandbox, because a program with a
-//! mistake in it would prove nothing, and to fail in one.
+//! Attacks on a sandbox. A [`Yard`] is a temporary directory to attack: it has a writable workspace `ws` with protected and
+//! denied files in it, and a directory `outside`. An attack is a Python program that gets the path of the yard. It must
+//! succeed without a sandbox, because a program with a mistake would prove nothing, and it must fail in a sandbox.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,6 +37,7 @@ def show(path):
         print(file.read(), flush=True)
 "#;
 
+/// A temporary directory to attack. Dropping it removes the directory.
 pub(crate) struct Yard {
     directory: TempDir,
 }
@@ -161,9 +162,9 @@ pub(crate) fn attack_in(name: &str, goal: Goal, program: &str, sandbox: impl FnO
     must_fail(name, goal, &program, sandbox);
 }
 
-/// For attacks that need root without a sandbox.
+/// For attacks that only root can do without a sandbox. Other users try them in the sandbox only.
 #[track_caller]
-pub(crate) fn attack_of_root(name: &str, goal: Goal, program: &str) {
+pub(crate) fn attack_needing_root(name: &str, goal: Goal, program: &str) {
     if crate::support::is_root() {
         attack(name, goal, program);
     } else {
@@ -171,9 +172,9 @@ pub(crate) fn attack_of_root(name: &str, goal: Goal, program: &str) {
     }
 }
 
-/// For attacks that would harm the machine without a sandbox.
+/// For attacks that are tried in the sandbox only: without it they would harm the machine, or not every kernel allows them.
 #[track_caller]
-pub(crate) fn harmful_attack(name: &str, program: &str) {
+pub(crate) fn attack_only_in_sandbox(name: &str, program: &str) {
     must_fail(name, Goal::Exit, &format!("{PREAMBLE}{program}"), Yard::sandbox);
 }
 

@@ -43,7 +43,10 @@ impl Machine {
                 tmpdir: self.tmpdir.clone(),
                 slash_tmp_is_directory: self.slash_tmp_is_directory,
                 minimal_roots: self.minimal_roots.clone(),
-                git_directory_of: &mut |path| self.git_files.get(path).cloned(),
+                git_directories_of: &mut |path| {
+                    let named = self.git_files.get(path).zip(path.parent());
+                    Ok(named.map(|(named, directory)| directory.join(named)).into_iter().collect())
+                },
             },
         )
     }

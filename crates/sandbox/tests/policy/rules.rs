@@ -252,7 +252,7 @@ fn the_directory_that_a_git_file_names_is_protected_where_it_is_writable() {
 }
 
 #[test]
-fn full_disk_predicates() {
+fn everything_may_be_read_or_written_only_if_the_root_may_and_no_entry_allows_less() {
     let restricted = |entries| {
         let policy = resolve(entries);
         (policy.reads_everything(), policy.writes_everything())
@@ -273,7 +273,7 @@ fn full_disk_predicates() {
 }
 
 #[test]
-fn only_a_policy_that_narrows_nothing_is_without_protections() {
+fn a_policy_that_allows_writing_everywhere_has_no_protections() {
     let full = resolve(vec![path("/", Write), path("/ws", Write)]);
     check(&full, &[("/.git", Write), ("/ws/.git", Write)]);
     let narrowed = resolve(vec![path("/", Write), path("/ws", Write), path("/secret", Deny)]);

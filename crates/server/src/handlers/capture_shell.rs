@@ -10,6 +10,7 @@ use crate::server_state::ServerState;
 use crate::session::Session;
 use crate::snapshot::ShellRunner;
 use crate::start_cancel::StartCancel;
+use crate::starter::{StartPlace, StartRefusal};
 
 /// Starts and kills one capture shell, as a process of `session`.
 pub(super) struct SessionShell<'a> {
@@ -33,14 +34,15 @@ impl<'a> SessionShell<'a> {
 
 impl ShellRunner for SessionShell<'_> {
     async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
-        let sandbox = self.sandbox.clone();
-        let started =
-            self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel, sandbox.clone()).await;
-        if let (Some(Ok(started)), Some(sandbox)) = (&started, sandbox) {
-            // Nobody wants to know what the shell was refused. Without the descriptor the kernel refuses calls by itself.
-            drop(sandbox.take_filter(started.child.pid()));
-        }
-        started
+        let place = self.sandbox.clone().map_or(StartPlace::Host, StartPlace::Sandbox);
+        let started = self.shared.starter.start(self.session.job_owner(), command, self.tag, cancel, place).await;
+        // Nobody wants to know what the shell was refused. Without the descriptor of its filter, which is dropped here, the kernel fails
+        // refused calls with ENOSYS.
+        Some(started?.map(|started| started.spawned).map_err(|refusal| match refusal {
+            StartRefusal::Spawn(error) => error,
+            // The sandbox exists already.
+            StartRefusal::Sandbox(_) => SpawnError::Cancelled,
+        }))
     }
 
     fn kill_in_background(&self, shell: Child) {

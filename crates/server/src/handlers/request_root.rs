@@ -8,8 +8,8 @@ use protocol::{SandboxContext, WireError};
 
 use crate::session::Session;
 
-/// The root of a request. It may have to be made first, so a handler waits for it in the task in which it answers, and
-/// before it takes a permit for its operation.
+/// The root of a request, which may have to be made first. Call [`Self::ready`] in the task that answers the request,
+/// before taking an operation permit.
 pub(super) struct RequestRoot {
     state: RootState,
 }
@@ -41,8 +41,8 @@ impl RequestRoot {
         Self { state: RootState::Ready(root) }
     }
 
-    /// The root, if it exists already. For answers from the cache of the kernel, which do not wait.
-    pub(super) fn at_once(&self) -> Option<&FileRoot> {
+    /// The root if no sandbox has to be found first. For answers from the cache of the kernel, which do not wait.
+    pub(super) fn if_ready(&self) -> Option<&FileRoot> {
         match &self.state {
             RootState::Ready(root) => Some(root),
             RootState::Wanted { .. } => None,

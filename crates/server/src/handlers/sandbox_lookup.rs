@@ -1,9 +1,9 @@
-//! Finds the sandbox for a request, or makes it. Making one takes milliseconds and looks at files, so this runs on a thread that may block.
+//! Finds the sandbox for a process, or makes it. This looks at files, and making a sandbox takes milliseconds, so it runs on a thread that may block.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use protocol::WireError;
+use protocol::{SandboxContext, WireError};
 use sandbox::{NetworkRule, SandboxNetwork};
 
 use super::start::StartSpec;
@@ -11,16 +11,39 @@ use crate::sandbox_policy::process_sandbox_rules;
 use crate::sandboxes::{MechanismChoice, SandboxRefusal, SessionSandbox};
 use crate::session::Session;
 
-/// The sandbox in which a process starts. None if it starts without one.
+type SandboxSearch = Box<dyn FnOnce() -> Result<Arc<SessionSandbox>, WireError> + Send>;
+
+/// How the sandbox of a process is found.
+pub(super) enum SandboxLookup {
+    /// The process starts without one.
+    None,
+    /// It was found.
+    Found(Arc<SessionSandbox>),
+    /// It is found by the thread that starts the process, because nothing needs it before. This saves the way to another thread.
+    Later(SandboxSearch),
+}
+
+/// Finds the sandbox of a process as far as it is needed before the start.
 pub(super) async fn sandbox_for_process(
     spec: &StartSpec,
     session: &Arc<Session>,
-) -> Result<Option<Arc<SessionSandbox>>, WireError> {
-    let Some(context) = spec.sandbox.clone() else { return Ok(None) };
+) -> Result<SandboxLookup, WireError> {
+    let Some(context) = spec.sandbox.clone() else { return Ok(SandboxLookup::None) };
+    let find = search(spec, context, session);
+    if spec.proxy.is_none() && spec.snapshot.is_none() {
+        return Ok(SandboxLookup::Later(find));
+    }
+    let found = session.files.operations.run(find).await;
+    found
+        .unwrap_or_else(|| Err(WireError::internal("the server has failed to make the sandbox; its log says why")))
+        .map(SandboxLookup::Found)
+}
+
+fn search(spec: &StartSpec, context: SandboxContext, session: &Arc<Session>) -> SandboxSearch {
     let (cwd, tmpdir) = (spec.cwd.clone(), spec.env.get(OsStr::new("TMPDIR")).cloned());
     let owner = Arc::clone(session);
     let is_proxied = spec.proxy.is_some();
-    let find = move || {
+    Box::new(move || {
         let rules = process_sandbox_rules(&context, &cwd, tmpdir.as_deref())?;
         let network = match rules.network {
             NetworkRule::Restricted => SandboxNetwork::None,
@@ -38,9 +61,5 @@ pub(super) async fn sandbox_for_process(
             SandboxRefusal::NotConfigured => WireError::invalid_params(error.to_string()),
             _ => WireError::invalid_params(format!("failed to prepare process sandbox: {error}")),
         })
-    };
-    let found = session.files.operations.run(find).await;
-    found
-        .unwrap_or_else(|| Err(WireError::internal("the server has failed to make the sandbox; its log says why")))
-        .map(Some)
+    })
 }

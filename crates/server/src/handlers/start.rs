@@ -19,7 +19,7 @@ use spawn::{ChildIo, SpawnCommand, SpawnError, SpawnLimits, Spawned, StdinMode, 
 
 use super::capture_shell::SessionShell;
 use super::check_process_id;
-use super::sandbox_lookup::sandbox_for_process;
+use super::sandbox_lookup::{SandboxLookup, sandbox_for_process};
 use crate::config::Config;
 use crate::connection::{Call, ConnectionRole};
 use crate::environment::{Variables, child_env};
@@ -33,7 +33,7 @@ use crate::sandboxes::SessionSandbox;
 use crate::server_state::ServerState;
 use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
 use crate::snapshot::{CommandContext, Execution, SnapshotRequest};
-use crate::starter::LONGEST_START;
+use crate::starter::{LONGEST_START, StartPlace, StartRefusal, StartedProcess};
 use crate::survive::{survive, survive_call};
 
 /// Read, write and execute for user, group and others. The kernel ignores further bits.
@@ -307,12 +307,38 @@ fn shown_arguments(argv: &[String]) -> Vec<String> {
 /// Starts the process and puts it into the table. Also returns its streams, and the part of its timeout that is left.
 async fn launch(
     shared: &Arc<ServerState>,
-    mut spec: StartSpec,
+    spec: StartSpec,
     session: &Arc<Session>,
     reservation: &StartReservation,
     requester: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
-    let sandbox = sandbox_for_process(&spec, session).await?;
+    let lookup = sandbox_for_process(&spec, session).await?;
+    let (sandbox, place) = match lookup {
+        SandboxLookup::None => (None, StartPlace::Host),
+        SandboxLookup::Found(sandbox) => (Some(Arc::clone(&sandbox)), StartPlace::Sandbox(sandbox)),
+        SandboxLookup::Later(find) => (None, StartPlace::Found(find)),
+    };
+    let launched = launch_at(place, sandbox.clone(), shared, spec, session, (reservation, requester)).await;
+    if launched.is_err() {
+        // If it is the sandbox of this process only, it ends now.
+        shared.end_sandboxes_in_background(sandbox.into_iter().collect());
+    }
+    launched
+}
+
+/// Starts the process at `place`, which is in `sandbox` if that was found already.
+async fn launch_at(
+    place: StartPlace,
+    sandbox: Option<Arc<SessionSandbox>>,
+    shared: &Arc<ServerState>,
+    mut spec: StartSpec,
+    session: &Arc<Session>,
+    (reservation, requester): (&StartReservation, ConnectionNumber),
+) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
+    let confinement = match place {
+        StartPlace::Host => ProcessConfinement::Unconfined,
+        StartPlace::Sandbox(_) | StartPlace::Found(_) => ProcessConfinement::Sandboxed,
+    };
     let Execution { argv, mut env } = execution(shared, &spec, session, sandbox.as_ref()).await;
     let network_proxy = match (spec.proxy.take(), sandbox.as_ref().and_then(|sandbox| sandbox.listener())) {
         (Some(proxy), Some(listener)) => {
@@ -338,10 +364,8 @@ async fn launch(
         umask: spec.umask,
         limits: spec.limits,
     };
-    let confinement = if sandbox.is_some() { ProcessConfinement::Sandboxed } else { ProcessConfinement::Unconfined };
     let begun = Instant::now();
-    let start =
-        shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, sandbox.clone());
+    let start = shared.starter.start(session.job_owner(), command, reservation.tag, &reservation.cancel, place);
     // A hanging start can be cancelled only if tags work, because the child is found by its tag.
     let spawned = match spec.timeout.filter(|_| shared.spawner.tags_work()) {
         // `LONGEST_START` is added, so that only a hanging start runs into this timeout. If `timeout` is shorter than
@@ -354,7 +378,10 @@ async fn launch(
     };
     let spawned =
         spawned.ok_or_else(|| WireError::internal("the server has failed to start the process; its log says why"))?;
-    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&spec.id, &error))?;
+    let StartedProcess { spawned: Spawned { child, io }, filter } = spawned.map_err(|refusal| match refusal {
+        StartRefusal::Sandbox(error) => error,
+        StartRefusal::Spawn(error) => spawn_error(&spec.id, &error),
+    })?;
     let child = Arc::new(child);
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
@@ -384,15 +411,16 @@ async fn launch(
         terminal,
         delivery: CountedDelivery::new(Delivery::new(limits, resend, spec.started_as), shared.output_budget.share()),
         stdin: QueuedStdin::new(queue, shared.stdin_budget.share(), input),
-        own_sandbox: sandbox.clone().filter(|_| network_proxy.is_some()),
+        own_sandbox: sandbox.filter(|_| network_proxy.is_some()),
         network_proxy,
     });
-    if let Some(filter) = sandbox.and_then(|sandbox| sandbox.take_filter(child.pid())) {
+    if let Some(filter) = filter {
         shared.tasks.spawn(refuse_calls(filter, Arc::clone(&process)));
     }
     // Puts the process into the table, unless the start was cancelled meanwhile.
     if !session.claim(reservation, &process, requester, Instant::now()) {
         shared.kill_unclaimed(&child, reservation.tag).await;
+        shared.end_sandboxes_in_background(process.take_own_sandbox().into_iter().collect());
         return Err(start_cancelled(&process.id));
     }
     Ok((process, io, spec.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))))

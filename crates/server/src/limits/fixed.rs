@@ -168,15 +168,20 @@ fixed_limits! {
         MAX_SANDBOXES: usize = 16, Count,
         "A sandbox is a process and a few file systems in memory; few clients use more than two policies.";
 
-        /// How long file operations with a policy use their sandbox without looking at the files that the policy names.
-        /// After this time the next operation looks whether such files were made, removed or replaced.
+        /// Empty directories that the sandboxes of a session have made as placeholders. At most a quarter of the descriptors of the server.
+        /// Sandboxes that are not in use are ended. If that is not enough, the request is refused.
+        MAX_PLACEHOLDERS: usize = sandbox::MAX_PLACEHOLDERS_OF_OWNER, Count,
+        "Each of them takes a descriptor of the server. Two policies with a thousand writable directories each need fewer.";
+
+        /// Time for which file operations reuse a sandbox before the files that the policy names are examined again.
+        /// After this time the next operation examines whether such files were made, removed or replaced.
         POLICY_RECHECK_TIME: Duration = Duration::from_secs(1), Milliseconds,
         "Looking takes as long as a small file operation itself. Commands always look.";
 
         /// Different refused system calls of a process that are reported (`sandboxDenials`).
         /// Further ones are left out.
         MAX_SANDBOX_DENIALS: usize = 32, Count,
-        "More would tell nobody more.";
+        "A client needs a few examples, not a full trace.";
 
         /// How long a sandbox exists that no process and no request uses.
         /// The sandbox is ended. The next request with its policy makes another one, which takes some milliseconds.
@@ -420,30 +425,43 @@ fixed_limits! {
         POLICY_ANSWER_GRACE: Duration = Duration::from_secs(5), Milliseconds,
         "Part of the protocol.";
 
-        /// Concurrent connections to the network proxy of a process.
+        /// Concurrent connections to the network proxy of a process, but no more than half of those of a session.
         /// A further connection waits until another one ends.
         MAX_CONNECTIONS_PER_PROXY: usize = proxy::limits::MAX_CONNECTIONS, Count,
         "Each connection takes two descriptors of the server. Browsers and package managers open fewer.";
 
-        /// Concurrent connections to the network proxies of all processes of a session.
+        /// Concurrent connections to the network proxies of all processes of a session, but no more than a quarter of those of all sessions.
         /// A further connection waits until another one ends.
         MAX_PROXY_CONNECTIONS: usize = 512, Count,
         "Each connection takes two descriptors of the server, which all sessions share.";
 
+        /// Concurrent connections to the network proxies of all sessions, but no more than an eighth of the server's limit of open files.
+        /// A further connection waits until another one ends.
+        MAX_PROXY_CONNECTIONS_TOTAL: usize = 4096, Count,
+        "Each connection takes two descriptors of the server. At least three quarters of its descriptors are left for other work.";
+
         /// Bytes of the headers of a request to a network proxy.
         /// The request is answered with status 431.
-        MAX_PROXY_REQUEST_HEAD_BYTES: usize = proxy::limits::MAX_REQUEST_HEAD_BYTES, Bytes,
-        "Web servers accept less.";
+        MAX_PROXY_REQUEST_HEAD_BYTES: usize = proxy::limits::MAX_REQUEST_HEAD_BYTES, Bytes, "Web servers accept less.";
 
-        /// Bytes of the headers of a response that a network proxy passes on.
+        /// Bytes of the headers of a response that a network proxy passes on, and of the informational responses (1xx) before it.
         /// The request is answered with status 502.
-        MAX_PROXY_RESPONSE_HEAD_BYTES: usize = proxy::limits::MAX_RESPONSE_HEAD_BYTES, Bytes,
-        "Web browsers accept no more.";
+        MAX_PROXY_RESPONSE_HEAD_BYTES: usize = proxy::limits::MAX_RESPONSE_HEAD_BYTES, Bytes, "Web browsers accept no more.";
+
+        /// Headers of a request to a network proxy, and of a response that it passes on.
+        /// The request is answered with status 431, or 502 if the response has more.
+        MAX_PROXY_HEADERS: usize = proxy::limits::MAX_HEADERS, Count,
+        "As many as an HTTP answer to a client may have.";
 
         /// Time for the headers of a request to a network proxy, or for a SOCKS5 handshake.
         /// The connection is closed.
         PROXY_HANDSHAKE_TIMEOUT: Duration = proxy::limits::HANDSHAKE_TIMEOUT, Milliseconds,
         "A working program needs far less time.";
+
+        /// Time in which a network proxy looks up the name of a target.
+        /// The request is answered with status 504, or the SOCKS5 code 6.
+        PROXY_LOOKUP_TIMEOUT: Duration = proxy::limits::LOOKUP_TIMEOUT, Milliseconds,
+        "Resolvers give up sooner. A resolver that hangs does not hold connections to the proxy for ever.";
 
         /// Time in which a network proxy connects to a target.
         /// The request is answered with status 504, or the SOCKS5 code 6.

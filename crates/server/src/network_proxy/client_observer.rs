@@ -62,7 +62,7 @@ impl DecisionObserver for ClientObserver {
                     port,
                     ?verdict,
                     left_out,
-                    "no client is there to be told of a network decision"
+                    "no client is connected; network decision not delivered"
                 );
             }
         })

@@ -1,4 +1,5 @@
-//! What the sandbox of a process has refused, as far as the server knows: the system calls that the filter has reported.
+//! What the sandbox of a process has refused, as far as the server knows: the system calls that the filter has
+//! reported. Refused writes are not known here; see [`sandbox::suggests_denial`].
 
 use parking_lot::Mutex;
 use protocol::SandboxDenial;
@@ -16,7 +17,7 @@ pub(crate) struct Denials {
 struct DenialState {
     denials: Vec<SandboxDenial>,
     /// Whether one of them is probably the reason why the process fails.
-    is_telling: bool,
+    explains_failure: bool,
     /// The process has exited, and clients may have been told what was refused until then.
     is_final: bool,
 }
@@ -28,7 +29,7 @@ impl Denials {
         if state.is_final {
             return;
         }
-        state.is_telling |= call.is_telling;
+        state.explains_failure |= call.is_telling;
         let same = |known: &&mut SandboxDenial| known.operation == call.operation && known.target == call.target;
         if let Some(known) = state.denials.iter_mut().find(same) {
             known.count += 1;
@@ -42,7 +43,7 @@ impl Denials {
     pub(crate) fn finish(&self) -> bool {
         let mut state = self.state.lock();
         state.is_final = true;
-        state.is_telling
+        state.explains_failure
     }
 
     /// What was refused until the exit. Empty before the exit.
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_programs_only_try_tell_nothing() {
+    fn refused_calls_that_programs_only_probe_do_not_explain_a_failure() {
         let denials = Denials::default();
         denials.add(call(0));
         assert!(!denials.finish());

@@ -3,9 +3,8 @@
 //! exactly, so a command is never less confined than its policy says.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use sandbox::{FilePolicy, LandlockUnfit, SandboxNetwork, plan_landlock};
+use sandbox::{FilePolicy, LandlockUnfit, Placeholders, SandboxNetwork, plan_landlock};
 use spawn::SessionTags;
 
 use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes};
@@ -15,7 +14,7 @@ use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes};
 pub(crate) enum MechanismChoice {
     /// Namespaces if the machine allows them, otherwise Landlock.
     Best,
-    /// Landlock. The request is refused if it does not suffice.
+    /// Landlock. The request is refused if Landlock cannot enforce its policy.
     Landlock,
 }
 
@@ -31,9 +30,8 @@ impl SessionSandboxes {
         if choice == MechanismChoice::Landlock {
             return self.obtain_landlock(tags, policy, network)?.map_err(SandboxRefusal::Landlock);
         }
-        let lacks_namespaces =
-            self.launcher.as_ref().is_some_and(|launcher| launcher.lacks_namespaces.load(Ordering::Relaxed));
-        // Saves an attempt that fails. A policy that is not for Landlock is tried with namespaces again, in case they were allowed meanwhile.
+        let lacks_namespaces = self.launcher.as_ref().is_some_and(|launcher| launcher.lacks_namespaces());
+        // Saves an attempt that would probably fail. A policy that Landlock cannot enforce is tried with namespaces in any case.
         if lacks_namespaces && let Ok(sandbox) = self.obtain_landlock(tags, policy, network)? {
             return Ok(sandbox);
         }
@@ -45,7 +43,7 @@ impl SessionSandboxes {
         }
     }
 
-    /// The inner error says that the policy is not for Landlock.
+    /// As `obtain`, with Landlock instead of namespaces. The inner error says why Landlock cannot enforce the policy.
     fn obtain_landlock(
         &self,
         tags: &SessionTags,
@@ -58,7 +56,7 @@ impl SessionSandboxes {
                 Ok(plan) => sandbox::EnforcementPlan::Landlock(plan),
                 Err(unfit) => return Ok(Err(unfit)),
             };
-            match self.find_or_make(launcher, tags, plan, Vec::new()) {
+            match self.find_or_make(launcher, tags, plan, Placeholders::default()) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
                 other => return other.map(Ok),
             }

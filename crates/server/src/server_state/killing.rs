@@ -69,10 +69,11 @@ impl ServerState {
     /// Kills a process that is in no process table: its start was cancelled meanwhile, or it is the shell of a
     /// snapshot. Survivors are only logged. Returns after `child` has ended.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
-        if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
+        // In a sandbox, the first process of the PID namespace ends only after the child was reaped.
+        let (killed, _) = tokio::join!(self.spawner.kill_tree(tag, self.config.kill_patience), child.wait());
+        if let Err(survivors) = killed {
             tracing::warn!(pid = child.pid(), "{survivors}");
         }
-        child.wait().await;
     }
 
     /// Calls `kill` again and again until no process is left. Gives up and returns false if only processes of another user are left, or if

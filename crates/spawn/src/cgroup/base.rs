@@ -14,7 +14,7 @@ use crate::children::children;
 /// The cgroup of the server itself, if the server had to leave the base.
 const SELF_DIRECTORY: &str = "exec-server-self";
 
-/// The extended attributes by which systemd marks a cgroup that it leaves to a service. The second one can be read only by root.
+/// The extended attributes by which systemd marks a cgroup that it has delegated to a service. The second one can be read only by root.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
 /// What the kernel can limit in the cgroups below a base.
@@ -37,14 +37,14 @@ impl Controllers {
     }
 }
 
-/// Finds a base and makes it pass its controllers on. The error is that of the server's own cgroup.
+/// Finds a base and makes it pass its controllers on. If neither cgroup can be used, the error is about the server's own cgroup.
 pub(super) fn choose() -> Result<PathBuf, String> {
     let location = CgroupLocation::find()?;
     let own_problem = match prepare(&location.own, MayMove::IfAlone) {
         Ok(()) => return Ok(location.own),
         Err(problem) => problem,
     };
-    // A service with `DelegateSubgroup=` runs in a cgroup below the one that was left to it.
+    // A service with `DelegateSubgroup=` runs in a cgroup below the one that was delegated to it.
     match location.parent() {
         Some(parent) if prepare(parent, MayMove::Never).is_ok() => Ok(parent.to_owned()),
         _ => Err(own_problem),
@@ -78,7 +78,7 @@ fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
             ));
         }
     }
-    if !is_left_to_us(base) {
+    if !is_delegated(base) {
         return Err(format!(
             "the cgroup {shown} belongs to systemd, which may undo changes in it; start the server as a service with \
              Delegate=yes"
@@ -132,7 +132,9 @@ fn is_busy(error: &io::Error) -> bool {
 fn make_room(base: &Path) -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
     let is_alone = fs::read_to_string(base.join("cgroup.procs"))?.lines().all(|pid| pid == own);
-    if !is_alone || !children().adopts_orphans() {
+    // A process that is dedicated to the server (see `HostProcess`) adopts the orphans of its children.
+    let is_dedicated = children().adopts_orphans();
+    if !is_alone || !is_dedicated {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     let directory = base.join(SELF_DIRECTORY);
@@ -150,9 +152,9 @@ fn move_back(base: &Path) {
     let _another_server_may_use_it = fs::remove_dir(base.join(SELF_DIRECTORY));
 }
 
-/// Whether a cgroup may be changed by this user. For ordinary users the permissions say so. Root may write everywhere, but on a
-/// machine with systemd only cgroups that systemd has left to others stay as they are.
-fn is_left_to_us(base: &Path) -> bool {
+/// Whether changes of this process in a cgroup last. Ordinary users have the permissions only in cgroups that were delegated to
+/// them. Root may write everywhere, but systemd undoes changes in cgroups that it has not delegated.
+fn is_delegated(base: &Path) -> bool {
     let is_marked = |directory: &Path| {
         DELEGATION_MARKS.iter().any(|mark| {
             let mut value = [0; 8];
@@ -192,9 +194,24 @@ mod tests {
         assert_eq!(pass_on_in(imitated("pids\n", "").path()), "+pids");
     }
 
-    /// Uses the cgroup2 file system of this machine, if this user may make cgroups in it.
+    /// Says to the test below that its process runs no other test.
+    const OWN_PROCESS: &str = "CGROUP_TEST_OWN_PROCESS";
+
+    /// Uses the cgroup2 file system of this machine, if this user may make cgroups in it. The test moves its process into other
+    /// cgroups. So it starts itself again, in a process without other tests, which use the cgroup of their process.
     #[test]
     fn only_a_dedicated_server_that_is_alone_in_its_cgroup_makes_room_in_it() {
+        if std::env::var_os(OWN_PROCESS).is_none() {
+            let name = "cgroup::base::tests::only_a_dedicated_server_that_is_alone_in_its_cgroup_makes_room_in_it";
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(OWN_PROCESS, "1")
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+            return;
+        }
         let Ok(location) = CgroupLocation::find() else { return };
         let base = location.own.join(format!("exec-server-test-room-{}", std::process::id()));
         if fs::create_dir(&base).is_err() || fs::write(base.join("cgroup.procs"), "0").is_err() {

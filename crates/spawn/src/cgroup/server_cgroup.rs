@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::base::{self, Controllers};
-use super::leftovers::{remove_directory_tree, remove_of_ended_servers};
+use super::leftovers::{is_at, remove_directory_tree, remove_of_ended_servers};
 use super::server_directory;
 use super::tree_cgroup::{CgroupLimits, TreeCgroup};
 use crate::descriptors::above_stdio;
@@ -20,8 +21,13 @@ use crate::rlimit::ChildLimits;
 use crate::tag::{ServerInstance, Tag};
 use crate::vfork::{self, FileActions};
 
-/// Tries before giving up, if another server takes the directory for a leftover before it is locked.
-const TRIES: usize = 3;
+/// How often the server makes its cgroup before it gives up. Another server that starts at the same time may take the new directory for a
+/// leftover and remove it, until this server has locked it. Each further try fails only if yet another server starts.
+const TRIES: usize = 16;
+
+/// How often the server tries to lock its new directory. Another server that takes it for a leftover has it locked while it removes it.
+const LOCK_TRIES: usize = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The cgroup of this server. Dropping it removes the cgroup if no process is left in it.
 #[derive(Debug)]
@@ -48,7 +54,7 @@ impl ServerCgroup {
         let failed = |error: io::Error| format!("cannot make the cgroup {}: {error}", directory.display());
         let mut made = Self::make(&directory);
         for _ in 1..TRIES {
-            if !matches!(&made, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 break;
             }
             made = Self::make(&directory);
@@ -62,10 +68,20 @@ impl ServerCgroup {
 
     fn make(directory: &Path) -> io::Result<Self> {
         fs::create_dir(directory)?;
+        Self::lock_and_set_up(directory).inspect_err(|_| {
+            let _may_be_gone = fs::remove_dir(directory);
+        })
+    }
+
+    fn lock_and_set_up(directory: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let locked =
             rustix::fs::open(directory, flags, Mode::empty()).map_err(io::Error::from).and_then(above_stdio)?;
-        rustix::fs::flock(&locked, FlockOperation::NonBlockingLockExclusive)?;
+        lock(&locked)?;
+        // From here on no other server removes the directory, if it is still there.
+        if !is_at(directory, &locked) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let controllers = Controllers::read(&directory.join("cgroup.controllers"))?;
         let server =
             Self { directory: directory.to_owned(), controllers, next_tree: AtomicU64::new(1), _lock: locked };
@@ -129,6 +145,18 @@ impl ServerCgroup {
         let number = self.next_tree.fetch_add(1, Ordering::Relaxed);
         self.directory.join(format!("tree-{number}"))
     }
+}
+
+/// Locks a directory. Does not wait for the lock without a limit, because any process that can open the directory could hold it.
+fn lock(directory: &OwnedFd) -> io::Result<()> {
+    let try_lock = || rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
+    for _ in 1..LOCK_TRIES {
+        match try_lock() {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            locked => return Ok(locked?),
+        }
+    }
+    Ok(try_lock()?)
 }
 
 impl Drop for ServerCgroup {

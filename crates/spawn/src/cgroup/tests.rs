@@ -67,6 +67,10 @@ fn processes_in(directory: &Path) -> Vec<String> {
     fs::read_to_string(directory.join("cgroup.procs")).unwrap().lines().map(str::to_owned).collect()
 }
 
+fn directories_in(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+}
+
 fn reap(pid: Pid) -> i32 {
     let status = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap().unwrap();
     status.terminating_signal().unwrap()
@@ -126,10 +130,8 @@ fn the_cgroup_of_a_tree_that_still_runs_is_removed_when_it_has_ended() {
     kill_cgroups(&Scope::Tree(tag));
     reap(process);
     until_gone(&directory, remove_empty_cgroups);
-    let directory = base.0.join("removed-with-the-server");
-    assert!(!directory.exists());
     drop(server);
-    assert_eq!(fs::read_dir(&base.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count(), 0);
+    assert_eq!(directories_in(&base.0), 0);
 }
 
 #[test]
@@ -185,4 +187,24 @@ fn two_servers_with_one_name_do_not_share_a_cgroup() {
     let _first = ServerCgroup::in_base(&base.0, number).unwrap();
     let problem = ServerCgroup::in_base(&base.0, number).unwrap_err();
     assert!(problem.contains("cannot make the cgroup"), "{problem}");
+}
+
+/// Another server that starts looks for leftovers, and may find the new cgroup before it is locked.
+#[test]
+fn a_server_gets_its_cgroup_while_other_servers_look_for_leftovers() {
+    let Some(base) = TestBase::new("race") else { return };
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_of_ended_servers(&base.0);
+                }
+            });
+        }
+        let made: Vec<_> = (0..100).map(|_| ServerCgroup::in_base(&base.0, instance()).map(drop)).collect();
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(made.iter().all(Result::is_ok), "{:?}", made.iter().find(|made| made.is_err()));
+    });
+    assert_eq!(directories_in(&base.0), 0);
 }

@@ -38,19 +38,19 @@ pub(crate) struct TreeCgroup {
     directory: PathBuf,
 }
 
-/// A cgroup that exists. `is_dropped` is set when its [`TreeCgroup`] is gone.
+/// A cgroup of a tree that can be killed by its tag. `is_dropped` is set when its [`TreeCgroup`] was dropped.
 #[derive(Debug)]
-struct ExistingCgroup {
+struct RegisteredCgroup {
     tag: Tag,
     directory: PathBuf,
     is_dropped: bool,
 }
 
 /// One list for the whole process, even if there is more than one `Spawner`: the thread that kills processes finds cgroups by tag.
-static EXISTING: Mutex<Vec<ExistingCgroup>> = Mutex::new(Vec::new());
+static REGISTRY: Mutex<Vec<RegisteredCgroup>> = Mutex::new(Vec::new());
 
-fn existing() -> MutexGuard<'static, Vec<ExistingCgroup>> {
-    lock(&EXISTING)
+fn registry() -> MutexGuard<'static, Vec<RegisteredCgroup>> {
+    lock(&REGISTRY)
 }
 
 impl TreeCgroup {
@@ -59,7 +59,7 @@ impl TreeCgroup {
         fs::create_dir(directory)?;
         let cgroup = Self { directory: directory.to_owned() };
         if let Some(tag) = tag {
-            existing().push(ExistingCgroup { tag, directory: directory.to_owned(), is_dropped: false });
+            registry().push(RegisteredCgroup { tag, directory: directory.to_owned(), is_dropped: false });
         }
         cgroup.set_limits(limits)?;
         Ok(cgroup)
@@ -121,11 +121,11 @@ impl TreeCgroup {
 impl Drop for TreeCgroup {
     fn drop(&mut self) {
         let is_removed = remove_directory_tree(&self.directory).is_ok();
-        let mut existing = existing();
+        let mut registry = registry();
         if is_removed {
-            existing.retain(|cgroup| cgroup.directory != self.directory);
+            registry.retain(|cgroup| cgroup.directory != self.directory);
         }
-        for cgroup in existing.iter_mut().filter(|cgroup| cgroup.directory == self.directory) {
+        for cgroup in registry.iter_mut().filter(|cgroup| cgroup.directory == self.directory) {
             cgroup.is_dropped = true;
         }
     }
@@ -135,10 +135,10 @@ fn event_count(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Kills all processes in the cgroups of the trees in scope. Trees without a cgroup are found in another way. A tree that forks
-/// faster than its processes can be killed one by one ends too.
+/// Kills all processes in the cgroups of the trees in scope. The kernel kills all processes of a cgroup at once, so a tree
+/// that forks quickly cannot escape. Trees without a cgroup are killed by `hunt`.
 pub(crate) fn kill_cgroups(scope: &Scope) {
-    let in_scope: Vec<PathBuf> = existing()
+    let in_scope: Vec<PathBuf> = registry()
         .iter()
         .filter(|cgroup| scope.contains(cgroup.tag))
         .map(|cgroup| cgroup.directory.clone())
@@ -161,7 +161,7 @@ fn write_existing(path: &Path, value: u64) -> io::Result<()> {
 
 /// Removes the cgroups whose [`TreeCgroup`] was dropped and whose processes have ended since. Costs nothing if there are none.
 pub(crate) fn remove_empty_cgroups() {
-    existing().retain(|cgroup| !cgroup.is_dropped || remove_directory_tree(&cgroup.directory).is_err());
+    registry().retain(|cgroup| !cgroup.is_dropped || remove_directory_tree(&cgroup.directory).is_err());
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ impl CpuTimeAtEnd {
         Some(Self { used, soft_limit_seconds: rlimit::soft_limit(pid, libc::RLIMIT_CPU)? })
     }
 
-    /// Whether the kernel has killed the process at this hard limit. The limit counts clock ticks, and on a busy machine the exact
-    /// time in `/proc` can be a quarter lower. So the better sign is the soft limit, which the kernel has raised to the hard
-    /// one. Because a process can do that itself, a good part of the time must be used up too.
+    /// Whether the kernel has killed the process at this hard limit. The kernel compares the limit with a count of clock ticks,
+    /// which on a busy machine can be a quarter above the exact time in `/proc`. So this checks that the kernel has raised the
+    /// soft limit up to the hard limit. A process can raise it itself, so at least half of the time must be used up too.
     fn is_used_up(&self, hard_limit_seconds: u64) -> bool {
         self.soft_limit_seconds >= hard_limit_seconds && self.used * 2 >= Duration::from_secs(hard_limit_seconds)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::{HOLD_PIPES_BELOW_CHILDREN, Spawned, Spawner, kill_unwatched};
+use super::{HOLD_PIPES_BELOW_CHILDREN, Spawned, Spawner, kill_unwatched, not_executed};
 use crate::cancel_flag::CancelFlag;
 use crate::cgroup::TreeCgroup;
 use crate::child::{Accounting, Child};
@@ -17,8 +17,8 @@ use crate::error::SpawnError;
 use crate::exec_args::{ExecArgs, program};
 use crate::limits::WatchedLimits;
 use crate::lookup::ProgramCandidates;
-use crate::maker::{ChildMaker, ChildRequest, MakeError, StartConnection};
-use crate::rlimit::ChildLimits;
+use crate::maker::{ChildMaker, ChildRequest, MadeChild, MakeError, StartConnection};
+use crate::rlimit::{ChildLimits, ResourceLimit};
 use crate::tag::Tag;
 use crate::vfork::{FileActions, StartedChild};
 use crate::wiring::Wiring;
@@ -52,7 +52,8 @@ impl Spawner {
         cancelled.hang_up_when_cancelled(server_end.try_clone().map_err(no_socket())?);
 
         let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
-        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources).numbers();
+        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
+        let other_limits: Vec<_> = limits.others.iter().map(ResourceLimit::numbers).collect();
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
         let request = ChildRequest {
@@ -62,27 +63,27 @@ impl Spawner {
             env: &args.env.strings,
             cwd: &command.cwd,
             umask: command.umask,
-            limits: &limits,
+            tag: limits.tag.as_ref().map(ResourceLimit::numbers),
+            limits: &other_limits,
             terminal: matches!(command.stdio, Stdio::Pty(_)),
             standard: streams.standard.each_ref().map(AsFd::as_fd),
             extra: streams.extra.as_ref().map(AsFd::as_fd).zip(command.stdio.extra_descriptor()),
             cgroup_procs: cgroup_procs.as_ref().map(AsFd::as_fd),
         };
-        let made =
-            maker.make(&request, StartConnection { server_end: server_end.as_fd(), maker_end: maker_end.as_fd() });
+        let made = maker.make(&request, StartConnection { server_end: server_end.as_fd(), maker_end });
         cancelled.keep_connection();
-        let pid = made.map_err(|error| match error {
+        let MadeChild { pid, lifeline } = made.map_err(|error| match error {
             _ if cancelled.is_cancelled() => SpawnError::Cancelled,
             MakeError::Cancelled => SpawnError::Cancelled,
             MakeError::Cwd(source) => SpawnError::Cwd { path: command.cwd.clone(), source },
-            MakeError::Program(source) => SpawnError::Program { path: program.into(), source },
+            MakeError::Program(source) => not_executed(command, program, source),
             MakeError::Resource(action, source) => SpawnError::Resource { action, source },
         })?;
         let pid = Pid::from_raw(pid).ok_or(Errno::SRCH).map_err(SpawnError::resource("watch the process"))?;
         starting.started(pid);
-        drop((streams, maker_end, cgroup_procs));
+        drop((streams, server_end, cgroup_procs));
         let accounting = plan.map(|plan| Accounting { watched: WatchedLimits::new(&plan), cgroup });
-        let child = Child::new(StartedChild { pid, pidfd: None }, tag, accounting, Some(server_end));
+        let child = Child::new(StartedChild { pid, pidfd: None }, tag, accounting, lifeline);
         let child = child.map_err(|error| {
             kill_unwatched(pid, tag);
             SpawnError::resource("watch the process")(error)

@@ -139,7 +139,10 @@ async fn the_number_of_processes_is_limited_or_the_limit_is_refused_with_the_rea
         }
         Err(refused) => {
             assert_eq!(refused.limit, LimitKind::Pids);
-            assert!(refused.to_string().starts_with("cannot be enforced without cgroup v2: "), "{refused}");
+            assert!(
+                refused.to_string().starts_with("the limit of processes cannot be enforced without cgroup v2: "),
+                "{refused}"
+            );
             let Err(SpawnError::Limit(again)) = world.spawn(&limited(limits, bomb)) else { panic!("it was started") };
             assert_eq!(again, refused);
         }

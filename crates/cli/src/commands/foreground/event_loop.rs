@@ -175,14 +175,12 @@ impl<'a> EventLoop<'a> {
             self.end_wait.handle_event(Instant::now());
         }
         match &mut event {
-            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, resources, .. } => {
+            ExecProcessEvent::Exited { timed_out, .. } => {
                 *timed_out |= self.is_timed_out;
-                self.exited = Some(ExitStatus {
-                    code: self.replaced_signal.map_or(*exit_code, |fatal| fatal.exit_code().into()),
-                    sandbox_denied: sandbox_denied.unwrap_or(false),
-                    timed_out: *timed_out,
-                    resources: *resources,
-                });
+                self.exited = event.exit_status();
+                if let (Some(status), Some(fatal)) = (&mut self.exited, self.replaced_signal) {
+                    status.code = fatal.exit_code().into();
+                }
                 self.end_wait.handle_exit();
             }
             ExecProcessEvent::Failed(text) => anyhow::bail!("{text}"),
@@ -213,7 +211,7 @@ impl<'a> EventLoop<'a> {
 
     /// Called when all events of the process were delivered.
     async fn handle_close(&self, signals: &mut Signals) -> anyhow::Result<ForegroundEnd> {
-        if let Some(status) = self.exited {
+        if let Some(status) = self.exited.clone() {
             return Ok(ForegroundEnd::Exited(status));
         }
         match signals.or_fatal(self.foreground.process.wait()).await {
@@ -281,7 +279,7 @@ impl<'a> EventLoop<'a> {
     /// Called when the descendants of the process have written nothing, or the reader of our output has read nothing,
     /// for long enough.
     fn handle_leave_time(&mut self) -> Option<ForegroundEnd> {
-        match (self.exited, self.signal_while_stuck) {
+        match (self.exited.clone(), self.signal_while_stuck) {
             (Some(status), _) => Some(ForegroundEnd::Exited(status)),
             (None, Some(fatal)) if self.output.is_stuck() => Some(ForegroundEnd::Signalled(fatal)),
             (None, _) => {

@@ -22,11 +22,16 @@ pub(crate) async fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let tmpdir = std::env::var_os("TMPDIR");
     let rules = server::process_sandbox_rules(&context, &cwd, tmpdir.as_deref())
         .map_err(|error| anyhow::anyhow!(error.message))?;
-    // A URI has neither `.` nor `..`, and the policy does not look at these either.
-    let normalised = |path: &PathBuf| PathUri::from_native(&cwd.join(path)).and_then(|uri| uri.to_native().ok());
-    let paths: Vec<PathBuf> = args.paths.iter().filter_map(normalised).collect();
+    let paths: Vec<PathBuf> = args.paths.iter().map(|path| normalised(&cwd.join(path))).collect::<Result<_, _>>()?;
     print(&lines(&rules.files, &paths, args.json)).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The conversion to a URI and back removes `.` and `..`, as the server does.
+fn normalised(path: &Path) -> anyhow::Result<PathBuf> {
+    let not_sendable = || format!("{} cannot be sent to a server as a `file:` URI", path.display());
+    let uri = PathUri::from_native(path).with_context(not_sendable)?;
+    uri.to_native().with_context(not_sendable)
 }
 
 fn lines(policy: &FilePolicy, paths: &[PathBuf], as_json: bool) -> String {
@@ -59,7 +64,7 @@ fn as_value(path: &Path, decision: &AccessDecision<'_>) -> Value {
         "path": path.to_string_lossy(),
         "access": word(decision.access),
         "source": source,
-        "entry": index,
+        "entryIndex": index,
         "target": target,
         "matched": decision.entry.map(|_| decision.matched.to_string_lossy()),
         "reason": reason(path, decision),
@@ -78,20 +83,22 @@ fn word(access: Access) -> &'static str {
 fn reason(path: &Path, decision: &AccessDecision<'_>) -> String {
     let Some(entry) = decision.entry else { return "no entry is for this path".to_owned() };
     let matched = shown(&decision.matched);
-    let below = if decision.matched == path { "" } else { "below " };
     match (&entry.source, &entry.target) {
         (EntrySource::Unrestricted, _) => "the policy does not restrict files".to_owned(),
         (EntrySource::Request(index), EntryTarget::Glob(glob)) => {
             format!("entry {} denies `{}`, which matches {matched}", index + 1, readable(&glob.to_string()))
         }
         (EntrySource::Request(index), EntryTarget::Path(_)) => {
-            let verb = match entry.access {
-                Access::Deny => "denies access",
-                Access::Read => "allows reading",
-                Access::Write => "allows writing",
+            let is_exact = decision.matched == path;
+            let phrase = match (entry.access, is_exact) {
+                (Access::Deny, true) => "denies access to",
+                (Access::Deny, false) => "denies access below",
+                (Access::Read, true) => "allows reading",
+                (Access::Read, false) => "allows reading below",
+                (Access::Write, true) => "allows writing",
+                (Access::Write, false) => "allows writing below",
             };
-            let preposition = if entry.access == Access::Deny && below.is_empty() { "to " } else { below };
-            format!("entry {} {verb} {preposition}{matched}", index + 1)
+            format!("entry {} {phrase} {matched}", index + 1)
         }
         (EntrySource::ProtectedName { writable }, _) => {
             let name = decision.matched.file_name().map(Path::new).map(shown).unwrap_or_default();
@@ -124,6 +131,15 @@ mod tests {
         "workspaceRoots":["file:///ws"],"windowsSandboxLevel":"disabled"}"#;
 
     #[test]
+    fn paths_are_normalised_and_one_that_has_no_uri_is_an_error() {
+        assert_eq!(normalised(Path::new("/a/./b/../c")).unwrap(), Path::new("/a/c"));
+        for path in ["relative/path", "/with\0nul"] {
+            let error = normalised(Path::new(path)).unwrap_err().to_string();
+            assert!(error.starts_with(path), "{error}");
+        }
+    }
+
+    #[test]
     fn each_path_gets_a_line_with_the_access_and_the_reason() {
         let paths =
             ["/usr/bin/make", "/ws", "/ws/a.rs", "/ws/key", "/ws/key/x", "/ws/d/.env", "/ws/.git/config", "/home"];
@@ -150,12 +166,12 @@ deny   /home            no entry is for this path
         let values: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(
             values[0],
-            json!({"path": "/ws/a.env/x", "access": "deny", "source": "policy", "entry": 3, "target": "/ws/**/*.env",
+            json!({"path": "/ws/a.env/x", "access": "deny", "source": "policy", "entryIndex": 3, "target": "/ws/**/*.env",
                 "matched": "/ws/a.env", "reason": "entry 4 denies `/ws/**/*.env`, which matches /ws/a.env"})
         );
         assert_eq!(
             values[1],
-            json!({"path": "/home", "access": "deny", "source": null, "entry": null, "target": null, "matched": null,
+            json!({"path": "/home", "access": "deny", "source": null, "entryIndex": null, "target": null, "matched": null,
                 "reason": "no entry is for this path"})
         );
         assert_eq!((&values[2]["source"], &values[2]["target"]), (&json!("protectedName"), &json!("/ws/.git")));

@@ -374,7 +374,9 @@ fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool,
         PathEvent::Created | PathEvent::Listed | PathEvent::MovedIn => {
             known.insert(path, is_directory);
         }
-        PathEvent::Modified => {}
+        PathEvent::Modified => {
+            known.entry(path).and_modify(|known| *known = is_directory);
+        }
         PathEvent::Removed => known.retain(|entry, _| !entry.starts_with(&path)),
         PathEvent::Renamed { from } => {
             known.retain(|entry, _| !entry.starts_with(&path));
@@ -449,6 +451,18 @@ fn a_renamed_directory_and_a_new_one_with_its_old_name_are_both_known_without_an
             assert_eq!(run(&all).overflows, 0, "{advances} steps of the watcher before change {at}");
         }
     }
+}
+
+#[test]
+fn a_late_event_about_a_removed_file_does_not_hide_the_directory_that_has_its_name_now() {
+    let mut simulation = Simulation::new();
+    simulation.step(&SimulationStep::MakeFile("x".into()));
+    let descriptor = simulation.disk.queue[0].descriptor;
+    simulation.step(&SimulationStep::Remove("x".into()));
+    simulation.step(&SimulationStep::MakeDirectory("x".into()));
+    let name = Some("x".into());
+    simulation.disk.queue.push(InotifyEvent { descriptor, flags: ReadFlags::MODIFY, cookie: 0, name });
+    simulation.finish_and_check();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The pattern for one name of a path: `*`, `?`, `[...]` and `\` before a character that has no special meaning.
+//! The pattern for one name of a path: `*`, `?`, `[...]`, and `\`, which takes the special meaning from the next character.
 //! A `[` without `]` is an ordinary character.
 
 /// The pattern for one name.
@@ -130,8 +130,8 @@ impl NamePart {
     }
 }
 
-/// Reads what stands between `[` and `]`. A class that could be meant in another way than it would be understood is
-/// refused, because a deny that misses its files is worse than an error.
+/// Reads the text between `[` and `]`. An ambiguous class is refused: a deny pattern that silently matches nothing is
+/// worse than an error.
 fn parse_class(inside: &str) -> Result<NamePart, &'static str> {
     let (negated, inside) = match inside.strip_prefix(['!', '^']) {
         Some(rest) => (true, rest),

@@ -40,7 +40,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let fitting_bytes = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
     if params.follow_symlinks
         && let Some(room) = call.connection.outbound.room_for_reply_now(READ_AT_ONCE_BYTES as usize)
-        && let Some(root) = root.at_once()
+        && let Some(root) = root.if_ready()
         && let Some(Ok(data)) = files::read_file_if_cached(root, &path, READ_AT_ONCE_BYTES.min(fitting_bytes))
     {
         let message = encode_file(call.id(), &data);
@@ -97,7 +97,7 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
         Err(error) => return call.finish::<()>(Err(error)),
     };
     if params.follow_symlinks
-        && let Some(root) = root.at_once()
+        && let Some(root) = root.if_ready()
     {
         // `answer_file_metadata_requests` answers it, together with the other requests that have arrived.
         let connection = Arc::clone(&call.connection);

@@ -37,7 +37,7 @@ impl EventLoop<'_> {
     }
 
     fn handle_fatal_signal(&mut self, fatal: FatalSignal, is_connected: bool) -> Option<ForegroundEnd> {
-        if let Some(status) = self.exited {
+        if let Some(status) = self.exited.clone() {
             return Some(ForegroundEnd::Exited(status));
         }
         if self.end_wait.is_waiting() {

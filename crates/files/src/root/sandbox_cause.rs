@@ -1,11 +1,11 @@
-//! Finds out whether the sandbox has caused an error: whether the same operation on the host would not have failed in
-//! the same way. An errno says only that an operation was refused, so this looks at the paths of the operation in the
+//! Finds out whether the sandbox has caused an error: whether the operation would have succeeded, or failed differently,
+//! outside of the sandbox. An errno says only that an operation was refused, so this looks at the paths of the operation in the
 //! sandbox and on the host. The looks open nothing for reading or writing and change nothing.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rustix::fs::{Access, Statx, StatxAttributes};
+use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags, fstatvfs};
 use rustix::io::Errno;
 
 use super::capabilities::has_effective_capabilities;
@@ -27,8 +27,14 @@ pub(super) fn is_caused_by_sandbox(error: &FileError, root: &FileRoot, paths: &[
     let mut all = paths.to_vec();
     all.extend(error.path());
     match errno {
-        // The sandbox has read-only mounts of its own. The file system of the host may be read-only too.
-        Errno::ROFS => !all.iter().any(|path| is_read_only_on_host(path)),
+        Errno::ROFS => {
+            let on_host = |path: &Path| is_read_only(FileRoot::host(), path);
+            match error.path() {
+                // The path of the error could not be written. The other paths may only have been read.
+                Some(failed) if is_read_only(root, failed) => !on_host(failed),
+                _ => paths.iter().any(|path| is_read_only(root, path) && !on_host(path)),
+            }
+        }
         Errno::ACCESS => all.iter().any(|path| loses_right(root, path, &RIGHTS, errno)),
         // No mount causes this error, but the lack of capabilities does.
         Errno::PERM => has_effective_capabilities() && !all.iter().any(|path| is_immutable(root, path)),
@@ -38,10 +44,14 @@ pub(super) fn is_caused_by_sandbox(error: &FileError, root: &FileRoot, paths: &[
     }
 }
 
-/// Whether the nearest directory above a path that exists, or the path itself, is on a read-only mount of the host.
-fn is_read_only_on_host(path: &Path) -> bool {
-    let refused = |path: &Path| FileRoot::host().enter().ok()?.may_access(path, Access::WRITE_OK).err();
-    path.ancestors().map(refused).find(|refused| *refused != Some(Errno::NOENT)) == Some(Some(Errno::ROFS))
+/// Whether a path, or the nearest directory above it that exists, is on a read-only mount. Unlike the right to write, this does not depend on
+/// permissions.
+fn is_read_only(root: &FileRoot, path: &Path) -> bool {
+    let Ok(inside) = root.enter() else { return false };
+    let opened = path.ancestors().find_map(|path| inside.open(path, OFlags::PATH, Mode::empty()).ok());
+    opened
+        .and_then(|opened| fstatvfs(opened).ok())
+        .is_some_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Whether one of the rights to a path, or to its directory, is refused with `errno` in the sandbox, but not with the
@@ -80,7 +90,9 @@ fn stat_itself(root: &FileRoot, path: &Path) -> Option<Statx> {
 fn is_one_mount_on_host(paths: &[&Path]) -> bool {
     let mount_of = |path: &Path| {
         let parent = path.parent().unwrap_or(path);
-        FileRoot::host().enter().ok()?.stat(parent).ok().map(|found| found.stx_mnt_id)
+        let found = FileRoot::host().enter().ok()?.stat(parent).ok()?;
+        // Kernels before 5.8 do not say it.
+        StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
     };
     let mut mounts = paths.iter().map(|path| mount_of(path));
     let Some(Some(first)) = mounts.next() else { return false };

@@ -1,6 +1,6 @@
-//! A thread that starts children from its own, nearly empty descriptor table. A child begins with a copy of its parent's table and closes
-//! all of it when it executes the program. With many descriptors in the server this takes longer than the rest of the start, and copying
-//! the small table takes no time. The descriptors that a child needs are sent to the thread over a socket. Start with [`Launcher::launch`].
+//! A thread that starts children from its own, nearly empty descriptor table. A child begins with a copy of its parent's descriptors and
+//! closes all of them when it executes the program. With many descriptors in the server this takes longer than the rest of the start. Copying the
+//! small table takes hardly any time. The descriptors that a child needs are sent to the thread over a socket. Start with [`SpawnThread::spawn`].
 
 use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -31,29 +31,29 @@ const SOCKET_FD: RawFd = 0;
 
 /// The handle of the thread.
 #[derive(Debug)]
-pub(crate) struct Launcher {
-    /// Locked for the length of a launch. A caller that finds it locked does not wait, because the launch in progress may hang in `exec`.
-    channel: Mutex<LaunchChannel>,
+pub(crate) struct SpawnThread {
+    /// Locked while a child is started. A caller that finds it locked does not wait, because the other start may hang in `exec`.
+    channel: Mutex<SpawnThreadChannel>,
 }
 
 #[derive(Debug)]
-struct LaunchChannel {
+struct SpawnThreadChannel {
     socket: OwnedFd,
-    requests: Sender<LaunchRequest>,
+    requests: Sender<SpawnThreadRequest>,
 }
 
-struct LaunchRequest {
+struct SpawnThreadRequest {
     path: CString,
     args: Arc<ExecArgs>,
     actions: Arc<FileActions>,
     limits: ChildLimits,
     /// The numbers that the sent descriptors have in the server's table. The actions refer to them by these numbers.
     numbers: Vec<RawFd>,
-    /// None if the descriptors could not be received, so that nothing was started.
+    /// Gets the PID of the child, or None if the descriptors could not be received, so that nothing was started.
     result: SyncSender<Option<Result<Pid, Errno>>>,
 }
 
-impl Launcher {
+impl SpawnThread {
     /// Starts the thread. None if it cannot have its own descriptor table.
     pub(crate) fn start() -> Option<Self> {
         let (our_end, thread_end) =
@@ -70,14 +70,14 @@ impl Launcher {
                 serve(&queue);
             }
         };
-        thread::Builder::new().name("launcher".into()).spawn(work).ok()?;
-        // Until here `thread_end` must stay open in the shared table, because the thread takes its copy of that table.
+        thread::Builder::new().name("spawn".into()).spawn(work).ok()?;
+        // Until here `thread_end` must stay open in the shared table, because the thread copies that table.
         prepared.recv().ok()?.ok()?;
-        Some(Self { channel: Mutex::new(LaunchChannel { socket: our_end, requests }) })
+        Some(Self { channel: Mutex::new(SpawnThreadChannel { socket: our_end, requests }) })
     }
 
     /// Starts a child from the thread. None if the thread is busy or has failed; nothing was started then.
-    pub(crate) fn launch(
+    pub(crate) fn spawn(
         &self,
         path: &CStr,
         args: &Arc<ExecArgs>,
@@ -87,20 +87,20 @@ impl Launcher {
     ) -> Option<Result<StartedChild, Errno>> {
         let channel = self.channel.try_lock().ok()?;
         send(channel.socket.as_fd(), descriptors).ok()?;
-        let (result, launched) = sync_channel(1);
+        let (result, started) = sync_channel(1);
         let numbers = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let (args, actions) = (Arc::clone(args), Arc::clone(actions));
         let limits = limits.clone();
-        let request = LaunchRequest { path: path.to_owned(), args, actions, limits, numbers, result };
+        let request = SpawnThreadRequest { path: path.to_owned(), args, actions, limits, numbers, result };
         channel.requests.send(request).ok()?;
-        launched.recv().ok()?.map(|result| result.map(|pid| StartedChild { pid, pidfd: None }))
+        started.recv().ok()?.map(|result| result.map(|pid| StartedChild { pid, pidfd: None }))
     }
 }
 
 /// Gives this thread its own descriptor table, and moves the socket to a number that no descriptor for a child has.
 fn prepare(socket: RawFd) -> io::Result<()> {
-    // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. The thread that waits for a launch is woken
-    // without a descriptor.
+    // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. The channels between the threads need no
+    // descriptor.
     unsafe { leave_shared_table(socket) }?;
     // SAFETY: this thread's table is its own, and nothing is open at this number in it.
     check(unsafe { libc::dup3(socket, SOCKET_FD, libc::O_CLOEXEC) })?;
@@ -108,7 +108,7 @@ fn prepare(socket: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(queue: &Receiver<LaunchRequest>) {
+fn serve(queue: &Receiver<SpawnThreadRequest>) {
     while let Ok(request) = queue.recv() {
         let renumbered = receive(request.numbers.len()).and_then(|received| renumber(received, &request.numbers));
         // The pidfd is not returned: it is in this thread's table, where other threads cannot use it.
