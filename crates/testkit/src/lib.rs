@@ -14,6 +14,7 @@ mod configuration;
 mod conversation;
 mod http;
 mod http_peer;
+mod ordinary_user;
 mod process_info;
 mod proxy;
 mod published;
@@ -31,6 +32,7 @@ pub use configuration::hide_configuration;
 pub use conversation::{base64, unbase64};
 pub use http::{HttpAnswer, UPGRADE_HEADERS, http_exchange, http_get, http_request};
 pub use http_peer::{HttpPeer, PeerReply, RecordedRequests, http_ok, read_http_request, serve_http};
+pub use ordinary_user::repeat_tests_as_ordinary_user;
 pub use process_info::{
     cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
 };

@@ -25,12 +25,17 @@ pub fn binary() -> PathBuf {
 
 /// Copies the binary to `directory`, and lets every user execute it and write to the directory.
 pub fn binary_for_all_users(directory: &Path) -> PathBuf {
+    program_for_all_users(&binary(), directory)
+}
+
+/// Copies a program to `directory`, and lets every user execute it and write to the directory.
+pub(crate) fn program_for_all_users(program: &Path, directory: &Path) -> PathBuf {
     let open_to_all = |path: &Path, mode| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     };
     open_to_all(directory, 0o777);
-    let copy = directory.join("exec-server");
-    std::fs::copy(binary(), &copy).unwrap();
+    let copy = directory.join(program.file_name().unwrap());
+    std::fs::copy(program, &copy).unwrap();
     open_to_all(&copy, 0o755);
     copy
 }

@@ -6,6 +6,7 @@ mod denials;
 mod ends;
 mod files;
 mod network;
+mod ordinary_user;
 #[path = "../shared/policies.rs"]
 mod policies;
 mod processes;
@@ -16,9 +17,6 @@ use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, descendants, json};
 
 use crate::policies::{path_entry, restricted, special_entry};
-
-/// The uid of `nobody`. Only root can switch to it.
-const ORDINARY_USER: u32 = 65534;
 
 /// A directory that the policies of these tests make writable.
 struct Workspace {

@@ -2,7 +2,7 @@
 
 use testkit::{TestServer, eventually, json};
 
-use crate::{ORDINARY_USER, Workspace, descendants_named, run, start_params};
+use crate::{Workspace, descendants_named, run, start_params};
 
 #[tokio::test]
 async fn a_command_writes_where_its_policy_allows_and_nowhere_else() {
@@ -17,29 +17,6 @@ async fn a_command_writes_where_its_policy_allows_and_nowhere_else() {
     assert!(ended.output.contains("Read-only file system") && ended.output.ends_with("2\n"), "{}", ended.output);
     assert_eq!(std::fs::read_to_string(workspace.path().join("file")).unwrap(), "in\n");
     assert!(outside.names().is_empty());
-}
-
-#[tokio::test]
-async fn an_ordinary_user_gets_the_same_sandbox() {
-    if !rustix::process::geteuid().is_root() {
-        // The other tests already run as an ordinary user.
-        return;
-    }
-    let (workspace, programs) = (Workspace::new(), tempfile::tempdir().unwrap());
-    std::fs::set_permissions(workspace.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let server = TestServer::start_as_user(ORDINARY_USER, programs.path(), &[]).await;
-    let mut client = server.client().await;
-    let path = workspace.path().display();
-    let script =
-        format!("id -u; echo x > {path}/f; mkdir {path}/.git/y; echo $$; python3 -c 'import pty; pty.openpty()'");
-    let ended = run(&mut client, start_params("p", &script, &workspace.policy())).await;
-    let lines: Vec<_> = ended.output.lines().collect();
-    assert_eq!((lines[0], lines[2], lines.len()), ("65534", "2", 3), "{lines:?}");
-    assert!(lines[1].contains("Read-only file system"), "{lines:?}");
-    let read = client
-        .call("fs/readFile", json!({"path": format!("{}/f", workspace.uri()), "sandbox": workspace.policy()}))
-        .await;
-    assert_eq!(read["dataBase64"], testkit::base64("x\n"));
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod landlock;
 mod launcher_socket;
 mod lifetime;
 mod machine;
+mod ordinary_user;
 mod paths;
 mod placeholders;
 mod policies;

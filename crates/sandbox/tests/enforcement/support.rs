@@ -37,9 +37,12 @@ pub(crate) fn socket_pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
 }
 
+/// Names another copy of the launcher's program.
+pub(crate) const LAUNCHER_VARIABLE: &str = "SANDBOX_LAUNCHER";
+
 /// The path of the launcher's program.
-pub(crate) fn launcher_command() -> &'static str {
-    env!("CARGO_BIN_EXE_sandbox-launcher")
+pub(crate) fn launcher_command() -> PathBuf {
+    std::env::var_os(LAUNCHER_VARIABLE).map_or(env!("CARGO_BIN_EXE_sandbox-launcher").into(), PathBuf::from)
 }
 
 pub(crate) fn start_launcher() -> (std::process::Child, OwnedFd) {
