@@ -41,7 +41,7 @@ pub(crate) struct JoinedBody<B: Body> {
     joined: BytesMut,
     /// The count of polls when the last bytes were joined.
     joined_at: usize,
-    /// What follows the joined bytes: trailers, an error, or the end.
+    /// What the body has returned after the joined bytes: trailers, an error, or the end (`Some(None)`).
     following: Option<Option<Result<Frame<Bytes>, B::Error>>>,
 }
 

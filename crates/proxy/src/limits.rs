@@ -52,7 +52,7 @@ pub const MAX_METHOD_BYTES: usize = 32;
 /// Limit for the bytes of a host name, from the rules of DNS.
 pub const MAX_HOST_BYTES: usize = 253;
 
-/// The limits of one proxy that depend on time or count. Tests use shorter times.
+/// The timeouts of one proxy, and its limit of concurrent connections. Tests use shorter times.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyLimits {
     /// Concurrent connections. The default is [`MAX_CONNECTIONS`].

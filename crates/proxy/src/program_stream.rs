@@ -48,8 +48,8 @@ impl DepartureWatch {
 
 /// Waits until the program has reset its connection. Unread bytes do not end the wait. The end of the sending direction
 /// does not end it either: a program that wants a tunnel may send its bytes, end its direction and wait for the
-/// answer. TCP shows a program that has closed its connection in the same way until the proxy sends something. So the
-/// question about such a program stays open until it is answered or the process ends.
+/// answer. TCP shows a program that has closed its connection in the same way until the proxy sends something. So a
+/// question to the decider for such a program stays open until the decider answers or the proxy is stopped.
 pub(crate) async fn reset_by_program(stream: &TcpStream) {
     if let Err(error) = stream.ready(Interest::ERROR).await {
         tracing::debug!(%error, "cannot watch a connection to the proxy");

@@ -109,7 +109,8 @@ impl NetworkRules {
     }
 
     /// Whether a connection may be made to these addresses, to which the host resolves. One local address is enough
-    /// to refuse them all: a name with both kinds of addresses is likely a rebinding attack. So is a denied address.
+    /// to refuse them all: a name with both kinds of addresses is likely a rebinding attack. One address that a pattern
+    /// denies is enough too.
     pub(crate) fn allows_addresses(&self, host: &TargetHost, addresses: &[IpAddr]) -> bool {
         if addresses.iter().any(|address| self.denies_address(*address)) {
             return false;
@@ -129,7 +130,7 @@ impl NetworkRules {
 
     /// Whether a pattern denies this address, by whatever name the program asks for it.
     fn denies_address(&self, address: IpAddr) -> bool {
-        // The kernel connects to loopback then.
+        // A connection to the address 0.0.0.0 or :: reaches loopback.
         let reached = match address.to_canonical() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),

@@ -101,8 +101,8 @@ fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFa
     Ok(BuiltSandbox { isolation, network: plan.network, has_proc: true, descriptors: Vec::new() })
 }
 
-/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. Returns only if the server does not
-/// listen.
+/// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. Returns only if the server cannot be
+/// told, or if the memory of this process cannot be hidden from commands.
 fn serve(socket: OwnedFd, sandbox: BuiltSandbox) -> ExitCode {
     // Processes that wait for their command share the memory of this process, and the command must not look into it.
     let hidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);

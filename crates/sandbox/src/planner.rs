@@ -471,11 +471,13 @@ fn node(access: Access, facts: &FileFacts) -> AccessNode {
     AccessNode { access, is_directory: facts.is_directory(), id: facts.id }
 }
 
-/// A sandbox has its own `/dev` and `/proc`, so an entry that allows them has no effect.
+/// Whether an entry that allows this path has no effect, because a sandbox has its own `/dev` and `/proc`. An entry for a file in `/dev` has
+/// an effect: it adds this file.
 fn is_replaced(path: &Path) -> bool {
     path == Path::new("/dev") || path.starts_with("/proc")
 }
 
+/// Whether a path is `/dev` or `/proc`, or below one of them.
 fn is_in_replaced(path: &Path) -> bool {
     path.starts_with("/dev") || path.starts_with("/proc")
 }

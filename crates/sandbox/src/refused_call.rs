@@ -1,6 +1,6 @@
-//! System calls that the seccomp filter of a command refuses. The kernel asks the server about each of them, through the
+//! System calls that the seccomp filter of a command refuses. The kernel asks the server about most of them, through the
 //! filter's listener descriptor (`SECCOMP_RET_USER_NOTIF`). The server always answers `EPERM`; it only wants to know that the
-//! call was made.
+//! call was made. The module `seccomp` says which calls fail without a question.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 

@@ -86,7 +86,8 @@ const ALWAYS_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_syslog, "syslog"),
 ];
 
-/// io_uring: the kernel makes such calls without asking the filter. Programs do without it if it fails, so these refusals are not reported.
+/// io_uring: the kernel carries out what a program puts into a ring without asking the filter. Programs do without io_uring if it fails, so these
+/// refusals are not reported.
 const QUIETLY_REFUSED: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// Calls that are refused depending on their arguments.

@@ -14,7 +14,7 @@ use spawn::GuardNotes;
 
 /// The placeholders that sandboxes of all sessions use.
 pub(crate) struct PlaceholderList {
-    /// Each path, and how many sandboxes use it.
+    /// Each path, and how many sandboxes use it. A path whose directory could not be removed stays in the list.
     paths: Mutex<HashMap<PathBuf, usize>>,
     notes: Option<Arc<GuardNotes>>,
 }

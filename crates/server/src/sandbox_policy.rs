@@ -36,7 +36,7 @@ pub fn process_sandbox_rules(
 ) -> Result<SandboxRules, WireError> {
     let network = match &context.permissions {
         Permissions::Managed { network: NetworkAccess::Restricted, .. } => NetworkRule::Restricted,
-        // `external`: the client says that a sandbox around the server enforces it, so nothing is restricted here.
+        // `external`: the client says that a sandbox around the server enforces the policy, so nothing is restricted here.
         Permissions::Managed { .. } | Permissions::Disabled | Permissions::External { .. } => NetworkRule::Enabled,
     };
     let mut request = policy_request(context, RefusalTexts::Process)?;

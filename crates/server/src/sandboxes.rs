@@ -47,12 +47,12 @@ pub(crate) struct SandboxLauncher {
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
     placeholders: Arc<PlaceholderList>,
-    /// When the last attempt to make a sandbox of namespaces has shown that this machine does not allow them. None if it has not.
+    /// The time of the last attempt to make a sandbox of namespaces, if this machine did not allow it. None after any other result.
     namespaces_refused: Mutex<Option<Instant>>,
 }
 
 impl SandboxLauncher {
-    /// Must be called inside the tokio runtime that is to watch the launchers. `program` is that of the configuration.
+    /// Must be called inside the tokio runtime that is to watch the launchers. `program` and `args` come from the configuration.
     pub(crate) fn new(
         (program, args): (PathBuf, Vec<String>),
         spawner: Arc<Spawner>,
@@ -199,7 +199,7 @@ impl SessionSandbox {
     }
 
     /// Waits a moment until no command runs: the end of a command is known before the last of its processes is gone. If a command goes on
-    /// running, calls within [`ENDING_PAUSE`] do not wait.
+    /// running, further calls return at once for the time [`ENDING_PAUSE`].
     fn wait_for_ending_commands(&self) {
         let mut may_wait_from = self.may_wait_from.lock();
         if Instant::now() < *may_wait_from {
@@ -250,10 +250,10 @@ impl CommandList {
 /// How long a request waits for the last processes of a sandbox whose placeholders are in the way of its policy.
 const ENDING_PATIENCE: Duration = Duration::from_millis(100);
 
-/// After a wait that did not help, requests do not wait for this sandbox for so long.
+/// For this long after a wait that did not help, requests do not wait for the same sandbox again.
 const ENDING_PAUSE: Duration = Duration::from_secs(5);
 
-/// Ended commands are not looked for before the list has so many.
+/// When a command is added to a list that is shorter than this, the list is not searched for commands that have ended.
 const FEW_COMMANDS: usize = 16;
 
 /// The start of one command in a sandbox.

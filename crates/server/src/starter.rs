@@ -1,8 +1,8 @@
 //! The threads on which processes are started. Normally one thread does all starts: under load it finds the next start waiting and does
 //! not sleep in between, which makes many starts quick. This thread exists before the first start.
 //!
-//! A start can hang, for example on a dead network mount. Then another thread does the next start. It takes that of the
-//! session with the fewest hanging starts. One session can occupy only some of the threads. The guard, the
+//! A start can hang, for example on a dead network mount. Then another thread is added. It does the next start of the
+//! session that has the fewest hanging starts. One session can occupy only some of the threads. The guard, the
 //! process that kills all processes of the server if the server is killed, is started on a thread of its own.
 //!
 //! Starts in sandboxes have threads of their own: such a start looks at the files that the policy names, may have to make

@@ -1,6 +1,6 @@
 //! Finds out whether the sandbox has caused an error: whether the operation would have succeeded, or failed differently,
 //! outside of the sandbox. An errno says only that an operation was refused, so this looks at the paths of the operation in the
-//! sandbox and on the host. The looks open nothing for reading or writing and change nothing.
+//! sandbox and on the host. It opens nothing for reading or writing, and changes nothing.
 
 use std::io::ErrorKind;
 use std::path::Path;

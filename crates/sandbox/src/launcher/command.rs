@@ -22,7 +22,8 @@ use crate::seccomp::{self, Refusal};
 const LEADER_STACK_BYTES: usize = 64 << 10;
 
 /// Descriptors that a start needs until the end get at least this number, so that the descriptors of the command never
-/// replace them. The server asks for extra descriptors up to number 93. A process with lower numbers is copied more quickly.
+/// replace them. The server asks for extra descriptors up to number 93. The number is not much higher, because the kernel copies
+/// the descriptor table up to the highest number in use for each new process.
 const FIRST_HIGH_DESCRIPTOR: RawFd = 100;
 
 /// Everything that the starts of a sandbox have in common.

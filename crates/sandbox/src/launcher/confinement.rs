@@ -29,8 +29,8 @@ const CAPABILITY_NUMBERS: std::ops::Range<libc::c_ulong> = 0..64;
 /// the kernel: NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock.
 const SECURE_BITS: libc::c_ulong = 0b1100_1111;
 
-/// Gives up all capabilities of this process for good, as far as the user has the right to lock that. A process that may not
-/// is not privileged, and gets no privileges by executing a program either, because it gets no new ones.
+/// Gives up all capabilities of this process for good. Only a privileged process may lock this with [`SECURE_BITS`]. Any other
+/// process needs no lock: with `no_new_privs` it gets no capability by executing a program.
 pub(super) fn give_up_privileges() -> Result<(), Errno> {
     rustix::thread::set_no_new_privs(true)?;
     drop_everything().or_else(|_not_privileged| drop_held()).map_err(Errno::from_raw_os_error)

@@ -24,7 +24,7 @@ const BUILDING_SITE: &str = "/proc";
 /// not work.
 const COMMON_FLAGS: MountFlags = MountFlags::NO_SETUID.and(MountFlags::NO_DEVICES);
 
-/// The size of file systems in memory that only hold places for mounts. It keeps them from being used as memory.
+/// The size limit of a file system in memory that only holds places for mounts: empty directories, empty files and links.
 const PLACES_BYTES: &str = "4m";
 
 /// Mode of directories that may be passed through but not listed.

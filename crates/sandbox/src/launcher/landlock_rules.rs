@@ -1,8 +1,8 @@
 //! The rules of Landlock for the commands of a sandbox without namespaces. The launcher opens the readable paths once. Each
 //! command gets its own set of rules, because one rule allows its terminal.
 //!
-//! A process with rules can reach only those processes that have the same rules, or further ones: it can neither trace
-//! others nor read their memory, environment and descriptors in `/proc`, nor send them signals.
+//! A process with rules can reach only processes of its own command, which have the same rules or have added others to them.
+//! It can neither trace any other process nor read its memory, environment and descriptors in `/proc`, nor send it signals.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};

@@ -69,7 +69,7 @@ impl AccessTree {
         }
     }
 
-    /// All nodes. A directory comes before what is below it, and that follows it directly.
+    /// All nodes. The nodes below a directory come directly after the directory.
     pub(super) fn sorted(&self) -> Vec<(&Path, &AccessNode)> {
         let mut nodes: Vec<_> = self.nodes.iter().map(|(path, node)| (path.as_path(), node)).collect();
         nodes.sort_by(|(one, _), (other, _)| path_order(one, other));

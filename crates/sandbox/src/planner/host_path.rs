@@ -77,15 +77,16 @@ pub(super) struct HostPaths {
 impl HostPaths {
     /// Remembers a path that the policy allows to write, and the path to which its links lead.
     pub(super) fn follow_writable(&mut self, path: &Path) -> io::Result<()> {
-        let mut no_placeholder = path.to_owned();
-        // Once it is remembered, a directory may count as existing that was taken for a placeholder before, so the path is followed again.
+        let mut remembered = path.to_owned();
+        // A directory that was taken for a placeholder may count as existing once it is remembered, and then the path leads further. So the
+        // path is followed again.
         for _ in 0..=MAX_LINKS {
-            self.writable.insert(no_placeholder);
+            self.writable.insert(remembered);
             let real_path = self.follow(path)?.real_path;
             if self.writable.contains(&real_path) {
                 break;
             }
-            no_placeholder = real_path;
+            remembered = real_path;
         }
         Ok(())
     }

@@ -41,9 +41,10 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Is told of placeholders, so that they can be removed if this process is killed.
 pub trait PlaceholderNotes: Send + Sync {
-    /// Placeholders at these paths are about to be made.
+    /// A sandbox is about to use placeholders at these paths, and makes those that do not exist.
     fn add(&self, paths: &[PathBuf]);
-    /// This process does not use the placeholders at these paths any more, and they are removed.
+    /// A sandbox does not use the placeholders at these paths any more. Called once for each use that `add` was told of, so other sandboxes
+    /// of this process may still use them. A directory that should have been removed and could not be is left out.
     fn remove(&self, paths: &[PathBuf]);
 }
 
@@ -226,7 +227,7 @@ impl LockedPlaceholder {
         // Another thread may have locked the same directory meanwhile.
         if let Some(known) = all_paths.get(path).and_then(|known| known.lock.upgrade()).filter(|known| known.id == id)
         {
-            // Dropping the second lock looks at files, so it comes after this.
+            // Dropping the second lock, `locked`, accesses files, which can hang. So `KNOWN` is unlocked first.
             drop(all);
             return Ok(known);
         }

@@ -39,7 +39,7 @@ pub(super) fn prefix_of_depth(path: &Path, depth: usize) -> &Path {
 pub(crate) fn path_order(one: &Path, other: &Path) -> Ordering {
     let (one, other) = (one.as_os_str().as_bytes(), other.as_os_str().as_bytes());
     match one.iter().zip(other).position(|(one, other)| one != other) {
-        // A component ends before it goes on with any other character.
+        // A slash ends a component, so it sorts before every other byte.
         Some(at) => (one[at] != b'/', one[at]).cmp(&(other[at] != b'/', other[at])),
         None => one.len().cmp(&other.len()),
     }

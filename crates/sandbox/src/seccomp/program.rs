@@ -51,7 +51,7 @@ pub(super) const JUMP_IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::
 pub(super) const JUMP_IF_ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 pub(super) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Up to so many calls are compared one after the other. More are searched.
+/// Up to this many calls are compared one after the other. A longer list is split in the middle (binary search).
 const MAX_COMPARED_IN_TURN: usize = 3;
 
 /// The rules of a call, each with what the kernel does if the rule applies. The first rule that applies decides.

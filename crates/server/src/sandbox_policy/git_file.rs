@@ -2,8 +2,8 @@
 //! submodules have a file `.git` that names another directory, and that directory can have a file `commondir` that names a third one.
 //! Programs outside the sandbox run what is in these directories, so a policy protects them.
 //!
-//! Paths are resolved as git does it, by the kernel. A path with `..` behind a name is refused: a command could put a link in the place
-//! of that name, and `..` would then lead elsewhere.
+//! Paths are resolved as git does it, by the kernel. A path with `..` after a name (`a/../b`) is refused: a command could replace the
+//! directory with that name by a link, and `..` would then lead elsewhere.
 
 use std::ffi::OsStr;
 use std::io;
@@ -61,7 +61,8 @@ fn read(file: &Path) -> Result<Option<Vec<u8>>, FileError> {
     }
 }
 
-/// The directory that a file in `base` names, as a path below `base`, and below the real path of `base` if that is another one.
+/// The directory that a file in `base` names. If the name is relative and `base` leads through a link, these are two paths: one that begins
+/// with `base`, and one that begins with the real path of `base`.
 fn resolve(base: &Path, named: &[u8]) -> Result<Vec<PathBuf>, String> {
     let named = Path::new(OsStr::from_bytes(named));
     if named.as_os_str().is_empty() {
@@ -69,7 +70,7 @@ fn resolve(base: &Path, named: &[u8]) -> Result<Vec<PathBuf>, String> {
     }
     let mut names = named.components().skip_while(|component| !matches!(component, Component::Normal(_)));
     if names.any(|component| component == Component::ParentDir) {
-        return Err(format!("it names {}, with `..` behind a name; write the path without it", named.display()));
+        return Err(format!("it names {}, with `..` after a name; write the path without it", named.display()));
     }
     let real_base = match base.canonicalize() {
         Ok(real_base) => real_base,
@@ -104,7 +105,7 @@ mod tests {
             assert_eq!(named(contents), Ok(Vec::new()));
         }
         for detour in ["gitdir: x/../store", "gitdir: /a/../b", "gitdir: ../a/.."] {
-            assert!(named(detour.as_bytes()).unwrap_err().contains("`..` behind a name"), "{detour}");
+            assert!(named(detour.as_bytes()).unwrap_err().contains("`..` after a name"), "{detour}");
         }
         std::fs::remove_file(&git_file).unwrap();
         assert_eq!(git_directories_of(&git_file), Ok(Vec::new()), "missing");
