@@ -81,7 +81,7 @@ pub mod reason {
     pub const DENIED: &str = "denied";
     /// No pattern allows the host.
     pub const NOT_ALLOWED: &str = "not_allowed";
-    /// The target is this machine, or in one of its local networks, or its name leads to an address that a pattern denies.
+    /// The target is this machine, or in one of its local networks.
     pub const NOT_ALLOWED_LOCAL: &str = "not_allowed_local";
     /// The mode does not allow the method, or tunnels.
     pub const METHOD_NOT_ALLOWED: &str = "method_not_allowed";

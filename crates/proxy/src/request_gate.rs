@@ -77,8 +77,8 @@ impl RequestGate {
         if decision.verdict == ProxyVerdict::Allow {
             found = self.addresses(&request.host).await;
             let addresses = found.as_deref().unwrap_or_default();
-            if !self.rules.allows_addresses(&request.host, addresses) {
-                decision = request.deny(DecisionSource::BaselinePolicy, reason::NOT_ALLOWED_LOCAL);
+            if let Some(reason) = self.rules.refusal_of_addresses(&request.host, addresses) {
+                decision = request.deny(DecisionSource::BaselinePolicy, reason);
             }
         }
         let refused_for = (decision.verdict != ProxyVerdict::Allow).then(|| decision.reason.clone());

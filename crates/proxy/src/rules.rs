@@ -108,24 +108,25 @@ impl NetworkRules {
         if rule.is_some() { HostRule::Allowed } else { HostRule::Unlisted }
     }
 
-    /// Whether a connection may be made to these addresses, to which the host resolves. One local address is enough
-    /// to refuse them all: a name with both kinds of addresses is likely a rebinding attack. One address that a pattern
-    /// denies is enough too.
-    pub(crate) fn allows_addresses(&self, host: &TargetHost, addresses: &[IpAddr]) -> bool {
+    /// Why no connection may be made to these addresses, to which the host resolves. None if it may. One local address is
+    /// enough to refuse them all: a name with both kinds of addresses is likely a rebinding attack. One address that a
+    /// pattern denies is enough too.
+    pub(crate) fn refusal_of_addresses(&self, host: &TargetHost, addresses: &[IpAddr]) -> Option<&'static str> {
         if addresses.iter().any(|address| self.denies_address(*address)) {
-            return false;
+            return Some(reason::DENIED);
         }
         if self.local_targets == LocalTargets::Allowed {
-            return true;
+            return None;
         }
         let may_be_local = self.may_be_local(host);
-        addresses.iter().all(|address| match host {
+        let is_refused = addresses.iter().any(|address| match host {
             // `rule_for_host` has decided about this address already.
-            TargetHost::Address(known) if known == address => true,
+            TargetHost::Address(known) if known == address => false,
             // An allowed `localhost` may lead to loopback only, not to other local networks.
-            _ if may_be_local && address.is_loopback() => true,
-            _ => !is_local_address(*address),
-        })
+            _ if may_be_local && address.is_loopback() => false,
+            _ => is_local_address(*address),
+        });
+        is_refused.then_some(reason::NOT_ALLOWED_LOCAL)
     }
 
     /// Whether a pattern denies this address, by whatever name the program asks for it.
@@ -169,9 +170,13 @@ mod tests {
         rules.rule_for_host(&TargetHost::parse(host).unwrap())
     }
 
-    fn allows(rules: &NetworkRules, host: &str, addresses: &[&str]) -> bool {
+    fn refusal(rules: &NetworkRules, host: &str, addresses: &[&str]) -> Option<&'static str> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        rules.allows_addresses(&TargetHost::parse(host).unwrap(), &addresses)
+        rules.refusal_of_addresses(&TargetHost::parse(host).unwrap(), &addresses)
+    }
+
+    fn allows(rules: &NetworkRules, host: &str, addresses: &[&str]) -> bool {
+        refusal(rules, host, addresses).is_none()
     }
 
     const EVERY_HOST: &[(&str, DomainRule)] = &[("*", DomainRule::Allow)];
@@ -260,8 +265,8 @@ mod tests {
             assert_eq!(host_rule(&rules, host), HostRule::Denied(reason::DENIED), "{host}");
         }
         for address in ["127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1"] {
-            assert!(!allows(&rules, "localhost", &[address]), "{address}");
-            assert!(!allows(&rules, "a.test", &["192.0.2.1", address]), "{address}");
+            assert_eq!(refusal(&rules, "localhost", &[address]), Some(reason::DENIED), "{address}");
+            assert_eq!(refusal(&rules, "a.test", &["192.0.2.1", address]), Some(reason::DENIED), "{address}");
         }
         assert!(allows(&rules, "a.test", &["127.0.0.2"]));
     }
@@ -271,7 +276,8 @@ mod tests {
         let refused = rules(LocalTargets::Refused, EVERY_HOST);
         assert!(allows(&refused, "example.com", &["1.1.1.1", "2606:4700::1"]));
         for addresses in [["127.0.0.1"].as_slice(), &["1.1.1.1", "10.0.0.1"], &["::ffff:169.254.169.254"]] {
-            assert!(!allows(&refused, "example.com", addresses), "{addresses:?}");
+            let reason = refusal(&refused, "example.com", addresses);
+            assert_eq!(reason, Some(reason::NOT_ALLOWED_LOCAL), "{addresses:?}");
             assert!(allows(&rules(LocalTargets::Allowed, EVERY_HOST), "example.com", addresses));
         }
     }

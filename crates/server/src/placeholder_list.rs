@@ -14,7 +14,8 @@ use spawn::GuardNotes;
 
 /// The placeholders that sandboxes of all sessions use.
 pub(crate) struct PlaceholderList {
-    /// Each path, and how many sandboxes use it. A path whose directory could not be removed stays in the list.
+    /// Each path, and how many sandboxes use it. A path whose directory could not be removed stays in the list, with 0, until a later
+    /// sandbox uses the directory and removes it.
     paths: Mutex<HashMap<PathBuf, usize>>,
     notes: Option<Arc<GuardNotes>>,
 }
@@ -52,7 +53,7 @@ impl PlaceholderNotes for PlaceholderList {
         let count = known.len();
         for path in paths {
             if let Some(uses) = known.get_mut(path) {
-                *uses -= 1;
+                *uses = uses.saturating_sub(1);
                 if *uses == 0 {
                     known.remove(path);
                 }
@@ -60,6 +61,15 @@ impl PlaceholderNotes for PlaceholderList {
         }
         if known.len() < count {
             self.write(&known);
+        }
+    }
+
+    fn leave(&self, paths: &[PathBuf]) {
+        let mut known = self.paths.lock();
+        for path in paths {
+            if let Some(uses) = known.get_mut(path) {
+                *uses = uses.saturating_sub(1);
+            }
         }
     }
 }
@@ -85,6 +95,20 @@ mod tests {
         list.remove(&paths);
         assert_eq!(list.paths.lock().len(), 1);
         list.remove(&paths);
+        list.remove(&paths);
+        assert!(list.paths.lock().is_empty());
+    }
+
+    #[test]
+    fn a_path_that_could_not_be_removed_stays_in_the_list_until_a_later_sandbox_removes_it() {
+        let list = PlaceholderList::new(None);
+        let paths = [PathBuf::from("/ws/.git")];
+        for _ in 0..3 {
+            list.add(&paths);
+            list.leave(&paths);
+            assert_eq!(list.paths.lock().len(), 1);
+        }
+        list.add(&paths);
         list.remove(&paths);
         assert!(list.paths.lock().is_empty());
     }

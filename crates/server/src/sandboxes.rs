@@ -376,6 +376,7 @@ impl SessionSandboxes {
         policy: &FilePolicy,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        self.end_those_in_the_way_of(policy);
         for _ in 0..MAX_PLANS {
             let planned = self.plan(policy, SandboxNetwork::LoopbackOnly)?;
             let plan = planned.plan.into();

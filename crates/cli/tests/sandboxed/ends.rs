@@ -140,14 +140,17 @@ async fn a_policy_that_allows_a_protected_name_works_after_one_that_does_not() {
     let git = format!("{}/.git", workspace.uri());
     let allowing = workspace.policy_with(&[path_entry(&git, "write")], "restricted");
     let script = format!("cd {}; mkdir -p .git && touch .git/x; echo $?; rm -r .git", workspace.path().display());
-    for round in 0..2 {
+    // A command with a proxy has a sandbox of its own.
+    for (round, proxy) in [json!(null), json!(null), crate::network::proxy()].into_iter().enumerate() {
         let refused = run(&mut client, start_params(&format!("a{round}"), &script, &workspace.policy())).await;
         assert!(refused.output.contains("Read-only file system"), "{}", refused.output);
         // The server waits a moment for the processes of the first command, which may take longer on a busy machine.
         let mut attempt = 0;
         loop {
             let id = format!("b{round}-{attempt}");
-            let allowed = run(&mut client, start_params(&id, &script, &allowing)).await;
+            let mut params = start_params(&id, &script, &allowing);
+            params["networkProxy"] = proxy.clone();
+            let allowed = run(&mut client, params).await;
             if allowed.output == "0\n" {
                 break;
             }

@@ -25,7 +25,7 @@ async fn a_restricted_network_reaches_nothing_and_an_enabled_one_reaches_this_ma
 }
 
 /// A proxy that allows this machine and denies another host.
-fn proxy() -> testkit::Value {
+pub(crate) fn proxy() -> testkit::Value {
     json!({"proxy": {"enabled": true, "enableSocks5": false, "enableSocks5Udp": false, "mode": "full",
         "dangerouslyAllowAllUnixSockets": false, "unixSockets": null, "allowLocalBinding": true,
         "domains": {"127.0.0.1": "allow", "denied.example": "deny"}}})

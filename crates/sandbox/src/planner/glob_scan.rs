@@ -106,6 +106,10 @@ mod tests {
     };
 
     fn search(pattern: String) -> Result<GlobScan, PlanError> {
+        search_to_depth(pattern, None)
+    }
+
+    fn search_to_depth(pattern: String, max_depth: Option<usize>) -> Result<GlobScan, PlanError> {
         let entry = RequestedEntry { target: RequestedTarget::Glob(pattern), access: Access::Deny };
         let request = PolicyRequest {
             files: RequestedFiles::Restricted { entries: vec![entry], glob_scan_max_depth: None },
@@ -121,7 +125,20 @@ mod tests {
         let policy = resolve_policy(&request, &mut facts).unwrap();
         let [entry] = policy.entries() else { panic!("{policy:?}") };
         let EntryTarget::Glob(glob) = &entry.target else { panic!("{entry:?}") };
-        scan(glob, None, &mut ScanBudget::default())
+        scan(glob, max_depth.and_then(NonZeroUsize::new), &mut ScanBudget::default())
+    }
+
+    #[test]
+    fn a_search_goes_as_deep_as_asked() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().canonicalize().unwrap();
+        std::fs::create_dir_all(path.join("a/b")).unwrap();
+        let files = ["1.env", "a/2.env", "a/b/3.env"].map(|name| path.join(name));
+        files.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        for (max_depth, found) in [(Some(1), 1), (Some(2), 2), (Some(3), 3), (Some(4), 3), (None, 3)] {
+            let searched = search_to_depth(format!("{}/**/*.env", path.display()), max_depth).unwrap();
+            assert_eq!(searched.matches, files[..found], "{max_depth:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Commands may be able to open a placeholder and to lock it, and to put links where its parent directories were. So
 //! nothing here waits for a lock, and no path is followed through a link.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -43,9 +43,12 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(1);
 pub trait PlaceholderNotes: Send + Sync {
     /// A sandbox is about to use placeholders at these paths, and makes those that do not exist.
     fn add(&self, paths: &[PathBuf]);
-    /// A sandbox does not use the placeholders at these paths any more. Called once for each use that `add` was told of, so other sandboxes
-    /// of this process may still use them. A directory that should have been removed and could not be is left out.
+    /// A sandbox does not use the placeholders at these paths any more. Other sandboxes of this process may still use them. For each path
+    /// that `add` was told of, either this or `leave` is called once.
     fn remove(&self, paths: &[PathBuf]);
+    /// A sandbox does not use the placeholders at these paths any more, and could not remove them. They may still exist when this process
+    /// ends.
+    fn leave(&self, paths: &[PathBuf]);
 }
 
 /// A user of placeholders that has its own limit for them, for example a session. Copies of this value are the same owner.
@@ -185,13 +188,13 @@ impl Placeholders {
 impl Drop for Placeholders {
     fn drop(&mut self) {
         let mut parents = LastParent::default();
-        let mut left = Vec::new();
+        let mut left = HashSet::new();
         for locked in self.used.drain(..) {
             // None if another sandbox of this process uses the directory too.
             if let Some(mut locked) = Arc::into_inner(locked)
                 && !locked.give_up(&mut parents)
             {
-                left.push(locked.path.clone());
+                left.insert(locked.path.clone());
             }
         }
         if let Some(all) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -201,11 +204,11 @@ impl Drop for Placeholders {
                 }
             }
         }
+        let Some(notes) = self.owner.notes.as_ref().filter(|_| !self.noted.is_empty()) else { return };
         // The notes keep the directories that could not be removed, so that the guard tries again when the server has ended.
-        self.noted.retain(|path| !left.contains(path));
-        if let Some(notes) = self.owner.notes.as_ref().filter(|_| !self.noted.is_empty()) {
-            notes.remove(&self.noted);
-        }
+        let (left, removed): (Vec<_>, Vec<_>) = self.noted.drain(..).partition(|path| left.contains(path));
+        notes.leave(&left);
+        notes.remove(&removed);
     }
 }
 

@@ -190,7 +190,7 @@ fn planning_many_files_takes_linear_time() {
 }
 
 #[test]
-fn globs_are_searched_for_as_deep_as_asked_and_need_a_directory() {
+fn globs_deny_files_at_every_depth_and_need_a_directory() {
     let (_directory, base) = tree(&["ws/1.env", "ws/a/2.env", "ws/a/b/3.env", "ws/denied.env/4.env"]);
     check(
         &base,

@@ -163,7 +163,7 @@ fixed_limits! {
     }
 
     "Sandboxes" {
-        /// Sandboxes of a session that exist at once. Requests with the same policy share one.
+        /// Sandboxes of a session that exist at once. Requests with the same policy share one. Not counted: a command with a network proxy has its own.
         /// The one that has been unused for the longest time is ended. If all are in use, the request is refused.
         MAX_SANDBOXES: usize = 16, Count,
         "A sandbox is a process and a few file systems in memory; few clients use more than two policies.";

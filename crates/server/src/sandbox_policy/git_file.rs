@@ -37,6 +37,8 @@ fn find(git_file: &Path) -> Result<Vec<PathBuf>, String> {
         },
         Ok(None) if git_file.is_dir() => vec![git_file.to_owned()],
         Ok(None) => Vec::new(),
+        // git does not use such a file either.
+        Err(error) if error.size_limit().is_some() => Vec::new(),
         Err(error) => return Err(error.to_string()),
     };
     if let Some(git_directory) = directories.last().cloned() {
@@ -51,7 +53,6 @@ fn find(git_file: &Path) -> Result<Vec<PathBuf>, String> {
 fn read(file: &Path) -> Result<Option<Vec<u8>>, FileError> {
     match files::read_file(FileRoot::host(), file, Follow::Yes, MAX_GIT_FILE_BYTES) {
         Ok(contents) => Ok(Some(contents.trim_ascii_end().to_owned())),
-        Err(error) if error.size_limit().is_some() => Ok(None),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => Ok(None),
             // Links that lead to each other.
@@ -113,6 +114,9 @@ mod tests {
         assert_eq!(git_directories_of(&git_file), Ok(Vec::new()), "a directory");
         std::fs::write(git_file.join("commondir"), "../common\n").unwrap();
         assert_eq!(git_directories_of(&git_file), Ok(vec![git_file.join("../common")]));
+        // git reads this file however long it is.
+        std::fs::write(git_file.join("commondir"), ["../common".as_bytes(), &vec![b'\n'; 2 << 20]].concat()).unwrap();
+        git_directories_of(&git_file).unwrap_err();
     }
 
     #[test]

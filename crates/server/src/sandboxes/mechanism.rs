@@ -51,6 +51,7 @@ impl SessionSandboxes {
         network: SandboxNetwork,
     ) -> Result<Result<Arc<SessionSandbox>, LandlockUnfit>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        self.end_those_in_the_way_of(policy);
         for _ in 0..MAX_PLANS {
             let plan = match plan_landlock(policy, network) {
                 Ok(plan) => sandbox::EnforcementPlan::Landlock(plan),
