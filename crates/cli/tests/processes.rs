@@ -272,6 +272,7 @@ async fn sandboxes_proxies_and_managed_networks_that_cannot_be_enforced_are_refu
     assert_eq!(client.processes().await, json!([]), "no process was started");
     for (number, changes) in [
         json!({"sandbox": null, "enforceManagedNetwork": false, "managedNetwork": null}),
+        json!({"managedNetwork": {"loopbackPorts": [1, 65535], "allowLocalBinding": true}}),
         sandbox(json!({"type": "disabled"})),
         sandbox(json!({"type": "external", "network": "enabled"})),
         sandbox(json!({"type": "external", "network": "restricted"})),

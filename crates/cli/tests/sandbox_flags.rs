@@ -1,7 +1,9 @@
 //! The flags `--sandbox`, `--writable` and `--allow-network`, and `sandbox explain`. A scripted server records what the
-//! commands ask for; whether a server enforces it is tested elsewhere.
+//! commands ask for. `sandbox_flags/enforced.rs` has tests with a real server, which enforces it.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
+#[path = "sandbox_flags/enforced.rs"]
+mod enforced;
 #[path = "shared/policies.rs"]
 mod policies;
 
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use testkit::scripted::{ClientMessage, ScriptedListener, ScriptedReply};
-use testkit::{ScriptedServer, Value, binary, hide_configuration, json};
+use testkit::{ScriptedServer, Value, binary, eventually, hide_configuration, json};
 use tokio::process::Command;
 
 use crate::policies::{path_entry, restricted, special_entry};
@@ -163,12 +165,22 @@ async fn every_request_about_files_carries_the_sandbox() {
 
 #[tokio::test]
 async fn a_command_that_the_server_starts_without_the_sandbox_is_ended() {
-    for sandbox_type in ["none".into(), Value::Null] {
-        let server = RecordingServer::start(sandbox_type);
-        let (stdout, stderr, code) = server.run("run", &["--sandbox", "read-only", "--", "make"]).await;
-        let message = "exec-server: the server has started the command without the sandbox, so the command is ended; \
-                       use a server that enforces sandboxes, or leave out --sandbox\n";
-        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", message, Some(125)));
+    for sandbox_type in [json!("none"), Value::Null] {
+        for (command, argv) in [("run", &["--", "make"][..]), ("shell", &[]), ("mcp-stdio", &["--", "make"])] {
+            let server = RecordingServer::start(json!(null));
+            // The command of this server does not end by itself.
+            let sandbox_type = sandbox_type.clone();
+            server.server.on("process/start", move |request: &ClientMessage| {
+                let id = request.params["processId"].clone();
+                ScriptedReply::Result(json!({"processId": id, "sandboxType": sandbox_type}))
+            });
+            let (stdout, stderr, code) = server.run(command, &[&["--sandbox", "read-only"], argv].concat()).await;
+            let message = "exec-server: the server has started the command without the sandbox, so the command is \
+                           ended; use a server that enforces sandboxes, or leave out --sandbox\n";
+            assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", message, Some(125)), "{command}");
+            let is_end = |message: &ClientMessage| message.method == "process/terminate";
+            eventually("the command is ended", || server.server.received().iter().any(is_end).then_some(())).await;
+        }
     }
     let server = RecordingServer::start("none".into());
     std::fs::write(server.folder.path().join("full.json"), r#"{"type":"danger-full-access"}"#).unwrap();

@@ -30,7 +30,9 @@ const WITHOUT_NAMESPACES: [&str; 6] = [
     r#"echo 0 > /proc/sys/user/max_user_namespaces && exec "$@""#,
 ];
 
-const HIDE_LANDLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox_fallback/hide_landlock.py");
+/// The text of a program that executes its arguments. The program is passed as text, because another user may have no
+/// access to its file.
+const HIDE_LANDLOCK: &str = include_str!("hide_landlock.py");
 
 impl Machine {
     /// Panics if this machine lacks what a test wants to use or to take away.
@@ -51,7 +53,7 @@ impl Machine {
             words.push("sh".to_owned());
         }
         if self.landlock == Present::No {
-            words.extend(["python3", HIDE_LANDLOCK].map(String::from));
+            words.extend(["python3", "-c", HIDE_LANDLOCK].map(String::from));
         }
         words.push(binary().to_str().unwrap().to_owned());
         words.extend(args.iter().map(|word| (*word).to_owned()));

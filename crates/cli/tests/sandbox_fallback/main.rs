@@ -5,5 +5,6 @@
 mod doctor;
 mod machines;
 mod matrix;
+mod ordinary_user;
 #[path = "../shared/policies.rs"]
 mod policies;

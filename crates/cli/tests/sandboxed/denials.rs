@@ -2,7 +2,7 @@
 
 use testkit::{TestServer, json};
 
-use crate::{Workspace, run, start_params, until_closed};
+use crate::{Workspace, doctor, policy, run, start_params, until_closed};
 
 #[tokio::test]
 async fn a_refused_write_is_a_denial_only_if_the_command_fails() {
@@ -53,4 +53,38 @@ async fn a_denial_after_input_was_written_is_reported() {
     client.write("p", "1", "x\n").await;
     let ended = until_closed(&mut client, "p").await;
     assert_eq!((&ended.exited["exitCode"], &ended.exited["sandboxDenied"]), (&json!(1), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_refused_write_is_a_denial_in_a_terminal_too() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    for (process, script, denied) in [("a", "touch /usr/x", true), ("b", "echo no luck; exit 1", false)] {
+        let mut params = start_params(process, script, &workspace.policy());
+        params["tty"] = json!(true);
+        let ended = run(&mut client, params).await;
+        let exited = (&ended.exited["exitCode"], &ended.exited["sandboxDenied"]);
+        assert_eq!(exited, (&json!(1), &json!(denied)), "{}", ended.output);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_landlock_refuses_is_a_denial() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let mut read_only = policy(vec![], "restricted");
+    read_only["useLegacyLandlock"] = json!(true);
+    let params = start_params("p", &format!("touch {}/x", workspace.path().display()), &read_only);
+    if doctor().await["landlock"]["ok"] == true {
+        let ended = run(&mut client, params).await;
+        let exited = (&ended.exited["exitCode"], &ended.exited["sandboxDenied"]);
+        assert_eq!(exited, (&json!(1), &json!(true)), "{}", ended.output);
+    } else {
+        let error = client.call_error("process/start", params).await;
+        let expected = "failed to prepare process sandbox: the request asks for Landlock (`useLegacyLandlock`), which \
+                        cannot enforce it: ";
+        assert_eq!(error["code"], -32602);
+        assert!(error["message"].as_str().unwrap().starts_with(expected), "{error}");
+    }
+    assert_eq!(workspace.names(), Vec::<String>::new());
 }

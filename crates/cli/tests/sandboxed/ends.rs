@@ -5,7 +5,7 @@ use std::path::Path;
 use testkit::{Client, TestServer, descendants, eventually, is_alive, json};
 
 use crate::policies::path_entry;
-use crate::{Workspace, descendants_named, policy, run, start_params};
+use crate::{Workspace, descendants_named, kill_and_wait, policy, run, start_params};
 
 /// Starts a command that leaves a daemon behind, and returns the process id of the daemon on the host.
 async fn start_daemon(server: &TestServer, client: &mut Client, workspace: &Workspace) -> u32 {
@@ -16,19 +16,17 @@ async fn start_daemon(server: &TestServer, client: &mut Client, workspace: &Work
     run(client, start_params("daemon", &script, &workspace.policy())).await;
     let begun = workspace.path().join("begun");
     eventually("the daemon has begun", || begun.exists().then_some(())).await;
-    eventually("the daemon is found", || {
-        descendants(server.pid()).into_iter().find(|pid| command_line(*pid).contains("4321"))
+    sleeping(server, "4321").await
+}
+
+/// The descendant of the server whose command line is `sleep` with this argument, and nothing more.
+async fn sleeping(server: &TestServer, argument: &str) -> u32 {
+    let expected = format!("sleep\0{argument}\0");
+    let command_line = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    eventually("the descendant sleeps", || {
+        descendants(server.pid()).into_iter().find(|pid| command_line(*pid) == expected)
     })
     .await
-}
-
-fn command_line(pid: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
-}
-
-fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 fn placeholders(workspace: &Path) -> usize {
@@ -68,7 +66,7 @@ async fn a_sandbox_ends_with_a_killed_server_whose_guard_was_killed_before() {
     let mut client = server.client().await;
     let daemon = start_daemon(&server, &mut client, &workspace).await;
     let guard = descendants_named(&server, "exec-guard")[0];
-    kill(guard);
+    kill_and_wait(guard).await;
     eventually("there is another guard", || {
         descendants_named(&server, "exec-guard").into_iter().find(|other| *other != guard)
     })
@@ -84,10 +82,22 @@ async fn a_sandbox_ends_with_its_killed_launcher_and_the_next_command_gets_anoth
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let daemon = start_daemon(&server, &mut client, &workspace).await;
-    kill(descendants_named(&server, "exec-launcher")[0]);
+    kill_and_wait(descendants_named(&server, "exec-launcher")[0]).await;
     eventually("the daemon ends with its launcher", || (!is_alive(daemon)).then_some(())).await;
     let ended = run(&mut client, start_params("next", "echo on", &workspace.policy())).await;
     assert_eq!(ended.output, "on\n");
+}
+
+#[tokio::test]
+async fn a_session_removes_the_placeholders_of_a_killed_launcher() {
+    let (server, workspace) = (TestServer::with_args(&["--session-ttl", "1ms"]).await, Workspace::new());
+    let mut client = server.client().await;
+    run(&mut client, start_params("p", "true", &workspace.policy())).await;
+    kill_and_wait(descendants_named(&server, "exec-launcher")[0]).await;
+    assert_eq!(placeholders(workspace.path()), 3, "the session still needs them");
+    drop(client);
+    wait_until_clean(&workspace, &[]).await;
+    assert_eq!(workspace.names(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -98,11 +108,9 @@ async fn a_terminate_ends_descendants_that_hide_from_it() {
     let script = "bash -c 'ulimit -R unlimited; setsid setsid sleep 4321 & exit'; echo ready; sleep 4322";
     client.call("process/start", start_params("p", script, &workspace.policy())).await;
     client.output_until("p", "ready").await;
-    let all = descendants(server.pid());
-    let hidden: Vec<u32> = all.into_iter().filter(|pid| command_line(*pid).contains("432")).collect();
-    assert!(!hidden.is_empty());
+    let (hidden, child) = (sleeping(&server, "4321").await, sleeping(&server, "4322").await);
     client.call("process/terminate", json!({"processId": "p"})).await;
-    eventually("all have ended", || hidden.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    eventually("both have ended", || (!is_alive(hidden) && !is_alive(child)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -200,7 +208,8 @@ async fn the_shell_of_a_snapshot_ends_at_once() {
 #[tokio::test]
 async fn a_start_that_lacks_descriptors_leaves_no_placeholder() {
     let workspace = Workspace::new();
-    for limit in 16..30 {
+    let mut codes = Vec::new();
+    for limit in 16..100 {
         let script = format!("ulimit -n {limit}; exec \"$0\" run --sandbox workspace-write --cwd \"$1\" -- true");
         let ended = tokio::process::Command::new("/bin/sh")
             .args(["-c", &script])
@@ -211,7 +220,15 @@ async fn a_start_that_lacks_descriptors_leaves_no_placeholder() {
         let stderr = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(placeholders(workspace.path()), 0, "{limit}: {stderr}");
         assert!(!stderr.contains("panicked"), "{limit}: {stderr}");
+        codes.push(ended.status.code());
+        if ended.status.success() {
+            break;
+        }
     }
+    // The first limit that is enough ends the loop, so every way to fail was tried.
+    let (last, failed) = codes.split_last().unwrap();
+    assert_eq!(*last, Some(0), "some limit is enough: {codes:?}");
+    assert!(failed.len() >= 2 && failed.iter().all(|code| *code == Some(125)), "{codes:?}");
 }
 
 /// A server with 1,024 descriptors allows 256 placeholders for a session.

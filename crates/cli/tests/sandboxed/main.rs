@@ -2,14 +2,23 @@
 //! of the crate `sandbox`; here are the parts that the server adds.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
+mod changing_files;
 mod denials;
 mod ends;
+mod environment;
+mod file_methods;
 mod files;
+mod killed_launcher;
+mod limits;
 mod network;
+mod network_policy;
 mod ordinary_user;
+mod placeholders;
+mod poison;
 #[path = "../shared/policies.rs"]
 mod policies;
 mod processes;
+mod roots;
 
 use std::path::Path;
 
@@ -71,12 +80,25 @@ fn descendants_named(server: &TestServer, name: &str) -> Vec<u32> {
     descendants(server.pid()).into_iter().filter(is_called).collect()
 }
 
+/// Kills a process, and waits until all of its threads have ended. A process whose first thread has ended counts as a
+/// zombie, but another thread may still be ending and keep the descriptors of the process open.
+async fn kill_and_wait(pid: u32) {
+    testkit::send_signal(pid, testkit::Signal::KILL);
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    testkit::eventually("all threads have ended", || (!testkit::is_alive(pid) && threads() <= 1).then_some(())).await;
+}
+
 /// The params of a start of a shell script with a policy. Its stderr goes to its stdout.
 fn start_params(process: &str, script: &str, sandbox: &Value) -> Value {
     json!({
         "processId": process, "argv": ["/bin/sh", "-c", format!("exec 2>&1; {script}")], "cwd": "file:///",
         "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, "tty": false, "sandbox": sandbox,
     })
+}
+
+/// What `exec-server doctor --json` says about this machine.
+async fn doctor() -> Value {
+    serde_json::from_slice(&testkit::run_to_end(&["doctor", "--json"]).await.stdout).unwrap()
 }
 
 /// How a process ended.

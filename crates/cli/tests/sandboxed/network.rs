@@ -7,7 +7,7 @@ use tokio::process::Command;
 use crate::{Workspace, run, start_params};
 
 /// Connects to a port of this machine without a proxy.
-fn dial(url: &str) -> String {
+pub(crate) fn dial(url: &str) -> String {
     format!("curl -sS -m 10 --noproxy '*' {url}")
 }
 

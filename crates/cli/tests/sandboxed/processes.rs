@@ -1,7 +1,8 @@
 //! Features of `process/start` that must also work in a sandbox.
 
-use testkit::{TestServer, eventually, json};
+use testkit::{TestServer, eventually, eventually_async, json};
 
+use crate::policies::path_entry;
 use crate::{Workspace, descendants_named, run, start_params};
 
 #[tokio::test]
@@ -34,21 +35,31 @@ async fn a_command_has_its_own_processes_and_no_privileges() {
 }
 
 #[tokio::test]
-async fn a_command_in_a_terminal_gets_signals() {
+async fn a_command_handles_an_interrupt_on_pipes_and_in_a_terminal() {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
-    let mut params = start_params(
-        "tty",
-        "trap 'echo got int; exit 7' INT; tty < /dev/tty > /dev/null; echo ready; read line; echo $line",
-        &workspace.policy(),
-    );
+    for (process, tty) in [("pipes", false), ("terminal", true)] {
+        let script = "trap 'echo got int; exit 7' INT; echo ready; read line; echo not interrupted";
+        let mut params = start_params(process, script, &workspace.policy());
+        params["tty"] = json!(tty);
+        params["pipeStdin"] = json!(true);
+        client.call("process/start", params).await;
+        client.output_until(process, "ready").await;
+        client.call("process/signal", json!({"processId": process, "signal": "interrupt"})).await;
+        let ended = crate::until_closed(&mut client, process).await;
+        let lines: Vec<_> = ended.output.lines().filter(|line| line.contains("int")).collect();
+        assert_eq!((lines, &ended.exited["exitCode"]), (vec!["got int"], &json!(7)), "{}", ended.output);
+    }
+}
+
+#[tokio::test]
+async fn a_command_in_a_terminal_has_it_as_dev_tty() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let mut params = start_params("p", "echo through > /dev/tty", &workspace.policy());
     params["tty"] = json!(true);
-    client.call("process/start", params).await;
-    client.output_until("tty", "ready").await;
-    client.call("process/signal", json!({"processId": "tty", "signal": "interrupt"})).await;
-    let ended = crate::until_closed(&mut client, "tty").await;
-    assert!(ended.output.contains("got int"), "{}", ended.output);
-    assert_eq!(ended.exited["exitCode"], 7);
+    let ended = run(&mut client, params).await;
+    assert_eq!((ended.output.as_str(), &ended.exited["exitCode"]), ("through\r\n", &json!(0)));
 }
 
 #[tokio::test]
@@ -97,9 +108,17 @@ async fn the_shell_of_a_snapshot_runs_under_the_policy_of_the_command() {
     params["argv"] = json!(["/bin/sh", "-lc", "echo $FROM_PROFILE"]);
     params["env"]["HOME"] = json!(home.path());
     params["shellSnapshot"] = json!({"scopeId": "s", "shell": {"name": "sh", "path": "/bin/sh"}});
-    let ended = run(&mut client, params).await;
+    let ended = run(&mut client, params.clone()).await;
     assert_eq!(ended.output, "yes\n");
     assert!(!home.path().join("made").exists());
+
+    // Without a sandbox the same profile does write.
+    params["processId"] = json!("unconfined");
+    params["sandbox"] = json!(null);
+    params["shellSnapshot"]["scopeId"] = json!("other");
+    assert_eq!(client.call("process/start", params).await["sandboxType"], "none");
+    assert_eq!(crate::until_closed(&mut client, "unconfined").await.output, "yes\n");
+    assert_eq!(std::fs::read_to_string(home.path().join("made")).unwrap(), "escaped\n");
 }
 
 #[tokio::test]
@@ -118,4 +137,37 @@ async fn commands_of_one_policy_share_a_sandbox_and_start_at_the_same_time() {
     eventually("there is one launcher", || (launchers() == 1).then_some(())).await;
     run(&mut client, start_params("other", "true", &workspace.policy_with(&[], "enabled"))).await;
     eventually("another policy has its own launcher", || (launchers() == 2).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_session_uses_sixteen_policies_at_once() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let start = |number: usize| {
+        let name = format!("d{number}");
+        std::fs::create_dir_all(workspace.path().join(&name)).unwrap();
+        let read_only = path_entry(&format!("{}/{name}", workspace.uri()), "read");
+        let sandbox = workspace.policy_with(&[read_only], "restricted");
+        start_params(&format!("p{number}"), "exec sleep 600", &sandbox)
+    };
+    for number in 0..16 {
+        assert_eq!(client.call("process/start", start(number)).await["sandboxType"], "linuxSeccomp");
+    }
+    let error = client.call_error("process/start", start(16)).await;
+    let message = "failed to prepare process sandbox: the session uses 16 sandboxes at once, which is the most; \
+                   end processes, or use fewer different policies";
+    assert_eq!(error, json!({"code": -32602, "message": message}));
+    // A policy that is in use already needs no further sandbox, and other sessions have their own.
+    let mut again = start(3);
+    again["processId"] = json!("again");
+    client.call("process/start", again).await;
+    let mut other = server.client().await;
+    other.call("process/start", start(16)).await;
+
+    client.call("process/terminate", json!({"processId": "p5"})).await;
+    crate::until_closed(&mut client, "p5").await;
+    eventually_async("the seventeenth policy can be used", async || {
+        client.request("process/start", start(16)).await.get("result").cloned()
+    })
+    .await;
 }
