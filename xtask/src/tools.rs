@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("curl", "curl"),
     ("git", "git"),
+    ("node", "nodejs"),
     ("openssl", "openssl"),
     ("perl", "perl-base"),
     ("protoc", "protobuf-compiler"),

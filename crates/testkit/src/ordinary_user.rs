@@ -13,9 +13,9 @@ const NOBODY: u32 = 65534;
 /// Runs all tests of this test program as the user `nobody`, except those whose path contains `skipped`, and panics if
 /// one of them fails. Does nothing if this user is not root, because the tests already run as an ordinary user then.
 ///
-/// Other users may have no access to the build directory, so the test program and `program`, which the tests start, run
-/// from copies. The environment variable `program_variable` tells the tests the path of the second copy.
-pub fn repeat_tests_as_ordinary_user(skipped: &str, program_variable: &str, program: &Path) {
+/// Other users may have no access to the build directory, so the test program runs from a copy, and so does `started`, the
+/// program that the tests start: an environment variable, named first, tells the tests the path of its copy.
+pub fn repeat_tests_as_ordinary_user(skipped: &str, started: Option<(&str, &Path)>) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -23,7 +23,7 @@ pub fn repeat_tests_as_ordinary_user(skipped: &str, program_variable: &str, prog
     let copy = |from: &Path| program_for_all_users(from, directory.path());
     let output = Command::new(copy(&std::env::current_exe().unwrap()))
         .args(["--skip", skipped])
-        .env(program_variable, copy(program))
+        .envs(started.map(|(variable, program)| (variable, copy(program))))
         .env("HOME", directory.path())
         .current_dir(directory.path())
         .uid(NOBODY)
