@@ -440,6 +440,16 @@ fixed_limits! {
         MAX_PROXY_CONNECTIONS_TOTAL: usize = 4096, Count,
         "Each connection takes two descriptors of the server. At least three quarters of its descriptors are left for other work.";
 
+        /// Domain patterns of a network proxy (`domains`) that allow or deny hosts.
+        /// `process/start` is refused with -32602.
+        MAX_PROXY_PATTERNS: usize = proxy::limits::MAX_PATTERNS, Count,
+        "A pattern with a wildcard stands for all hosts of a domain.";
+
+        /// Bytes of all these domain patterns.
+        /// `process/start` is refused with -32602.
+        MAX_PROXY_PATTERN_BYTES: usize = proxy::limits::MAX_PATTERN_BYTES, Bytes,
+        "The server keeps the patterns as long as the process.";
+
         /// Bytes of the headers of a request to a network proxy.
         /// The request is answered with status 431.
         MAX_PROXY_REQUEST_HEAD_BYTES: usize = proxy::limits::MAX_REQUEST_HEAD_BYTES, Bytes, "Web servers accept less.";
