@@ -79,11 +79,7 @@ pub async fn check_machine(config: &Config, host: HostProcess) -> io::Result<Mac
     let tree_limits = spawn::check_cgroups();
     let (spawner, guard) = start_guard(config, host)?;
     let spawner = Arc::new(spawner);
-    let process_tags = if spawner.tags_work() {
-        Ok(())
-    } else {
-        Err("the hard limit of realtime CPU time is set, so a process that detaches itself may survive its end; start the server without this limit (`ulimit -H -R unlimited` as root)".to_owned())
-    };
+    let process_tags = spawner.check_tags();
     let checks = check_sandbox(config, &spawner).await;
     Ok(MachineReport {
         namespaces: checks.namespaces,

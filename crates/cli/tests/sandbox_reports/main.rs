@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod ended_processes;
+mod poor_machines;
 
 use std::process::{Output, Stdio};
 use std::time::Duration;

@@ -1,0 +1,84 @@
+//! Machines that lack a part of what sandboxes are made of. They are this machine, in a user namespace with a lower
+//! limit, or behind a filter of system calls. `doctor` says what really happens there.
+
+use testkit::{Value, binary};
+
+use crate::run;
+
+const REFUSE_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox_reports/refuse_calls.py");
+
+/// A machine, as the words before a command line that runs there.
+struct Machine(Vec<&'static str>);
+
+impl Machine {
+    /// The setting `user.…` is 0.
+    fn without_namespaces(setting: &'static str) -> Self {
+        let script = r#"echo 0 > /proc/sys/user/"$0" && exec "$@""#;
+        Self(vec!["unshare", "--user", "--map-root-user", "sh", "-c", script, setting])
+    }
+
+    /// The kernel refuses these system calls, which are separated by commas.
+    fn without_calls(calls: &'static str) -> Self {
+        Self(vec!["python3", REFUSE_CALLS, calls])
+    }
+
+    async fn run(&self, args: &[&str]) -> (String, String, Option<i32>) {
+        run(&[&self.0, &[binary().to_str().unwrap()][..], args].concat()).await
+    }
+
+    async fn doctor(&self) -> Value {
+        let (stdout, stderr, _) = self.run(&["doctor", "--json"]).await;
+        assert_eq!(stderr, "");
+        serde_json::from_str(&stdout).unwrap()
+    }
+
+    /// What the command line can do with policies: "read-only" and "workspace-write" are policies of commands, and
+    /// "files" stands for a file operation. The second string is the last error.
+    async fn abilities(&self) -> (Vec<&'static str>, String) {
+        let (mut abilities, mut last_error) = (Vec::new(), String::new());
+        for (name, args) in [
+            ("read-only", &["run", "--sandbox", "read-only", "--", "true"][..]),
+            ("workspace-write", &["run", "--sandbox", "workspace-write", "--", "true"]),
+            ("files", &["cat", "--sandbox", "read-only", "/etc/passwd"]),
+        ] {
+            match self.run(args).await {
+                (_, _, Some(0)) => abilities.push(name),
+                (stdout, stderr, _) => {
+                    assert_eq!(stdout, "", "{name}");
+                    last_error = stderr;
+                }
+            }
+        }
+        (abilities, last_error)
+    }
+}
+
+#[tokio::test]
+async fn without_a_kind_of_namespaces_landlock_is_used_and_the_setting_is_named() {
+    for (setting, kind) in [
+        ("max_mnt_namespaces", "mount"),
+        ("max_ipc_namespaces", "IPC"),
+        ("max_net_namespaces", "network"),
+        ("max_pid_namespaces", "PID"),
+    ] {
+        let machine = Machine::without_namespaces(setting);
+        let report = machine.doctor().await;
+        let advice = format!(
+            "{kind} namespaces are disabled on this machine; enable them as root with `sysctl -w user.{setting}=15000`"
+        );
+        assert_eq!(
+            (&report["namespaces"]["advice"], &report["policies"]),
+            (&advice.as_str().into(), &"onlyLandlock".into())
+        );
+        let (abilities, refusal) = machine.abilities().await;
+        assert_eq!(abilities, ["read-only"], "{setting}");
+        assert!(refusal.contains(&advice), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_prlimit_is_not_called_a_limit() {
+    let report = Machine::without_calls("prlimit64").doctor().await;
+    let advice = report["processTags"]["advice"].as_str().unwrap();
+    assert!(advice.starts_with("the system call `prlimit` fails (Operation not permitted"), "{advice}");
+}
