@@ -123,7 +123,9 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     {
         return reason;
     }
-    if failure.errno == libc::EAGAIN && matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles) {
+    if failure.errno == libc::EAGAIN
+        && matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles | BuildStep::Confinement)
+    {
         return "the sandbox could not start a further process; raise the limit of processes of this user (`ulimit -u`), or that of the container"
             .to_owned();
     }
@@ -141,6 +143,12 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     }
     if makes_namespaces && failure.errno == libc::EINVAL {
         return "the kernel of this machine has no user namespaces; boot a kernel with CONFIG_USER_NS".to_owned();
+    }
+    let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
+    if failure.step == BuildStep::Confinement && (forbidden || failure.errno == libc::ENOSYS) {
+        return format!(
+            "a command cannot be confined{about} ({error}), probably because a seccomp filter around the server forbids it; run the server outside of its container, or with a filter that allows it"
+        );
     }
     if failure.errno == libc::ENOSYS && failure.step == BuildStep::Landlock {
         return "the kernel of this machine has no Landlock, or a seccomp filter around this process forbids it; use Linux 6.12 or newer"
@@ -160,8 +168,8 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
         BuildStep::Capabilities => "give up capabilities",
         BuildStep::Loopback => "set up the loopback interface",
         BuildStep::Landlock => "make the rules of Landlock",
+        BuildStep::Confinement => "confine a command",
     };
-    let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
     format!("the sandbox could not {step}{about}: {error}")
 }
 
@@ -203,6 +211,7 @@ mod tests {
             ),
             (BuildStep::Namespaces, libc::EINVAL, none.clone(), "CONFIG_USER_NS"),
             (BuildStep::Mount, libc::ENOSYS, none.clone(), "Linux 5.12"),
+            (BuildStep::Confinement, libc::ENOSYS, none.clone(), "a seccomp filter around the server"),
         ] {
             let text = explain(&failure(step, errno), &settings);
             assert!(text.contains(words), "{text}");
@@ -253,7 +262,7 @@ mod tests {
 
     #[test]
     fn too_few_processes_are_named() {
-        for step in [BuildStep::UserMapping, BuildStep::DeviceFiles] {
+        for step in [BuildStep::UserMapping, BuildStep::DeviceFiles, BuildStep::Confinement] {
             let text = explain(&failure(step, libc::EAGAIN), &MachineSettings::default());
             assert!(text.contains("ulimit -u"), "{text}");
         }

@@ -83,6 +83,8 @@ numbered_enum! {
         Loopback,
         /// Making the rules of Landlock, in a sandbox without namespaces.
         Landlock,
+        /// Confining a process in the way in which commands are confined.
+        Confinement,
     }
 }
 

@@ -76,7 +76,7 @@ impl BuildError {
             }
             // This step makes a PID namespace.
             BuildStep::DeviceFiles => is_refused || *errno == libc::ENOSPC,
-            BuildStep::BaseTree | BuildStep::ChangeRoot | BuildStep::Loopback => is_refused,
+            BuildStep::BaseTree | BuildStep::ChangeRoot | BuildStep::Loopback | BuildStep::Confinement => is_refused,
             BuildStep::Mount | BuildStep::Capabilities | BuildStep::Landlock => false,
         }
     }
@@ -242,6 +242,8 @@ mod tests {
         assert!(is_missing(BuildStep::Namespaces, libc::ENOSYS) && is_missing(BuildStep::BaseTree, libc::EACCES));
         // PID namespaces switched off or at their limit, but no device that could not be made.
         assert!(is_missing(BuildStep::DeviceFiles, libc::ENOSPC) && !is_missing(BuildStep::DeviceFiles, libc::EIO));
+        // A filter around the server that forbids what a start needs.
+        assert!(is_missing(BuildStep::Confinement, libc::EPERM) && !is_missing(BuildStep::Confinement, libc::EAGAIN));
         // A directory of another user, and a directory that a command has replaced by a link.
         for errno in [libc::EACCES, libc::EPERM, libc::EINVAL, libc::ENOSPC, libc::ELOOP] {
             assert!(!is_missing(BuildStep::Mount, errno), "{errno}");

@@ -50,6 +50,8 @@ pub enum EnforceablePolicies {
     All,
     /// Every policy, for commands only.
     AllForCommands,
+    /// Every policy, for file operations only: sandboxes can be made, but commands do not start in them.
+    AllForFiles,
     /// Policies that Landlock can enforce, for commands only. `docs/sandbox.md` lists them.
     OnlyLandlock,
     /// No policy, so every request with a policy is refused.
@@ -59,14 +61,13 @@ pub enum EnforceablePolicies {
 impl MachineReport {
     /// The policies that a server on this machine enforces.
     pub fn policies(&self) -> EnforceablePolicies {
-        if self.namespaces.is_ok() && self.sandboxed_files.is_ok() {
-            EnforceablePolicies::All
-        } else if self.namespaces.is_ok() {
-            EnforceablePolicies::AllForCommands
-        } else if self.landlock.is_ok() {
-            EnforceablePolicies::OnlyLandlock
-        } else {
-            EnforceablePolicies::None
+        match (&self.namespaces, &self.sandboxed_files) {
+            (Ok(()), Ok(())) => EnforceablePolicies::All,
+            (Ok(()), Err(_)) => EnforceablePolicies::AllForCommands,
+            // The sandbox exists, so the server does not use Landlock instead.
+            (Err(_), Ok(())) => EnforceablePolicies::AllForFiles,
+            (Err(_), Err(_)) if self.landlock.is_ok() => EnforceablePolicies::OnlyLandlock,
+            (Err(_), Err(_)) => EnforceablePolicies::None,
         }
     }
 }
@@ -225,6 +226,8 @@ mod tests {
             (true, true, false, EnforceablePolicies::All),
             (true, false, true, EnforceablePolicies::AllForCommands),
             (true, false, false, EnforceablePolicies::AllForCommands),
+            (false, true, true, EnforceablePolicies::AllForFiles),
+            (false, true, false, EnforceablePolicies::AllForFiles),
             (false, false, true, EnforceablePolicies::OnlyLandlock),
             (false, false, false, EnforceablePolicies::None),
         ] {

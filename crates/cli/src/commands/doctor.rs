@@ -70,6 +70,9 @@ fn summary(policies: EnforceablePolicies) -> &'static str {
         EnforceablePolicies::AllForCommands => {
             "all policies are enforced for commands; file operations with a policy are refused"
         }
+        EnforceablePolicies::AllForFiles => {
+            "all policies are enforced for file operations; commands with a policy cannot be started"
+        }
         EnforceablePolicies::OnlyLandlock => {
             "only policies that Landlock can enforce (docs/sandbox.md); others, and file operations with a policy, are refused"
         }
@@ -81,6 +84,7 @@ fn as_value(report: &MachineReport) -> Value {
     let policies = match report.policies() {
         EnforceablePolicies::All => "all",
         EnforceablePolicies::AllForCommands => "allForCommands",
+        EnforceablePolicies::AllForFiles => "allForFiles",
         EnforceablePolicies::OnlyLandlock => "onlyLandlock",
         EnforceablePolicies::None => "none",
     };

@@ -77,6 +77,24 @@ async fn without_a_kind_of_namespaces_landlock_is_used_and_the_setting_is_named(
 }
 
 #[tokio::test]
+async fn a_machine_on_which_commands_cannot_be_confined_is_not_called_able() {
+    for (calls, policies, expected) in
+        [("setns", "onlyLandlock", &["read-only"][..]), ("seccomp", "none", &[]), ("setns,seccomp", "none", &[])]
+    {
+        let machine = Machine::without_calls(calls);
+        let report = machine.doctor().await;
+        let advice = report["namespaces"]["advice"].as_str().unwrap();
+        let call = calls.split(',').next().unwrap();
+        let reason = format!("a command cannot be confined with `{call}` (Operation not permitted (os error 1)), ");
+        assert!(advice.starts_with(&reason), "{calls}: {advice}");
+        assert_eq!(report["policies"], policies, "{calls}: {report}");
+        let (abilities, refusal) = machine.abilities().await;
+        assert_eq!(abilities, expected, "{calls}: {refusal}");
+        assert!(refusal.contains("a command cannot be confined with `"), "{calls}: {refusal}");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_prlimit_is_not_called_a_limit() {
     let report = Machine::without_calls("prlimit64").doctor().await;
     let advice = report["processTags"]["advice"].as_str().unwrap();

@@ -14,7 +14,7 @@ use super::isolation::{CommandIsolation, PreparedNamespaces};
 use super::leader::{self, LeaderFailure, LeaderPlan};
 use super::number;
 use crate::channel;
-use crate::message::{StartReply, StartRequest, StartStage};
+use crate::message::{BuildFailure, StartReply, StartRequest, StartStage};
 use crate::plan::SandboxNetwork;
 use crate::seccomp::{self, Refusal};
 
@@ -42,6 +42,11 @@ impl CommandStarter {
             reporting_filter: seccomp::filter(network, Refusal::IsReported),
             plain_filter: seccomp::filter(network, Refusal::Fails),
         }
+    }
+
+    /// Checks whether a command can be confined. To be called while this process has only one thread.
+    pub(super) fn try_out(&self) -> Result<(), BuildFailure> {
+        self.isolation.try_out(&self.plain_filter)
     }
 
     /// Makes what does not depend on the command. A thread can do this only once.
