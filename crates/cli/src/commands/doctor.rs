@@ -9,12 +9,15 @@ use server::{EnforceablePolicies, MachineReport, check_machine};
 
 use super::args::DoctorArgs;
 use super::print::print;
+use crate::runtime::check_server_threads;
 use crate::terminal_text::{json_line, readable};
 
 /// The width of the first column, with the space after it.
 const STATE_WIDTH: usize = 9;
 
 pub(crate) async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    // The command itself needs fewer threads than a server.
+    check_server_threads().context("a server cannot run here")?;
     let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
     let config =
         ServerConfig { guard: paths.guard(), sandbox_launcher: paths.sandbox_launcher(), ..ServerConfig::default() };

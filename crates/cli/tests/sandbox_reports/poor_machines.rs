@@ -1,7 +1,10 @@
 //! Machines that lack a part of what sandboxes are made of. They are this machine, in a user namespace with a lower
 //! limit, or behind a filter of system calls. `doctor` says what really happens there.
 
-use testkit::{Value, binary};
+use std::process::Stdio;
+
+use testkit::{Value, binary, binary_for_all_users};
+use tokio::process::Command;
 
 use crate::run;
 
@@ -99,4 +102,23 @@ async fn a_refused_prlimit_is_not_called_a_limit() {
     let report = Machine::without_calls("prlimit64").doctor().await;
     let advice = report["processTags"]["advice"].as_str().unwrap();
     assert!(advice.starts_with("the system call `prlimit` fails (Operation not permitted"), "{advice}");
+}
+
+#[tokio::test]
+async fn doctor_fails_where_a_server_gets_too_few_threads() {
+    // Only root can run a command as another user, and the limit does not apply to root.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = binary_for_all_users(folder.path());
+    // No real user has this number, and no other test process uses it while this process runs.
+    let user = 1_800_000_000 + std::process::id();
+    let mut command = Command::new("prlimit");
+    command.arg("--nproc=10").arg(&program).arg("doctor").uid(user).gid(user);
+    let ended = command.env("HOME", folder.path()).current_dir("/").stdin(Stdio::null()).output().await.unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!((stdout.as_ref(), ended.status.code()), ("", Some(1)), "{stderr}");
+    let expected = "exec-server: a server cannot run here: cannot start with so few threads; raise the limit of processes (ulimit -u)";
+    assert!(stderr.starts_with(expected), "{stderr}");
 }
