@@ -30,6 +30,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::DumpableBehavior;
 
 use self::command::CommandStarter;
+pub use self::device_files::MAX_TERMINALS;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
 use crate::channel::{self, ReceivedMessage};

@@ -403,6 +403,26 @@ fixed_limits! {
         MAX_POLICY_ALTERNATIVES: usize = sandbox::policy_limits::MAX_ALTERNATIVES, Count,
         "A few groups could otherwise stand for millions of globs.";
 
+        /// Product of the two limits of bytes above: bytes of all paths and globs, times bytes of all globs.
+        /// The request is refused.
+        MAX_POLICY_PATH_TIMES_GLOB_BYTES: usize = sandbox::policy_limits::MAX_PATH_TIMES_GLOB_BYTES, Count,
+        "Each path is compared with each glob, which takes about a second for the worst policy. A policy with many paths can have fewer globs.";
+
+        /// Files that the deny globs of a policy match.
+        /// The request is refused.
+        MAX_POLICY_GLOB_MATCHES: usize = sandbox::MAX_GLOB_MATCHES, Count,
+        "Each of them becomes a mount, which every command copies.";
+
+        /// Files that the server looks at to find the matches of all deny globs of a policy.
+        /// The request is refused.
+        MAX_POLICY_GLOB_SCANNED: usize = sandbox::MAX_GLOB_SCANNED, Count,
+        "The search is repeated before every command.";
+
+        /// Terminals that the commands of a sandbox have at once, without those of `tty: true`.
+        /// A command cannot make a further terminal.
+        MAX_SANDBOX_TERMINALS: u32 = sandbox::MAX_TERMINALS, Count,
+        "The machine has a limit for the terminals of all its processes together.";
+
         /// Bytes of a `.git` file that names another directory.
         /// The named directory is not protected.
         MAX_GIT_FILE_BYTES: u64 = 1 << 20, Bytes,
@@ -462,6 +482,21 @@ fixed_limits! {
         /// The request is answered with status 431, or 502 if the response has more.
         MAX_PROXY_HEADERS: usize = proxy::limits::MAX_HEADERS, Count,
         "As many as an HTTP answer to a client may have.";
+
+        /// Bytes of the method of an HTTP request to a network proxy.
+        /// The request is answered with status 400.
+        MAX_PROXY_METHOD_BYTES: usize = proxy::limits::MAX_METHOD_BYTES, Bytes,
+        "The longest registered method has 17 bytes.";
+
+        /// Bytes of the name of a host that a program asks a network proxy for, or of a host in a domain pattern.
+        /// The request is answered with status 400, or the SOCKS5 code 1. `process/start` with such a pattern is refused with -32602.
+        MAX_PROXY_HOST_BYTES: usize = proxy::limits::MAX_HOST_BYTES, Bytes,
+        "DNS allows no longer name.";
+
+        /// Addresses of a host that a network proxy tries.
+        /// Further addresses are not tried.
+        MAX_PROXY_ADDRESSES: usize = proxy::limits::MAX_ADDRESSES, Count,
+        "If the first addresses of a host do not answer, the others rarely do.";
 
         /// Time for the headers of a request to a network proxy, or for a SOCKS5 handshake.
         /// The connection is closed.
