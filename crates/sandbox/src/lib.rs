@@ -20,6 +20,7 @@ mod landlock;
 mod landlock_plan;
 mod launcher;
 mod message;
+mod open_files;
 mod plan;
 mod planner;
 mod policy;
@@ -36,6 +37,7 @@ pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
 pub use launcher::{MAX_TERMINALS, SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
+pub use open_files::open_files_limit;
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
     LandlockUnfit, MAX_GLOB_MATCHES, MAX_GLOB_SCANNED, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner,

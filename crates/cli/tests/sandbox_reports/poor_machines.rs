@@ -98,10 +98,14 @@ async fn a_machine_on_which_commands_cannot_be_confined_is_not_called_able() {
 }
 
 #[tokio::test]
-async fn a_refused_prlimit_is_not_called_a_limit() {
-    let report = Machine::without_calls("prlimit64").doctor().await;
+async fn a_refused_prlimit_is_not_called_a_limit_and_sandboxes_work() {
+    let machine = Machine::without_calls("prlimit64");
+    let report = machine.doctor().await;
     let advice = report["processTags"]["advice"].as_str().unwrap();
     assert!(advice.starts_with("the system call `prlimit` fails (Operation not permitted"), "{advice}");
+    assert_eq!(report["policies"], "all", "{report}");
+    let (abilities, refusal) = machine.abilities().await;
+    assert_eq!(abilities, ["read-only", "workspace-write", "files"], "{refusal}");
 }
 
 #[tokio::test]

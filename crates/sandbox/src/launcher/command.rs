@@ -15,6 +15,7 @@ use super::leader::{self, LeaderFailure, LeaderPlan};
 use super::number;
 use crate::channel;
 use crate::message::{BuildFailure, StartReply, StartRequest, StartStage};
+use crate::open_files::open_files_limit;
 use crate::plan::SandboxNetwork;
 use crate::seccomp::{self, Refusal};
 
@@ -183,8 +184,8 @@ pub(super) fn high(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// [`FIRST_HIGH_DESCRIPTOR`], but at most half of the limit of open files, in case the limit is very low.
 fn first_high() -> RawFd {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-    FIRST_HIGH_DESCRIPTOR.min(RawFd::try_from(limit / 2).unwrap_or(RawFd::MAX))
+    let half = open_files_limit().and_then(|limit| RawFd::try_from(limit / 2).ok());
+    half.map_or(FIRST_HIGH_DESCRIPTOR, |half| FIRST_HIGH_DESCRIPTOR.min(half))
 }
 
 /// Pointers to the strings, with a null pointer at the end.
