@@ -12,8 +12,16 @@ use crate::root::{EnteredRoot, EntryAt};
 use crate::{FileError, FileRoot, Follow};
 
 /// Creates a directory. With `recursive`, missing parents are created too, and a directory that exists already is no
-/// error.
+/// error, unless it is a placeholder of the sandbox: that one will not stay.
 pub fn create_directory(root: &FileRoot, path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
+    create(root, path, recursive, follow)?;
+    if recursive && root.is_placeholder(path) {
+        return Err(FileError::os(Errno::ROFS, path).with_sandbox_denial(true));
+    }
+    Ok(())
+}
+
+fn create(root: &FileRoot, path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
     root.run(&[path], |inside| match (follow, recursive) {
         (Follow::Yes, true) => create_all(inside, path).map_err(FileError::at(path)),
         (Follow::Yes, false) => create_one(inside, path).map_err(FileError::at(path)),

@@ -53,7 +53,7 @@ pub use regular_file::RegularFile;
 pub use remove::remove;
 pub use rename::rename;
 pub use resolve::Follow;
-pub use root::FileRoot;
+pub use root::{FileRoot, FileSandbox};
 pub use search::{
     CaseSensitivity, HitLine, Pattern, PrepareSearchError, PreparedSearch, SearchCompletion, SearchFailure,
     SearchHit, SearchQuery, SearchSummary, check_search_size,

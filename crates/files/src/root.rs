@@ -12,7 +12,6 @@ mod entry_at;
 mod kernel_paths;
 mod sandbox_cause;
 
-use std::any::Any;
 use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +40,20 @@ pub struct FileRoot {
 struct SandboxDirectory {
     directory: OwnedFd,
     /// Keeps the mounts of the sandbox. Without them the directory would show what they hide.
-    _sandbox: Arc<dyn Any + Send + Sync>,
+    sandbox: Arc<dyn FileSandbox>,
+}
+
+/// The sandbox whose root directory a [`FileRoot`] has.
+pub trait FileSandbox: Send + Sync {
+    /// Whether the directory at this path of the host is only a place for a mount of a sandbox, and will be removed. Blocks.
+    fn is_placeholder(&self, path: &Path) -> bool;
+}
+
+/// A sandbox without placeholders.
+impl FileSandbox for () {
+    fn is_placeholder(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 impl fmt::Debug for SandboxDirectory {
@@ -65,8 +77,13 @@ impl FileRoot {
     /// must not be able to make mount namespaces, because from another namespace they could remove mount points.
     ///
     /// `sandbox` is kept as long as this root or a clone exists. It must keep the mount namespace alive.
-    pub fn sandbox(directory: OwnedFd, sandbox: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { sandbox: Some(Arc::new(SandboxDirectory { directory, _sandbox: sandbox })) }
+    pub fn sandbox(directory: OwnedFd, sandbox: Arc<dyn FileSandbox>) -> Self {
+        Self { sandbox: Some(Arc::new(SandboxDirectory { directory, sandbox })) }
+    }
+
+    /// Whether the directory at this path only seems to exist, because the sandbox has made it as a place for a mount. Blocks.
+    pub(crate) fn is_placeholder(&self, path: &Path) -> bool {
+        self.sandbox.as_ref().is_some_and(|root| root.sandbox.is_placeholder(path))
     }
 
     /// Allows the calling thread to resolve paths. While the result exists, the thread has no effective capabilities,

@@ -20,6 +20,7 @@ mod landlock;
 mod landlock_plan;
 mod launcher;
 mod message;
+mod null_device;
 mod open_files;
 mod plan;
 mod planner;

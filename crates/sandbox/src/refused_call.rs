@@ -63,23 +63,24 @@ pub fn has_reported_call(filter: impl AsFd) -> bool {
     matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1)) && polled[0].revents().contains(PollFlags::IN)
 }
 
-/// Receives a call from the descriptor of a filter, and refuses it. Call this only if [`has_reported_call`]; then it does not block. None if
-/// the process was killed meanwhile.
-pub fn refuse_next_call(filter: impl AsFd) -> Result<Option<RefusedCall>, Errno> {
+/// Receives a call from the descriptor of a filter, passes it to `note`, and refuses it. The process goes on, and may end, only after `note` has
+/// returned. Call this only if [`has_reported_call`]; then it does not block. If the process was killed meanwhile, nothing is noted.
+pub fn refuse_next_call(filter: impl AsFd, note: impl FnOnce(RefusedCall)) -> Result<(), Errno> {
     let filter = filter.as_fd().as_raw_fd();
     let mut notification = CallReport::default();
     // SAFETY: the structure has the size that the request says, is zero as the kernel demands, and lives during the call.
     let received = unsafe { libc::ioctl(filter, RECEIVE, &raw mut notification) };
     if received != 0 {
         return match last_error() {
-            Errno::NOENT => Ok(None),
+            Errno::NOENT => Ok(()),
             error => Err(error),
         };
     }
+    note(describe(&notification.call));
     let answer = CallVerdict { id: notification.id, value: 0, error: -libc::EPERM, flags: 0 };
     // SAFETY: as above. The call fails if the process was killed meanwhile, and then no answer is needed.
     unsafe { libc::ioctl(filter, SEND, &raw const answer) };
-    Ok(Some(describe(&notification.call)))
+    Ok(())
 }
 
 fn last_error() -> Errno {

@@ -18,6 +18,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions};
 use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::EnforcementPlan;
 use crate::message::{BuildFailure, BuildReply, BuildStep, KEPT_DESCRIPTORS_KIND, StartReply, StartRequest};
+use crate::null_device;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
 /// answered after this time is taken to hang, for example on a dead network mount. Sending a request has the same limit, in case somebody has
@@ -160,8 +161,15 @@ impl ResidentSandbox {
         launcher_end: OwnedFd,
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<StartAnswer> {
-        let all: Vec<BorrowedFd<'_>> =
-            [launcher_end.as_fd()].into_iter().chain(descriptors.iter().copied()).collect();
+        let mut replaced = [None, None, None];
+        if let Some(root) = self.root() {
+            for (number, (stream, replaced)) in descriptors.iter().zip(&mut replaced).enumerate() {
+                *replaced = null_device::replaced(*stream, root, number == 0)?;
+            }
+        }
+        let streams = descriptors.iter().zip(&replaced).map(|(given, own)| own.as_ref().map_or(*given, AsFd::as_fd));
+        let others = descriptors.iter().skip(replaced.len()).copied();
+        let all: Vec<BorrowedFd<'_>> = [launcher_end.as_fd()].into_iter().chain(streams).chain(others).collect();
         {
             let _one_at_a_time = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             channel::send(self.launcher.as_fd(), &request.encode(), &all).inspect_err(|error| {

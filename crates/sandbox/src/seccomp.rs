@@ -117,6 +117,9 @@ pub(crate) enum Refusal {
     IsReported,
 }
 
+/// The flag of the system call `seccomp` for a filter that asks a process about calls.
+const ASKING_FILTER: u32 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32;
+
 /// TIOCSTI puts input into a terminal, as if the user had typed it. TIOCLINUX can do so on a console.
 const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
@@ -146,6 +149,10 @@ pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filt
     // 0 is the process that calls. A command could change the limits of the first process of its PID namespace, and one of them is the tag
     // by which the server finds that process.
     calls.refuse(libc::SYS_prlimit64, Rule::NoneOf(0, &[0]), refused);
+    // A command could add a filter that asks a process of the command about the calls that this filter reports, and of two filters that ask,
+    // the newer one decides. The kernel allows only one such filter while the server has the descriptor of this one, and any number
+    // after the server has closed it. The refusal is not reported: a filter that asks must not decide about it.
+    calls.refuse(libc::SYS_seccomp, Rule::AnyBit(1, ASKING_FILTER), FAILS);
     for request in REFUSED_TERMINAL_REQUESTS {
         calls.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
     }
@@ -207,7 +214,7 @@ mod tests {
         let verdict = execute(&filter(network, Refusal::Fails), ARCHITECTURE, call, all);
         // The kernel asks about the same calls that fail otherwise, except for the quiet ones.
         let reported = execute(&filter(network, Refusal::IsReported), ARCHITECTURE, call, all);
-        let is_told = verdict == FAILS && !QUIETLY_REFUSED.contains(&call);
+        let is_told = verdict == FAILS && !QUIETLY_REFUSED.contains(&call) && call != libc::SYS_seccomp;
         assert_eq!(reported, if is_told { libc::SECCOMP_RET_USER_NOTIF } else { verdict });
         verdict
     }
@@ -243,6 +250,9 @@ mod tests {
             for garbage in GARBAGE {
                 assert_eq!(verdict(network, libc::SYS_prlimit64, &[garbage]), ALLOWED);
                 assert_eq!(verdict(network, libc::SYS_prlimit64, &[1 | garbage]), FAILS);
+                // A filter that asks nobody can only refuse more.
+                assert_eq!(verdict(network, libc::SYS_seccomp, &[1, 1 | garbage]), ALLOWED);
+                assert_eq!(verdict(network, libc::SYS_seccomp, &[1, 9 | garbage]), FAILS);
             }
             for call in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_bind, libc::SYS_accept4] {
                 assert_eq!(verdict(network, call, &[u64::MAX; 6]), ALLOWED, "{call}");

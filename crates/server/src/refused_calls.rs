@@ -4,15 +4,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sandbox::RefusedCall;
 use tokio::io::unix::AsyncFd;
 
 use crate::process::Process;
 
 /// What the descriptor of a filter reports next.
 enum FilterReport {
-    /// A call was refused. None if its process was killed meanwhile.
-    Refused(Option<RefusedCall>),
+    /// A call was refused, or its process was killed meanwhile.
+    Refused,
     /// No call waits for an answer.
     NoCall,
     /// The descriptor cannot be used any more.
@@ -20,28 +19,26 @@ enum FilterReport {
 }
 
 /// Answers the kernel until all processes with this filter have ended. If the descriptor cannot be watched, it is
-/// closed, and then the kernel fails the calls with ENOSYS instead of EPERM.
+/// closed, and then the kernel fails the calls with ENOSYS instead of EPERM: a command cannot install a filter that would allow them.
 pub(crate) async fn refuse_calls(filter: OwnedFd, process: Arc<Process>) {
     let Ok(filter) = spawn::watch_readable(filter) else { return };
     let next_report = |filter: &AsyncFd<OwnedFd>| {
         if !sandbox::has_reported_call(filter) {
             return FilterReport::NoCall;
         }
-        sandbox::refuse_next_call(filter).map_or(FilterReport::Failed, FilterReport::Refused)
+        // The call is noted before the process goes on, so that the exit event of the process has it.
+        let refused = sandbox::refuse_next_call(filter, |call| process.denials.add(call));
+        refused.map_or(FilterReport::Failed, |()| FilterReport::Refused)
     };
-    take_reports(&filter, next_report, |call| process.denials.add(call)).await;
+    take_reports(&filter, next_report).await;
 }
 
 /// Takes reports until all processes with the filter have ended or the descriptor fails.
-async fn take_reports(
-    filter: &AsyncFd<OwnedFd>,
-    mut next_report: impl FnMut(&AsyncFd<OwnedFd>) -> FilterReport,
-    mut note: impl FnMut(RefusedCall),
-) {
+async fn take_reports(filter: &AsyncFd<OwnedFd>, mut next_report: impl FnMut(&AsyncFd<OwnedFd>) -> FilterReport) {
     loop {
         let Ok(mut ready) = filter.readable().await else { return };
         match next_report(filter) {
-            FilterReport::Refused(call) => call.into_iter().for_each(&mut note),
+            FilterReport::Refused => {}
             FilterReport::NoCall if ready.ready().is_read_closed() => return,
             FilterReport::NoCall => ready.clear_ready(),
             FilterReport::Failed => return,
@@ -72,9 +69,9 @@ mod tests {
         let next_report = |_: &AsyncFd<OwnedFd>| {
             calls += 1;
             assert!(calls < 100_000, "no other task has run");
-            if other_has_run.load(Ordering::SeqCst) { FilterReport::Failed } else { FilterReport::Refused(None) }
+            if other_has_run.load(Ordering::SeqCst) { FilterReport::Failed } else { FilterReport::Refused }
         };
-        take_reports(&filter, next_report, |_| {}).await;
+        take_reports(&filter, next_report).await;
         other.await.unwrap();
     }
 }

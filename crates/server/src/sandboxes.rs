@@ -9,11 +9,11 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use files::FileRoot;
+use files::{FileRoot, FileSandbox};
 use parking_lot::Mutex;
 use protocol::{SandboxContext, WireError};
 use sandbox::{
@@ -220,6 +220,14 @@ impl SessionSandbox {
         let mut commands = self.commands.lock();
         commands.forget_ended();
         commands.lifelines.is_empty()
+    }
+}
+
+impl FileSandbox for SessionSandbox {
+    fn is_placeholder(&self, path: &Path) -> bool {
+        // The path may lead through links, and the paths of placeholders do not.
+        let is_at = |real: PathBuf| self.placeholders.paths().any(|placeholder| placeholder == real);
+        self.placeholders.paths().next().is_some() && path.canonicalize().is_ok_and(is_at)
     }
 }
 

@@ -8,6 +8,7 @@ mod denials;
 mod magic_links;
 mod mount_points;
 mod ordinary_use;
+mod ordinary_user;
 mod races;
 #[path = "../operations/roles.rs"]
 #[expect(dead_code, reason = "the tests of operations use more of these functions")]

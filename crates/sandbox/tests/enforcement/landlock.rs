@@ -9,6 +9,10 @@ use sandbox::{
     plan_landlock,
 };
 
+use crate::privileges::{
+    ATTACK_PROCESSES, assert_attacks_on_processes_work, attack_child_processes, attack_with_capabilities,
+    attack_with_namespaces, attack_with_rings, attack_with_set_user_id,
+};
 use crate::support::{TestSandbox, entry, is_root, minimal, policy, resolved, root, start_launcher, start_request};
 use crate::yard::{Goal, Yard, attack_in};
 
@@ -171,6 +175,40 @@ fn other_processes_are_out_of_reach() {
     )
     .unwrap();
     assert_eq!(sleeper.wait(), 137);
+}
+
+#[test]
+fn no_process_is_traced_or_changed() {
+    attack_child_processes(|_| read_only());
+    assert_attacks_on_processes_work();
+    let sandbox = read_only();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let argv = ["/bin/sh", "-c", "echo ready; exec sleep 1000"];
+    let sibling = sandbox.start(&argv, Path::new("/"), &writer.into()).unwrap();
+    reader.read_exact(&mut [0; 6]).unwrap();
+    let victims = [i64::from(sandbox.launcher.id()), i64::from(sibling.pid), i64::from(std::process::id())];
+    let arguments = victims.map(|pid| pid.to_string());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = sandbox.python(ATTACK_PROCESSES, &arguments).success();
+    let refused =
+        "attach=EPERM seize=EPERM readv=EPERM writev=EPERM mem-read=EACCES mem-write=EACCES descriptor=EPERM\n";
+    assert_eq!(output, refused.repeat(victims.len()));
+    assert_eq!(sandbox.run("echo works").success(), "works\n", "the launcher is unharmed");
+    let sibling_pid = rustix::process::Pid::from_raw(sibling.pid).unwrap();
+    rustix::process::kill_process(sibling_pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(sibling.wait(), 137);
+}
+
+#[test]
+fn privileges_cannot_be_regained() {
+    attack_with_capabilities(|_| read_only());
+    attack_with_set_user_id(|_| read_only());
+    attack_with_rings(|_| read_only());
+}
+
+#[test]
+fn namespaces_cannot_be_made_or_entered() {
+    attack_with_namespaces(|_| read_only());
 }
 
 /// Changes nothing, but the kernel asks for the same rights as for a change. The first argument is the process id.

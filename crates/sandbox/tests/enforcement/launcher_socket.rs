@@ -207,3 +207,45 @@ fn a_plan_about_files_that_have_changed_is_refused() {
     std::fs::rename(yard.path("elsewhere"), yard.path("ws/deep")).unwrap();
     drop(build(&plan_sandbox(&yard.policy(), sandbox::SandboxNetwork::None).unwrap().plan));
 }
+
+#[test]
+fn a_command_has_no_way_to_send_garbage_to_the_launcher() {
+    // Writes to every descriptor but the standard streams, and to every descriptor of the processes that it is told. Without
+    // a sandbox it must not be told any, because they do not belong to the test.
+    let program = r#"
+import os, socket, sys
+garbage = b"garbage " * 16
+for number in range(3, 1024):
+    for send in (os.write, lambda number, data: socket.socket(fileno=os.dup(number)).send(data)):
+        try:
+            send(number, garbage)
+            print("sent through", number)
+        except OSError:
+            pass
+for process in sys.argv[1:]:
+    for number in range(1024):
+        try:
+            os.write(os.open(f"/proc/{process}/fd/{number}", os.O_WRONLY | os.O_NONBLOCK), garbage)
+            print("sent through", number, "of", process)
+        except OSError:
+            pass
+"#;
+    // Without a sandbox the program has a socket at the place of the launcher's socket, and finds it.
+    let mut command = Command::new(crate::support::PYTHON);
+    command.args(["-c", program]);
+    let (mut unprotected, socket) = start_with(command);
+    let mut received = [0; 8];
+    UnixStream::from(socket).read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"garbage ", "without a sandbox");
+    unprotected.wait().unwrap();
+
+    let yard = Yard::new();
+    let (_socket, sandbox, running) = sandbox_with_command(&yard);
+    // The first process of the namespace, and a process of the host, which must not be visible.
+    let launcher = sandbox.launcher.id().to_string();
+    assert_eq!(sandbox.python(program, &["1", &launcher]).success(), "");
+    assert_eq!(sandbox.run("echo works").success(), "works\n");
+    assert!(!sandbox.resident().has_ended());
+    drop(sandbox);
+    assert_eq!(running.wait(), 137);
+}

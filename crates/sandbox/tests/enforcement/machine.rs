@@ -1,5 +1,6 @@
 //! What a command sees of the machine: devices, files of the kernel, and memory that it could fill.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use sandbox::{Access, BuildError, RequestedFiles, ResidentSandbox, SandboxNetwor
 use crate::support::{
     TestSandbox, entry, is_root, launcher_command, minimal, policy, resolved, root, sandbox_for, start_with,
 };
-use crate::yard::Yard;
+use crate::yard::{Yard, left_out, python_outside};
 
 /// Sandboxes with every kind of base tree.
 fn each_base(yard: &Yard) -> [TestSandbox; 3] {
@@ -27,7 +28,7 @@ fn only_harmless_devices_exist_and_terminals_are_those_of_the_sandbox() {
     let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
     let _host_terminal = rustix::pty::openpt(flags).unwrap();
     let program = r#"
-import os, pty, stat
+import os, pty, stat, sys
 print(" ".join(sorted(os.listdir("/dev"))))
 print(" ".join(sorted(os.listdir("/dev/pts"))))
 for folder, _, files in os.walk("/dev"):
@@ -38,18 +39,33 @@ os.write(master, b"hello\n")
 print(os.ttyname(slave), os.read(slave, 10))
 for device in ("null", "zero", "full", "random", "urandom"):
     os.close(os.open("/dev/" + device, os.O_RDWR if device != "random" else os.O_RDONLY))
+disk = os.makedev(8, 0)
 for action in (lambda: open("/dev/new", "w"), lambda: os.unlink("/dev/null"), lambda: os.mkdir("/dev/pts/x"),
-               lambda: os.mknod(os.environ.get("WS", "/dev/shm") + "/disk", stat.S_IFBLK | 0o600, os.makedev(8, 0))):
+               lambda: os.mknod("/dev/shm/disk", stat.S_IFBLK | 0o600, disk),
+               lambda: os.mknod(sys.argv[1] + "/disk", stat.S_IFBLK | 0o600, disk),
+               lambda: os.mknod(sys.argv[1] + "/disk", stat.S_IFCHR | 0o600, disk)):
     try:
         action()
         print("succeeded")
     except OSError:
         pass
+# Otherwise it would not be the device that cannot be made there.
+os.mknod(sys.argv[1] + "/ordinary", stat.S_IFREG | 0o600)
+os.unlink(sys.argv[1] + "/ordinary")
 "#;
+    let workspace = yard.path("ws");
+    if is_root() {
+        // Without a sandbox root can make the device. It is removed unused.
+        let make = "import os, stat, sys\n\
+                    for kind in (stat.S_IFBLK, stat.S_IFCHR):\n\
+                    \x20   os.mknod(sys.argv[1] + '/disk', kind | 0o600, os.makedev(8, 0))\n\
+                    \x20   os.unlink(sys.argv[1] + '/disk')";
+        python_outside(make, &[workspace.to_str().unwrap()]);
+    }
     let expected =
         "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero\nptmx\n/dev/pts/0 b'hello\\n'\n";
     for sandbox in each_base(&yard) {
-        assert_eq!(sandbox.python(program, &[]).success(), expected);
+        assert_eq!(sandbox.python(program, &[workspace.to_str().unwrap()]).success(), expected);
     }
 }
 
@@ -81,6 +97,47 @@ for path in sys.argv[1:]:
     except OSError:
         pass
 "#;
+
+/// The files of the mounted cgroups with which processes are moved, and with which the kernel is told to start a program,
+/// and whether one of the mounts is writable.
+fn files_of_cgroups() -> (Vec<String>, bool) {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut files = Vec::new();
+    let mut is_writable = false;
+    for line in table.lines() {
+        let (mount, file_system) = line.split_once(" - ").unwrap();
+        let fields: Vec<&str> = mount.split(' ').collect();
+        let mut of_file_system = file_system.split(' ');
+        let kind = of_file_system.next().unwrap();
+        if kind != "cgroup" && kind != "cgroup2" {
+            continue;
+        }
+        let options = [fields[5], of_file_system.next_back().unwrap()];
+        is_writable |= options.iter().all(|options| options.split(',').any(|option| option == "rw"));
+        files.extend(["cgroup.procs", "release_agent"].map(|name| format!("{}/{name}", fields[4])));
+    }
+    (files, is_writable)
+}
+
+#[test]
+fn no_process_is_moved_to_another_cgroup_and_no_release_agent_is_set() {
+    let (files, is_writable) = files_of_cgroups();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let outside = python_outside(OPEN_FOR_WRITING, &files);
+    if !is_writable {
+        assert_eq!(outside, "", "the list of mounts has no writable cgroup");
+        left_out("cgroups cannot be written without a sandbox either, because none is mounted for writing");
+    } else if is_root() {
+        assert!(outside.contains("opened"), "without a sandbox root can open one of {files:?}");
+    }
+    let yard = Yard::new();
+    let allowed = vec![root(Access::Read), entry("/sys", Access::Write), entry("/sys/fs/cgroup", Access::Write)];
+    let mut sandboxes: Vec<TestSandbox> = each_base(&yard).into();
+    sandboxes.push(sandbox_for(&policy(allowed), SandboxNetwork::None));
+    for sandbox in sandboxes {
+        assert_eq!(sandbox.python(OPEN_FOR_WRITING, &files).success(), "");
+    }
+}
 
 #[test]
 fn files_of_the_kernel_cannot_be_written() {
@@ -224,6 +281,17 @@ with open("/dev/shm/large", "wb", buffering=0) as large:
 os.unlink("/dev/shm/large")
 print(*fill(lambda number: os.close(os.open(f"/dev/shm/{number}", os.O_CREAT | os.O_WRONLY))))
 "#;
+    // Without a sandbox, more fits into memory than the 64 MiB that a command has.
+    let free = rustix::fs::statvfs("/dev/shm").unwrap();
+    if free.f_bavail * free.f_frsize > 80 << 20 {
+        // The file has no name, so it is gone when it is closed.
+        let mut large = tempfile::tempfile_in("/dev/shm").unwrap();
+        for _ in 0..65 {
+            large.write_all(&[b'x'; 1 << 20]).unwrap();
+        }
+    } else {
+        left_out("/dev/shm of this machine has no room for more than a command may write");
+    }
     let host_mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let is_mounted_on_host = |path: &str| host_mounts.lines().any(|line| line.split(' ').nth(4) == Some(path));
     // Only the second sandbox may write everywhere on the host, also to file systems in memory.
@@ -241,5 +309,28 @@ print(*fill(lambda number: os.close(os.open(f"/dev/shm/{number}", os.O_CREAT | o
         assert!(["63 28", "64 28"].contains(bytes), "{output}");
         let (count, errno) = files.split_once(' ').unwrap();
         assert!(count.parse::<u32>().unwrap() < 20_000 && errno == "28", "{output}");
+    }
+}
+
+/// The kernel allows a new `/proc` only where the old one is fully visible. Containers often hide parts of it.
+#[test]
+fn where_proc_is_partly_hidden_commands_run_with_an_empty_one() {
+    let yard = Yard::new();
+    let planned = plan_sandbox(&yard.policy(), SandboxNetwork::None).unwrap();
+    let script = "mount -t tmpfs none /proc/sys && exec \"$0\"";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "--propagation", "private", "/bin/sh", "-c", script]).arg(launcher_command());
+    let (launcher, socket) = start_with(command);
+    let resident = ResidentSandbox::build(socket, &planned.plan.clone().into()).unwrap();
+    let sandbox = TestSandbox { resident: Some(resident), launcher, placeholders: planned.placeholders };
+    assert!(!sandbox.resident().has_proc());
+    assert!(yard.sandbox().resident().has_proc(), "elsewhere there is one");
+    let ws = yard.path("ws");
+    let script = format!("ls -A /proc | wc -l; echo written > {0}/new && cat {0}/new", ws.display());
+    assert_eq!(sandbox.run(&script).success(), "0\nwritten\n");
+    // The sandbox still denies what it has to deny.
+    for script in ["cat denied/secret", "echo changed > ../outside/file", "echo changed > .git/config"] {
+        let outcome = sandbox.run_argv(&["/bin/sh", "-c", script], &ws);
+        assert_ne!(outcome.code, 0, "{script}: {}", outcome.output);
     }
 }

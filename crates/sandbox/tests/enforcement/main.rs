@@ -11,6 +11,8 @@ mod support;
 mod yard;
 
 mod commands;
+mod descriptors;
+mod filters;
 mod landlock;
 mod launcher_socket;
 mod lifetime;

@@ -67,10 +67,7 @@ if __name__ == "__main__":
 
 #[test]
 fn node_with_child_processes() {
-    // Not every machine has it.
-    if !Path::new("/usr/bin/node").exists() {
-        return;
-    }
+    assert!(Path::new("/usr/bin/node").exists(), "install nodejs");
     let program = r#"
 const { execSync, spawn, fork } = require("child_process");
 console.log(execSync("echo sync").toString().trim());
@@ -106,6 +103,23 @@ printf 'program: a.o b.o\n\tcc -o $@ $^\n%%.o: %%.c\n\tcc -c $<\n' > Makefile
 if command -v make > /dev/null; then make -s -j4; else cc -o program a.c b.c; fi
 ./program"#;
     assert_eq!(script(&sandbox, directory.path(), build), "42\n");
+}
+
+#[test]
+fn git_finds_a_repository_above_the_workspace() {
+    let directory = tempfile::tempdir().unwrap();
+    let base = directory.path().canonicalize().unwrap();
+    let workspace = base.join("sub");
+    std::fs::create_dir(&workspace).unwrap();
+    let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&base).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let sandbox = workspace_sandbox(&workspace);
+    let find = "PATH=$PATH:/usr/local/bin; git rev-parse --show-toplevel; git rev-parse --show-prefix";
+    assert_eq!(script(&sandbox, &workspace, find), format!("{}\nsub/\n", base.display()));
+    // The repository is outside of the workspace, so it can only be read.
+    let change = "PATH=$PATH:/usr/local/bin; git config user.name changed";
+    let outcome = sandbox.run_argv(&["/bin/bash", "-c", change], &workspace);
+    assert_ne!(outcome.code, 0, "{}", outcome.output);
 }
 
 #[test]

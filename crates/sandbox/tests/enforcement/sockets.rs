@@ -1,12 +1,15 @@
 //! Attempts to reach sockets outside the sandbox.
 
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
 use sandbox::{Access, SandboxNetwork};
 
 use crate::support::{TestSandbox, entry, policy, root, sandbox_for};
-use crate::yard::{Goal, Yard, attack, attack_in, attack_needing_root, attack_only_in_sandbox};
+use crate::yard::{
+    Goal, REFUSED, Yard, attack, attack_in, attack_needing_root, attack_only_in_sandbox, python_outside,
+};
 
 fn sandbox_with(network: SandboxNetwork) -> impl Fn(&Yard) -> TestSandbox {
     move |yard| sandbox_for(&policy(vec![root(Access::Read), entry(yard.path("ws"), Access::Write)]), network)
@@ -67,12 +70,60 @@ for kind in kinds:
     }
 }
 
+/// The program listens itself, so the attack does not depend on what else runs on the machine.
 #[test]
-fn abstract_unix_sockets_are_those_of_the_sandbox() {
+fn abstract_unix_sockets_of_a_command_cannot_be_connected_to() {
     let program = "listener = socket.socket(socket.AF_UNIX); listener.bind(chr(0) + 'x%d' % os.getpid()); listener.listen()\n\
                    socket.socket(socket.AF_UNIX).connect(chr(0) + 'x%d' % os.getpid())";
     for network in [SandboxNetwork::None, SandboxNetwork::Host, SandboxNetwork::LoopbackOnly] {
         attack_in(&format!("{network:?}"), Goal::Exit, program, sandbox_with(network));
+    }
+}
+
+#[test]
+fn abstract_unix_sockets_outside_cannot_be_reached() {
+    // One name is used by two sockets, because sockets of different types do not share their names.
+    let name = format!("sandbox-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let stream = UnixListener::bind_addr(&address).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let datagram = UnixDatagram::bind_addr(&address).unwrap();
+    datagram.set_nonblocking(true).unwrap();
+    let program = r#"
+import socket, sys
+target = chr(0) + sys.argv[1]
+def attempt(name, action):
+    try:
+        action()
+        print("succeeded:", name)
+    except OSError:
+        pass
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+    for make in (lambda: socket.socket(socket.AF_UNIX, kind), lambda: socket.socketpair(socket.AF_UNIX, kind)[0]):
+        try:
+            made = make()
+        except OSError:
+            continue
+        attempt(f"connect {int(kind)}", lambda: made.connect(target))
+        attempt(f"sendto {int(kind)}", lambda: made.sendto(b"x", target))
+        attempt(f"sendmsg {int(kind)}", lambda: made.sendmsg([b"x"], [], 0, target))
+        made.close()
+"#;
+    let is_reached = || {
+        let accepted = std::iter::from_fn(|| stream.accept().ok()).count();
+        let received = std::iter::from_fn(|| datagram.recv(&mut [0; 8]).ok()).count();
+        (accepted > 0, received > 0)
+    };
+    let unprotected = python_outside(program, &[&name]);
+    for expected in ["connect 1\n", "sendto 2\n", "sendmsg 2\n", "sendto 3\n"] {
+        assert!(unprotected.contains(expected), "{unprotected}");
+    }
+    assert_eq!(is_reached(), (true, true), "without a sandbox");
+    let yard = Yard::new();
+    for network in [SandboxNetwork::None, SandboxNetwork::Host, SandboxNetwork::LoopbackOnly] {
+        let outcome = sandbox_with(network)(&yard).python(program, &[&name]);
+        assert_eq!(outcome.success(), "", "{network:?}");
+        assert_eq!(is_reached(), (false, false), "{network:?}");
     }
 }
 
@@ -96,9 +147,10 @@ fn without_a_network_only_unix_sockets_can_be_made() {
          call(libc.syscall, number, ctypes.c_ulong(2 | 1 << 32), 1, 0)",
     );
     // Not every kernel has these, so they may fail without a sandbox too.
-    attack_only_in_sandbox("AF_ALG", "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)");
+    attack_only_in_sandbox("AF_ALG", "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)", REFUSED);
     for family in [libc::AF_VSOCK, libc::AF_BLUETOOTH, libc::AF_TIPC, libc::AF_RDS, libc::AF_CAN, 42, 44] {
-        attack_only_in_sandbox(&format!("family {family}"), &format!("socket.socket({family}, socket.SOCK_DGRAM)"));
+        let program = format!("socket.socket({family}, socket.SOCK_DGRAM)");
+        attack_only_in_sandbox(&format!("family {family}"), &program, REFUSED);
     }
     attack_needing_root("packets", Goal::Exit, "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)");
 }

@@ -242,7 +242,7 @@ fn refuse_in_background(filter: OwnedFd) {
                 continue;
             }
             if !polled[0].revents().contains(rustix::event::PollFlags::IN)
-                || sandbox::refuse_next_call(&filter).is_err()
+                || sandbox::refuse_next_call(&filter, drop).is_err()
             {
                 return;
             }

@@ -165,21 +165,39 @@ pub(crate) fn attack_in(name: &str, goal: Goal, program: &str, sandbox: impl FnO
 /// For attacks that only root can do without a sandbox. Other users try them in the sandbox only.
 #[track_caller]
 pub(crate) fn attack_needing_root(name: &str, goal: Goal, program: &str) {
+    attack_needing_root_in(name, goal, program, Yard::sandbox);
+}
+
+/// The same for another sandbox.
+#[track_caller]
+pub(crate) fn attack_needing_root_in(
+    name: &str,
+    goal: Goal,
+    program: &str,
+    sandbox: impl FnOnce(&Yard) -> TestSandbox,
+) {
     if crate::support::is_root() {
-        attack(name, goal, program);
+        attack_in(name, goal, program, sandbox);
     } else {
-        must_fail(name, goal, &format!("{PREAMBLE}{program}"), Yard::sandbox);
+        must_fail(name, goal, &format!("{PREAMBLE}{program}"), sandbox);
     }
 }
 
+/// The error of a call that the filter refuses.
+pub(crate) const REFUSED: &str = "[Errno 1] Operation not permitted";
+
 /// For attacks that are tried in the sandbox only: without it they would harm the machine, or not every kernel allows them.
+/// They must fail with `error`, as Python prints it. With any other error the attack may fail for lack of support in the
+/// kernel, which would prove nothing.
 #[track_caller]
-pub(crate) fn attack_only_in_sandbox(name: &str, program: &str) {
-    must_fail(name, Goal::Exit, &format!("{PREAMBLE}{program}"), Yard::sandbox);
+pub(crate) fn attack_only_in_sandbox(name: &str, program: &str, error: &str) {
+    let output = must_fail(name, Goal::Exit, &format!("{PREAMBLE}{program}"), Yard::sandbox);
+    assert!(output.contains(error), "{name}: fails for another reason than the sandbox: {output}");
 }
 
+/// Checks that the attack fails in the sandbox, and returns its output.
 #[track_caller]
-fn must_fail(name: &str, goal: Goal, program: &str, sandbox: impl FnOnce(&Yard) -> TestSandbox) {
+fn must_fail(name: &str, goal: Goal, program: &str, sandbox: impl FnOnce(&Yard) -> TestSandbox) -> String {
     let yard = Yard::new();
     let sandbox = sandbox(&yard);
     let before = yard.guarded();
@@ -189,4 +207,19 @@ fn must_fail(name: &str, goal: Goal, program: &str, sandbox: impl FnOnce(&Yard) 
     let reached = goal.is_reached(outcome.code, &outcome.output, &before, &yard);
     assert!(!reached, "{name}: succeeds in the sandbox: {}", outcome.output);
     assert_eq!(yard.guarded(), before, "{name}: {}", outcome.output);
+    outcome.output
+}
+
+/// Runs a Python program without a sandbox, and returns what it has printed. The program must succeed.
+#[track_caller]
+pub(crate) fn python_outside(program: &str, args: &[&str]) -> String {
+    let run = Command::new(PYTHON).args(["-c", program]).args(args).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// Says why a part of a test cannot be done on this machine. The caller asserts the reason.
+#[expect(clippy::print_stderr, reason = "a reader of the test's output has to see what was left out")]
+pub(crate) fn left_out(part: &str) {
+    eprintln!("left out: {part}");
 }
