@@ -20,7 +20,7 @@ use crate::plan::SandboxNetwork;
 use crate::seccomp::{self, Refusal};
 
 /// The stack of the process that becomes the command, until it executes the program.
-const LEADER_STACK_BYTES: usize = 64 << 10;
+pub(super) const LEADER_STACK_BYTES: usize = 64 << 10;
 
 /// Descriptors that a start needs until the end get at least this number, so that the descriptors of the command never
 /// replace them. The server asks for extra descriptors up to number 93. The number is not much higher, because the kernel copies

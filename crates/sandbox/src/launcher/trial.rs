@@ -2,48 +2,57 @@
 //! server may forbid a call that only a start makes (see `leader`). The server learns it before the first start, so it can
 //! still choose another kind of sandbox or refuse the request.
 
+use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
 
-use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
+use super::command::LEADER_STACK_BYTES;
+use super::failure;
 use super::isolation::LeaderIsolation;
-use super::{failure, leader};
+use super::leader::{self, RefusedConfinement};
 use crate::message::{BuildFailure, BuildStep};
 
-/// Longer than every report: an error number and the name of a system call.
-const MAX_REPORT_BYTES: usize = 64;
+/// What the process of a trial does, and where it reports.
+struct Trial<'a> {
+    isolation: LeaderIsolation<'a>,
+    filter: &'a [libc::sock_filter],
+    result: Result<(), RefusedConfinement>,
+}
 
-/// Confines a child of this process, which ends at once.
+/// Confines a child of this process, which ends at once. Like a command before it executes its program, the child shares the memory of this
+/// process, because copying the memory would take longer than the trial.
 pub(super) fn try_confinement(
     isolation: LeaderIsolation<'_>,
     filter: &[libc::sock_filter],
 ) -> Result<(), BuildFailure> {
-    let failed = |error: io::Error| failure(BuildStep::Confinement, error, "");
-    let (reports, told) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-    // SAFETY: this process has only one thread, so the child may do everything that this process may.
-    let child = unsafe { libc::fork() };
+    // Some filters kill a process instead of refusing its call. Then this result stays.
+    let killed = Err(("a system call", libc::EPERM));
+    let mut trial = Trial { isolation, filter, result: killed };
+    let mut stack: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(LEADER_STACK_BYTES);
+    let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
+    let flags: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the new process uses a stack that nothing else uses, and this thread waits until it has ended, so that everything that it uses
+    // lives long enough.
+    let child = unsafe { libc::clone(trial_main, top, flags, ptr::from_mut(&mut trial).cast()) };
     if child < 0 {
-        return Err(failed(io::Error::last_os_error()));
+        return Err(failure(BuildStep::Confinement, io::Error::last_os_error(), ""));
     }
-    let Some(child) = Pid::from_raw(child) else {
-        let (call, errno) = leader::try_confinement(isolation, filter).err().unwrap_or_default();
-        let _parent_waits = rustix::io::write(&told, &[&errno.to_ne_bytes(), call.as_bytes()].concat());
-        // SAFETY: ends this process only.
-        unsafe { libc::_exit(0) }
-    };
-    drop(told);
-    let mut report = [0; MAX_REPORT_BYTES];
-    let length = rustix::io::retry_on_intr(|| rustix::io::read(&reports, &mut report)).unwrap_or_default();
-    let _reaped = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()));
-    match report[..length].split_first_chunk() {
-        Some((errno, _)) if i32::from_ne_bytes(*errno) == 0 => Ok(()),
-        Some((errno, call)) => {
-            let error = io::Error::from_raw_os_error(i32::from_ne_bytes(*errno));
-            Err(failure(BuildStep::Confinement, error, format!("with `{}`", String::from_utf8_lossy(call))))
-        }
-        // The kernel has killed the child: some filters do this instead of refusing a call.
-        None => Err(failed(Errno::PERM.into())),
-    }
+    let child = Pid::from_raw(child);
+    let _reaped = rustix::io::retry_on_intr(|| rustix::process::waitpid(child, WaitOptions::empty()));
+    trial.result.map_err(|(call, errno)| {
+        failure(BuildStep::Confinement, io::Error::from_raw_os_error(errno), format!("with `{call}`"))
+    })
+}
+
+/// The function that `clone` calls in the new process. Makes only system calls.
+extern "C" fn trial_main(argument: *mut c_void) -> c_int {
+    // SAFETY: the parent has passed a pointer to its trial, and waits until this process has ended.
+    let trial = unsafe { &mut *argument.cast::<Trial<'_>>() };
+    trial.result = leader::try_confinement(trial.isolation, trial.filter);
+    // SAFETY: ends this process only, without running handlers of the launcher.
+    unsafe { libc::syscall(libc::SYS_exit_group, 0) };
+    0
 }
