@@ -14,8 +14,14 @@ const RUNTIME_DESCRIPTORS: usize = 8;
 const SERVER_THREADS: usize = 14;
 
 /// Starts the runtime of a server. tokio panics if the system gives it no threads, and the process may then never end. So this function first
-/// makes as many threads as a server needs at once, and returns an error if it cannot make them.
+/// checks that there are enough.
 pub(crate) fn start_server_runtime() -> anyhow::Result<Runtime> {
+    check_server_threads()?;
+    start_runtime(&mut Builder::new_multi_thread())
+}
+
+/// Makes as many threads as a server needs at once, and ends them. Returns an error if it cannot make them.
+pub(crate) fn check_server_threads() -> anyhow::Result<()> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let (end_threads, ends) = std::sync::mpsc::channel::<()>();
     let ends = Arc::new(Mutex::new(ends));
@@ -30,7 +36,7 @@ pub(crate) fn start_server_runtime() -> anyhow::Result<Runtime> {
     for thread in made.context("cannot start with so few threads; raise the limit of processes (ulimit -u)")? {
         let _has_not_panicked = thread.join();
     }
-    start_runtime(&mut Builder::new_multi_thread())
+    Ok(())
 }
 
 /// Starts a runtime with timers and I/O. tokio panics if the limit of open files is reached during the start. So this

@@ -33,7 +33,7 @@ mod upstream;
 mod variables;
 
 pub use host::{InvalidHost, TargetHost};
-pub use patterns::{DomainPatterns, DomainRule, InvalidPattern};
+pub use patterns::{DomainPatterns, DomainRule, PatternError};
 pub use policy::{
     BoxFuture, Decider, DeciderAnswer, DecisionObserver, DecisionSource, NameResolver, PolicyQuestion, ProxyDecision,
     ProxyProtocol, ProxyVerdict, reason,

@@ -52,6 +52,12 @@ pub const MAX_METHOD_BYTES: usize = 32;
 /// Limit for the bytes of a host name, from the rules of DNS.
 pub const MAX_HOST_BYTES: usize = 253;
 
+/// Limit for the number of domain patterns of one proxy.
+pub const MAX_PATTERNS: usize = 4096;
+
+/// Limit for the bytes of all domain patterns of one proxy. They are kept as long as the proxy, once or twice.
+pub const MAX_PATTERN_BYTES: usize = 256 << 10;
+
 /// The timeouts of one proxy, and its limit of concurrent connections. Tests use shorter times.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyLimits {

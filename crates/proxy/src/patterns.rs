@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::host::TargetHost;
+use crate::limits::{MAX_PATTERN_BYTES, MAX_PATTERNS};
 
 /// What a list says about a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +17,25 @@ pub enum DomainRule {
     Deny,
 }
 
-/// A pattern that cannot be understood.
+/// Why patterns are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the domain pattern `{0}` is not valid; use a host, `*.` or `**.` and a host name, or `*`, without scheme, port and path"
-)]
-pub struct InvalidPattern(pub String);
+pub enum PatternError {
+    /// A pattern, of which this is the beginning, cannot be understood.
+    #[error(
+        "the domain pattern `{0}` is not valid; use a host, `*.` or `**.` and a host name, or `*`, without scheme, port and path"
+    )]
+    Invalid(String),
+    /// There are more than [`MAX_PATTERNS`].
+    #[error(
+        "there are more than {MAX_PATTERNS} domain patterns; use patterns with `*.` for hosts of the same domain"
+    )]
+    TooMany,
+    /// All patterns together have more than [`MAX_PATTERN_BYTES`] bytes.
+    #[error(
+        "the domain patterns have more than {MAX_PATTERN_BYTES} bytes; use patterns with `*.` for hosts of the same domain"
+    )]
+    TooLong,
+}
 
 /// Which hosts are allowed and which are denied. A host that no pattern matches is neither.
 #[derive(Clone, Debug, Default)]
@@ -43,14 +57,22 @@ struct HostSet {
 
 impl DomainPatterns {
     /// Makes the lists from patterns. Deny beats allow, so the order does not matter.
-    pub fn new<'a>(rules: impl IntoIterator<Item = (&'a str, DomainRule)>) -> Result<Self, InvalidPattern> {
+    pub fn new<'a>(rules: impl IntoIterator<Item = (&'a str, DomainRule)>) -> Result<Self, PatternError> {
         let mut patterns = Self::default();
-        for (pattern, rule) in rules {
+        let mut bytes = 0;
+        for (index, (pattern, rule)) in rules.into_iter().enumerate() {
+            bytes += pattern.len();
+            if index >= MAX_PATTERNS {
+                return Err(PatternError::TooMany);
+            }
+            if bytes > MAX_PATTERN_BYTES {
+                return Err(PatternError::TooLong);
+            }
             let set = match rule {
                 DomainRule::Allow => &mut patterns.allowed,
                 DomainRule::Deny => &mut patterns.denied,
             };
-            set.insert(pattern).ok_or_else(|| InvalidPattern(shown(pattern)))?;
+            set.insert(pattern).ok_or_else(|| PatternError::Invalid(shown(pattern)))?;
         }
         Ok(patterns)
     }
@@ -194,8 +216,25 @@ mod tests {
             "a b",
         ] {
             let refused = DomainPatterns::new([(pattern, DomainRule::Allow)]);
-            assert_eq!(refused.unwrap_err(), InvalidPattern(pattern.to_owned()), "{pattern}");
+            assert_eq!(refused.unwrap_err(), PatternError::Invalid(pattern.to_owned()), "{pattern}");
         }
+    }
+
+    #[test]
+    fn number_and_size_of_the_patterns_are_limited() {
+        let made = |count: usize, length: usize| {
+            let patterns: Vec<String> = (0..count).map(|number| format!("{number:0>length$}.test")).collect();
+            DomainPatterns::new(patterns.iter().map(|pattern| (pattern.as_str(), DomainRule::Allow))).map(drop)
+        };
+        assert_eq!(made(MAX_PATTERNS, 5), Ok(()));
+        assert_eq!(made(MAX_PATTERNS + 1, 5), Err(PatternError::TooMany));
+        assert_eq!(made(MAX_PATTERN_BYTES / 64, 59), Ok(()), "64 bytes each");
+        assert_eq!(
+            made(MAX_PATTERN_BYTES / 64 + 1, 59),
+            Err(PatternError::TooMany),
+            "both limits are reached at once"
+        );
+        assert_eq!(made(MAX_PATTERNS, 60), Err(PatternError::TooLong));
     }
 
     #[test]

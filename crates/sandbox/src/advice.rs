@@ -18,8 +18,8 @@ pub fn explain_build_error(error: &BuildError) -> String {
 /// The settings that decide whether namespaces can be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct MachineSettings {
-    /// `user.max_user_namespaces` is 0.
-    no_user_namespaces: bool,
+    /// How many namespaces of each kind there may be: the settings `user.max_…_namespaces`.
+    namespace_limits: Vec<(NamespaceKind, u64)>,
     /// `kernel.unprivileged_userns_clone` is 0, a setting of Debian and Arch.
     user_namespaces_only_for_root: bool,
     /// `kernel.apparmor_restrict_unprivileged_userns` is 1, a setting of Ubuntu.
@@ -29,11 +29,78 @@ struct MachineSettings {
     is_root: bool,
 }
 
+/// The kinds of namespaces that a sandbox is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamespaceKind {
+    User,
+    Mount,
+    Ipc,
+    Network,
+    Pid,
+}
+
+impl NamespaceKind {
+    const ALL: [Self; 5] = [Self::User, Self::Mount, Self::Ipc, Self::Network, Self::Pid];
+
+    /// The kinds that a step makes.
+    fn of_step(step: BuildStep) -> &'static [Self] {
+        match step {
+            BuildStep::Namespaces => &[Self::User, Self::Mount, Self::Ipc, Self::Network],
+            BuildStep::UserMapping => &[Self::User],
+            BuildStep::DeviceFiles => &[Self::Pid],
+            _ => &[],
+        }
+    }
+
+    /// The name of the setting that limits their number, and the name for people.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::User => ("max_user_namespaces", "user"),
+            Self::Mount => ("max_mnt_namespaces", "mount"),
+            Self::Ipc => ("max_ipc_namespaces", "IPC"),
+            Self::Network => ("max_net_namespaces", "network"),
+            Self::Pid => ("max_pid_namespaces", "PID"),
+        }
+    }
+
+    fn limit(self) -> Option<u64> {
+        fs::read_to_string(format!("/proc/sys/user/{}", self.names().0)).ok()?.trim().parse().ok()
+    }
+}
+
+/// A limit of namespaces that is large enough for many sandboxes.
+const MANY_NAMESPACES: u64 = 15_000;
+
+/// Explains why the kernel had no room for the namespaces of a step.
+fn explain_full(step: BuildStep, settings: &MachineSettings) -> Option<String> {
+    let made = NamespaceKind::of_step(step);
+    let limits = settings.namespace_limits.iter().filter(|(kind, _)| made.contains(kind));
+    let disabled: Vec<NamespaceKind> =
+        limits.clone().filter(|(_, limit)| *limit == 0).map(|(kind, _)| *kind).collect();
+    if !disabled.is_empty() {
+        let kinds: Vec<&str> = disabled.iter().map(|kind| kind.names().1).collect();
+        let changes: Vec<String> =
+            disabled.iter().map(|kind| format!("user.{}={MANY_NAMESPACES}", kind.names().0)).collect();
+        return Some(format!(
+            "{} namespaces are disabled on this machine; enable them as root with `sysctl -w {}`",
+            kinds.join(" and "),
+            changes.join(" ")
+        ));
+    }
+    // The kernel does not say which limit is reached. The lowest one is the most likely.
+    let (kind, limit) = limits.min_by_key(|(_, limit)| *limit).copied().or(made.first().map(|kind| (*kind, 0)))?;
+    let (setting, name) = kind.names();
+    let more = limit.saturating_mul(2).max(MANY_NAMESPACES);
+    Some(format!(
+        "the limit of {name} namespaces is reached; raise it as root with `sysctl -w user.{setting}={more}`"
+    ))
+}
+
 impl MachineSettings {
     fn read() -> Self {
         let setting = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
         Self {
-            no_user_namespaces: setting("/proc/sys/user/max_user_namespaces", "0"),
+            namespace_limits: NamespaceKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit()?))).collect(),
             user_namespaces_only_for_root: setting("/proc/sys/kernel/unprivileged_userns_clone", "0"),
             restricted_by_apparmor: setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
             has_filter: fs::read_to_string("/proc/self/status").is_ok_and(|status| {
@@ -51,12 +118,15 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     // AppArmor may allow a namespace, but give it no capabilities. Then the first step fails that needs one: the mapping, the loopback
     // interface or the first mount.
     let may_lack_capabilities = makes_namespaces || matches!(failure.step, BuildStep::Loopback | BuildStep::BaseTree);
-    if makes_namespaces && settings.no_user_namespaces {
-        return "user namespaces are disabled on this machine; enable them as root with `sysctl -w user.max_user_namespaces=15000`"
-            .to_owned();
+    if failure.errno == libc::ENOSPC
+        && let Some(reason) = explain_full(failure.step, settings)
+    {
+        return reason;
     }
-    if makes_namespaces && failure.errno == libc::ENOSPC {
-        return "the limit of user namespaces is reached; raise it as root with `sysctl -w user.max_user_namespaces=15000`"
+    if failure.errno == libc::EAGAIN
+        && matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles | BuildStep::Confinement)
+    {
+        return "the sandbox could not start a further process; raise the limit of processes of this user (`ulimit -u`), or that of the container"
             .to_owned();
     }
     if makes_namespaces && forbidden && settings.user_namespaces_only_for_root && !settings.is_root {
@@ -73,6 +143,12 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     }
     if makes_namespaces && failure.errno == libc::EINVAL {
         return "the kernel of this machine has no user namespaces; boot a kernel with CONFIG_USER_NS".to_owned();
+    }
+    let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
+    if failure.step == BuildStep::Confinement && (forbidden || failure.errno == libc::ENOSYS) {
+        return format!(
+            "a command cannot be confined{about} ({error}), probably because a seccomp filter around the server forbids it; run the server outside of its container, or with a filter that allows it"
+        );
     }
     if failure.errno == libc::ENOSYS && failure.step == BuildStep::Landlock {
         return "the kernel of this machine has no Landlock, or a seccomp filter around this process forbids it; use Linux 6.12 or newer"
@@ -92,8 +168,8 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
         BuildStep::Capabilities => "give up capabilities",
         BuildStep::Loopback => "set up the loopback interface",
         BuildStep::Landlock => "make the rules of Landlock",
+        BuildStep::Confinement => "confine a command",
     };
-    let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
     format!("the sandbox could not {step}{about}: {error}")
 }
 
@@ -112,7 +188,7 @@ mod tests {
             (
                 BuildStep::Namespaces,
                 libc::ENOSPC,
-                MachineSettings { no_user_namespaces: true, ..none.clone() },
+                MachineSettings { namespace_limits: vec![(NamespaceKind::User, 0)], ..none.clone() },
                 "sysctl -w user.max_user_namespaces=15000",
             ),
             (
@@ -135,10 +211,67 @@ mod tests {
             ),
             (BuildStep::Namespaces, libc::EINVAL, none.clone(), "CONFIG_USER_NS"),
             (BuildStep::Mount, libc::ENOSYS, none.clone(), "Linux 5.12"),
+            (BuildStep::Confinement, libc::ENOSYS, none.clone(), "a seccomp filter around the server"),
         ] {
             let text = explain(&failure(step, errno), &settings);
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn the_limit_of_namespaces_that_is_too_low_is_named() {
+        let explained = |step, limits: [u64; 5]| {
+            let namespace_limits = NamespaceKind::ALL.into_iter().zip(limits).collect();
+            explain(&failure(step, libc::ENOSPC), &MachineSettings { namespace_limits, ..Default::default() })
+        };
+        for (step, limits, expected) in [
+            (
+                BuildStep::Namespaces,
+                [9, 0, 9, 9, 0],
+                "mount namespaces are disabled on this machine; enable them as root with `sysctl -w user.max_mnt_namespaces=15000`",
+            ),
+            (
+                BuildStep::Namespaces,
+                [9, 9, 0, 0, 0],
+                "IPC and network namespaces are disabled on this machine; enable them as root with `sysctl -w user.max_ipc_namespaces=15000 user.max_net_namespaces=15000`",
+            ),
+            (
+                BuildStep::DeviceFiles,
+                [0, 0, 0, 0, 0],
+                "PID namespaces are disabled on this machine; enable them as root with `sysctl -w user.max_pid_namespaces=15000`",
+            ),
+            (
+                BuildStep::Namespaces,
+                [900, 900, 900, 7, 1],
+                "the limit of network namespaces is reached; raise it as root with `sysctl -w user.max_net_namespaces=15000`",
+            ),
+            (
+                BuildStep::UserMapping,
+                [60_000, 1, 1, 1, 1],
+                "the limit of user namespaces is reached; raise it as root with `sysctl -w user.max_user_namespaces=120000`",
+            ),
+        ] {
+            assert_eq!(explained(step, limits), expected);
+        }
+        let mount = explained(BuildStep::Mount, [0; 5]);
+        assert_eq!(
+            mount, "the sandbox could not mount: No space left on device (os error 28)",
+            "no namespace is made"
+        );
+    }
+
+    #[test]
+    fn too_few_processes_are_named() {
+        for step in [BuildStep::UserMapping, BuildStep::DeviceFiles, BuildStep::Confinement] {
+            let text = explain(&failure(step, libc::EAGAIN), &MachineSettings::default());
+            assert!(text.contains("ulimit -u"), "{text}");
+        }
+        let refused =
+            BuildFailure { step: BuildStep::UserMapping, errno: libc::EIO, detail: "for commands".to_owned() };
+        assert_eq!(
+            explain(&refused, &MachineSettings::default()),
+            "the sandbox could not map the user into a namespace for commands: Input/output error (os error 5)"
+        );
     }
 
     #[test]

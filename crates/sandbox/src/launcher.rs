@@ -21,6 +21,7 @@ mod namespaces;
 mod raw_call;
 mod signals;
 mod start_threads;
+mod trial;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::DumpableBehavior;
 
 use self::command::CommandStarter;
+pub use self::device_files::MAX_TERMINALS;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
 use crate::channel::{self, ReceivedMessage};
@@ -65,8 +67,7 @@ pub fn launcher_main() -> ExitCode {
 
 /// A finished sandbox, from the inside.
 struct BuiltSandbox {
-    isolation: CommandIsolation,
-    network: SandboxNetwork,
+    starter: CommandStarter,
     /// Whether commands have a `/proc`.
     has_proc: bool,
     /// For the server: the root directory, the mount namespace, and the listening socket if there is one.
@@ -89,16 +90,19 @@ fn build(plan: &SandboxPlan) -> Result<BuiltSandbox, BuildFailure> {
         openat(CWD, "/", flags, Mode::empty()).map_err(|error| failure(BuildStep::ChangeRoot, error.into(), ""))?;
     let isolation = CommandIsolation::namespaces(&command_users, has_proc, ids.user)
         .map_err(|error| failure(BuildStep::Namespaces, error.into(), ""))?;
+    let starter = CommandStarter::new(isolation, plan.network);
+    starter.try_out()?;
     let descriptors = [Some(root), Some(mounts), listener].into_iter().flatten().collect();
-    Ok(BuiltSandbox { isolation, network: plan.network, has_proc, descriptors })
+    Ok(BuiltSandbox { starter, has_proc, descriptors })
 }
 
 /// Makes a sandbox of Landlock rules. The launcher gives up all privileges, and its commands see the files and processes of the host.
 fn build_without_namespaces(plan: &LandlockPlan) -> Result<BuiltSandbox, BuildFailure> {
     let rules = LandlockRules::new(&plan.files)?;
     confinement::give_up_privileges().map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
-    let isolation = CommandIsolation::landlock(rules, &plan.files);
-    Ok(BuiltSandbox { isolation, network: plan.network, has_proc: true, descriptors: Vec::new() })
+    let starter = CommandStarter::new(CommandIsolation::landlock(rules, &plan.files), plan.network);
+    starter.try_out()?;
+    Ok(BuiltSandbox { starter, has_proc: true, descriptors: Vec::new() })
 }
 
 /// Tells the server that the sandbox is ready, and starts commands until the server closes the socket. Returns only if the server cannot be
@@ -113,7 +117,7 @@ fn serve(socket: OwnedFd, sandbox: BuiltSandbox) -> ExitCode {
     }
     drop(sandbox.descriptors);
     signals::reset();
-    start_threads::serve(socket, CommandStarter::new(sandbox.isolation, sandbox.network))
+    start_threads::serve(socket, sandbox.starter)
 }
 
 fn failure(step: BuildStep, error: std::io::Error, detail: impl Into<String>) -> BuildFailure {

@@ -21,6 +21,7 @@ mod landlock_plan;
 mod launcher;
 mod message;
 mod null_device;
+mod open_files;
 mod plan;
 mod planner;
 mod policy;
@@ -35,12 +36,13 @@ pub use denial::suggests_denial;
 pub use file_id::FileId;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
-pub use launcher::{SOCKET_FD, launcher_main};
+pub use launcher::{MAX_TERMINALS, SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
+pub use open_files::open_files_limit;
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
-    LandlockUnfit, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner, Placeholders, PlanError,
-    PlannedSandbox, plan_for_owner, plan_landlock, plan_sandbox, remove_unused_placeholder,
+    LandlockUnfit, MAX_GLOB_MATCHES, MAX_GLOB_SCANNED, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner,
+    Placeholders, PlanError, PlannedSandbox, plan_for_owner, plan_landlock, plan_sandbox, remove_unused_placeholder,
 };
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GitDirectories, GlobPattern, MINIMAL_ROOTS,

@@ -58,7 +58,7 @@ pub struct BuildFailure {
     pub step: BuildStep,
     /// The error number of the kernel.
     pub errno: i32,
-    /// The path or namespace that the step worked on. Empty if there is none.
+    /// The path or namespace that the step worked on, as words that follow those for the step. Empty if there is none.
     pub detail: String,
 }
 
@@ -83,6 +83,8 @@ numbered_enum! {
         Loopback,
         /// Making the rules of Landlock, in a sandbox without namespaces.
         Landlock,
+        /// Confining a process in the way in which commands are confined.
+        Confinement,
     }
 }
 

@@ -20,6 +20,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+pub use glob_scan::{MAX_MATCHES as MAX_GLOB_MATCHES, MAX_SCANNED as MAX_GLOB_SCANNED};
 pub use placeholder::{
     MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner, Placeholders, remove_unused_placeholder,
 };

@@ -75,7 +75,9 @@ impl BuildError {
             BuildStep::Namespaces | BuildStep::UserMapping => {
                 is_refused || matches!(*errno, libc::ENOSPC | libc::EINVAL)
             }
-            BuildStep::BaseTree | BuildStep::DeviceFiles | BuildStep::ChangeRoot | BuildStep::Loopback => is_refused,
+            // This step makes a PID namespace.
+            BuildStep::DeviceFiles => is_refused || *errno == libc::ENOSPC,
+            BuildStep::BaseTree | BuildStep::ChangeRoot | BuildStep::Loopback | BuildStep::Confinement => is_refused,
             BuildStep::Mount | BuildStep::Capabilities | BuildStep::Landlock => false,
         }
     }
@@ -246,6 +248,10 @@ mod tests {
         // User namespaces switched off, at their limit, forbidden by a filter, and forbidden by AppArmor, which lets them be made.
         assert!(is_missing(BuildStep::Namespaces, libc::ENOSPC) && is_missing(BuildStep::Namespaces, libc::EPERM));
         assert!(is_missing(BuildStep::Namespaces, libc::ENOSYS) && is_missing(BuildStep::BaseTree, libc::EACCES));
+        // PID namespaces switched off or at their limit, but no device that could not be made.
+        assert!(is_missing(BuildStep::DeviceFiles, libc::ENOSPC) && !is_missing(BuildStep::DeviceFiles, libc::EIO));
+        // A filter around the server that forbids what a start needs.
+        assert!(is_missing(BuildStep::Confinement, libc::EPERM) && !is_missing(BuildStep::Confinement, libc::EAGAIN));
         // A directory of another user, and a directory that a command has replaced by a link.
         for errno in [libc::EACCES, libc::EPERM, libc::EINVAL, libc::ENOSPC, libc::ELOOP] {
             assert!(!is_missing(BuildStep::Mount, errno), "{errno}");

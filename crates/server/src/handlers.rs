@@ -384,6 +384,7 @@ fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProces
         Signal::Stop => (spawn::Signal::STOP, false),
         Signal::Continue => (spawn::Signal::CONT, false),
     };
+    process.note_sent_signal(signal);
     let to_foreground = if from_keyboard { process.with_terminal(|pty| pty.signal_foreground(signal)) } else { None };
     let sent = to_foreground.or_else(|| process.child().map(|child| child.signal_group(signal))).unwrap_or(Ok(()));
     call.finish(

@@ -50,6 +50,8 @@ pub enum EnforceablePolicies {
     All,
     /// Every policy, for commands only.
     AllForCommands,
+    /// Every policy, for file operations only: sandboxes can be made, but commands do not start in them.
+    AllForFiles,
     /// Policies that Landlock can enforce, for commands only. `docs/sandbox.md` lists them.
     OnlyLandlock,
     /// No policy, so every request with a policy is refused.
@@ -59,14 +61,13 @@ pub enum EnforceablePolicies {
 impl MachineReport {
     /// The policies that a server on this machine enforces.
     pub fn policies(&self) -> EnforceablePolicies {
-        if self.namespaces.is_ok() && self.sandboxed_files.is_ok() {
-            EnforceablePolicies::All
-        } else if self.namespaces.is_ok() {
-            EnforceablePolicies::AllForCommands
-        } else if self.landlock.is_ok() {
-            EnforceablePolicies::OnlyLandlock
-        } else {
-            EnforceablePolicies::None
+        match (&self.namespaces, &self.sandboxed_files) {
+            (Ok(()), Ok(())) => EnforceablePolicies::All,
+            (Ok(()), Err(_)) => EnforceablePolicies::AllForCommands,
+            // The sandbox exists, so the server does not use Landlock instead.
+            (Err(_), Ok(())) => EnforceablePolicies::AllForFiles,
+            (Err(_), Err(_)) if self.landlock.is_ok() => EnforceablePolicies::OnlyLandlock,
+            (Err(_), Err(_)) => EnforceablePolicies::None,
         }
     }
 }
@@ -79,11 +80,7 @@ pub async fn check_machine(config: &Config, host: HostProcess) -> io::Result<Mac
     let tree_limits = spawn::check_cgroups();
     let (spawner, guard) = start_guard(config, host)?;
     let spawner = Arc::new(spawner);
-    let process_tags = if spawner.tags_work() {
-        Ok(())
-    } else {
-        Err("the hard limit of realtime CPU time is set, so a process that detaches itself may survive its end; start the server without this limit (`ulimit -H -R unlimited` as root)".to_owned())
-    };
+    let process_tags = spawner.check_tags();
     let checks = check_sandbox(config, &spawner).await;
     Ok(MachineReport {
         namespaces: checks.namespaces,
@@ -229,6 +226,8 @@ mod tests {
             (true, true, false, EnforceablePolicies::All),
             (true, false, true, EnforceablePolicies::AllForCommands),
             (true, false, false, EnforceablePolicies::AllForCommands),
+            (false, true, true, EnforceablePolicies::AllForFiles),
+            (false, true, false, EnforceablePolicies::AllForFiles),
             (false, false, true, EnforceablePolicies::OnlyLandlock),
             (false, false, false, EnforceablePolicies::None),
         ] {

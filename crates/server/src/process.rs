@@ -16,7 +16,7 @@ use std::time::{Instant, SystemTime};
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
 use session::{ConnectionNumber, Delivery, ReclaimStep, Reclaimed};
-use spawn::{Child, Pty, Tag};
+use spawn::{Child, Pty, Signal, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
@@ -46,6 +46,15 @@ pub(crate) enum ProcessConfinement {
     Sandboxed,
 }
 
+/// Whether the server knows why a process has exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExitReason {
+    /// Its timeout, a request of the client or a limit has ended the process.
+    Ended,
+    /// The process has exited by itself, or nobody knows why.
+    OwnOrUnknown,
+}
+
 /// The way in which the process task is asked to stop. A later variant is stronger than an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StopRequest {
@@ -61,6 +70,14 @@ pub(crate) enum StopRequest {
 /// Milliseconds since 1970, for the start time that `process/list` shows.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// The exit code of a process that signal N has ended is this number plus N.
+const FIRST_SIGNAL_CODE: i32 = 128;
+
+/// Bit N for signal N. No bit for a number that no signal has.
+fn signal_bit(number: i32) -> u64 {
+    u32::try_from(number).ok().and_then(|number| 1_u64.checked_shl(number)).unwrap_or(0)
 }
 
 /// A process of a session.
@@ -90,6 +107,8 @@ pub(crate) struct Process {
     wakes_task: Notify,
     stop: Mutex<StopRequest>,
     terminated: AtomicBool,
+    /// The signals that a client has sent to the process: bit N stands for signal N.
+    sent_signals: AtomicU64,
     queue_membership: QueueMembership,
     /// Kept until the process is closed, even after the child was reaped: a descendant without a tag is found by the Unix session that
     /// this child leads. A signal to a reaped child has no effect.
@@ -141,6 +160,7 @@ impl Process {
             wakes_task: Notify::new(),
             stop: Mutex::new(StopRequest::None),
             terminated: AtomicBool::new(false),
+            sent_signals: AtomicU64::new(0),
             queue_membership: QueueMembership::default(),
             child: Mutex::new(Some(parts.child)),
             confinement: parts.confinement,
@@ -203,6 +223,16 @@ impl Process {
         self.terminated.load(Ordering::Relaxed)
     }
 
+    /// A client sends this signal to the process.
+    pub(crate) fn note_sent_signal(&self, signal: Signal) {
+        self.sent_signals.fetch_or(signal_bit(signal.as_raw()), Ordering::Relaxed);
+    }
+
+    /// Whether a signal that a client has sent explains this exit code.
+    pub(crate) fn was_ended_by_client_signal(&self, exit_code: i32) -> bool {
+        self.sent_signals.load(Ordering::Relaxed) & signal_bit(exit_code - FIRST_SIGNAL_CODE) != 0
+    }
+
     /// The process was reaped, or the server has given up waiting for it.
     pub(crate) fn note_reaped(&self) {
         self.reaped.send_replace(true);
@@ -229,11 +259,11 @@ impl Process {
         self.child.lock().take();
     }
 
-    /// Whether the sandbox has probably refused something that the process needed. Never true without a sandbox. To be called once, when
+    /// Whether the process has probably failed because its sandbox refused something. Never true without a sandbox. To be called once, when
     /// the process has exited.
-    pub(crate) fn was_denied(&self, exit_code: i32) -> bool {
+    pub(crate) fn was_denied(&self, exit_code: i32, reason: ExitReason) -> bool {
         let was_refused_a_call = self.denials.finish();
-        if self.confinement == ProcessConfinement::Unconfined || exit_code == 0 {
+        if self.confinement == ProcessConfinement::Unconfined || exit_code == 0 || reason == ExitReason::Ended {
             return false;
         }
         was_refused_a_call

@@ -11,7 +11,7 @@ use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcom
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::ProcessOutcome;
-use crate::process::{Process, StopRequest};
+use crate::process::{ExitReason, Process, StopRequest};
 use crate::process_limits::exit_resources;
 use crate::server_state::ServerState;
 use crate::session::Session;
@@ -190,6 +190,7 @@ impl ProcessTask {
         let deadline = deadline.unwrap_or_else(Instant::now);
         let mut status: Option<ChildExitStatus> = None;
         let mut timed_out = false;
+        let mut ended_by_server = false;
         let mut exit_logged = false;
         let mut draining = false;
 
@@ -211,6 +212,7 @@ impl ProcessTask {
                 }
                 exit = &mut reaped, if status.is_none() => {
                     status = Some(exit);
+                    ended_by_server = timed_out || process.was_terminated();
                     self.note_exit(exit);
                     pumps.iter_mut().for_each(OutputPump::note_bytes_before_exit);
                     // From now on a stream ends when the last descendant has closed it, which mostly has happened
@@ -252,9 +254,12 @@ impl ProcessTask {
             }
             if !exit_logged && pumps.iter().all(OutputPump::has_read_all_before_exit) {
                 exit_logged = true;
-                let sandbox_denied = process.was_denied(status.code());
                 let resources =
                     process.child().and_then(|child| child.account()).map_or(ExitResources::NONE, exit_resources);
+                let ended_by_limit = resources.limit_reached.is_some_and(|reached| reached.ended);
+                let is_ended = ended_by_server || ended_by_limit || process.was_ended_by_client_signal(status.code());
+                let reason = if is_ended { ExitReason::Ended } else { ExitReason::OwnOrUnknown };
+                let sandbox_denied = process.was_denied(status.code(), reason);
                 let exit = LoggedExit { code: status.code(), sandbox_denied, timed_out, resources };
                 process.delivery(|delivery| delivery.exit(exit));
                 self.announce();

@@ -3,13 +3,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use rustix::process::{Resource, getrlimit};
 use tokio::sync::Semaphore;
 
 use crate::limits::{MAX_CONNECTIONS_PER_PROXY, MAX_PROXY_CONNECTIONS, MAX_PROXY_CONNECTIONS_TOTAL};
 
-static SHARES: LazyLock<ConnectionShares> =
-    LazyLock::new(|| ConnectionShares::new(getrlimit(Resource::Nofile).current));
+static SHARES: LazyLock<ConnectionShares> = LazyLock::new(|| ConnectionShares::new(sandbox::open_files_limit()));
 
 /// Permits for the connections to the network proxies of all sessions. There is one set for the whole program, also if
 /// several servers run in it, because the descriptors that connections take belong to the program.

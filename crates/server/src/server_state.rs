@@ -106,10 +106,8 @@ impl ServerState {
             args: args.iter().map(Into::into).collect(),
         });
         let spawner = Arc::new(Spawner::new(host, guard)?);
-        if !spawner.tags_work() {
-            tracing::warn!(
-                "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may survive process/terminate"
-            );
+        if let Err(problem) = spawner.check_tags() {
+            tracing::warn!("{problem}");
         }
         let env = server_env();
         Ok(Arc::new(Self {

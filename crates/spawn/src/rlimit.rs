@@ -102,9 +102,15 @@ pub(crate) fn max_open_files() -> usize {
     read(None, libc::RLIMIT_NOFILE).map_or(0, |limits| usize::try_from(limits.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Whether the hard limit allows children of this process to have this tag.
-pub(crate) fn tag_can_be_set(tag: Tag) -> bool {
-    read(None, libc::RLIMIT_RTTIME).is_ok_and(|limits| limits.rlim_max >= tag.as_limit())
+/// Whether children of this process can have this tag. The error is a sentence that says what is in the way and what to do.
+pub(crate) fn check_tag(tag: Tag) -> Result<(), String> {
+    match read(None, libc::RLIMIT_RTTIME) {
+        Ok(limits) if limits.rlim_max >= tag.as_limit() => Ok(()),
+        Ok(_) => Err("the hard limit of realtime CPU time is set, so a process that detaches itself may survive its end; start the server without this limit (`ulimit -H -R unlimited` as root)".to_owned()),
+        Err(error) => Err(format!(
+            "the system call `prlimit` fails ({error}), probably because of a seccomp filter around the server, so a process that detaches itself may survive its end; allow this call, or run the server outside of its container"
+        )),
+    }
 }
 
 /// The tag of a process. None if the process has no tag, does not exist, or cannot be read.

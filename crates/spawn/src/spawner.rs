@@ -47,7 +47,8 @@ use crate::wiring::{ChildIo, Wiring};
 pub struct Spawner {
     instance: ServerInstance,
     sessions: Arc<SessionNumbers>,
-    tags_work: bool,
+    /// Whether processes get tags. The error says why not.
+    tags: Result<(), String>,
     /// None if the server runs without a guard.
     guard: Mutex<Option<Guard>>,
     /// None if the kernel or a sandbox does not let a thread have its own descriptor table.
@@ -83,7 +84,7 @@ impl Spawner {
     pub fn new(_host: HostProcess, guard: Option<GuardProgram>) -> io::Result<Self> {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
-        let tags_work = rlimit::tag_can_be_set(sessions.new_session().next());
+        let tags = rlimit::check_tag(sessions.new_session().next());
         // Before the guard is started, because this process may have to change its own cgroup, and the guard looks there
         // for cgroups of the server.
         let cgroup = ServerCgroup::new(instance);
@@ -91,7 +92,7 @@ impl Spawner {
         let notes = GuardNotes::new().ok().map(Arc::new);
         let guard = guard.map(|program| Guard::start(program, instance, notes.clone())).transpose()?;
         let (spawn_thread, kill_thread) = (SpawnThread::start(), KillThread::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), notes, spawn_thread, kill_thread, cgroup })
+        Ok(Self { instance, sessions, tags, guard: Mutex::new(guard), notes, spawn_thread, kill_thread, cgroup })
     }
 
     /// The notes that the guard can read after the server has ended. None if they could not be made.
@@ -109,7 +110,12 @@ impl Spawner {
     /// left the kernel session (`setsid`) of its leader is found only by [`Self::kill_all`] in a dedicated process
     /// ([`HostProcess::dedicate`]), and no guard finds it.
     pub fn tags_work(&self) -> bool {
-        self.tags_work
+        self.tags.is_ok()
+    }
+
+    /// As [`Self::tags_work`]. The error is a sentence that says what is in the way and what to do.
+    pub fn check_tags(&self) -> Result<(), String> {
+        self.tags.clone()
     }
 
     /// Whether a process with these limits can be started here. If not, the error says which limit cannot be enforced, why, and
@@ -186,7 +192,7 @@ impl Spawner {
         let fds_for_child: Vec<_> =
             wiring.child_ends.iter().map(AsFd::as_fd).chain(other_fds.into_iter().flatten()).collect();
         let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
-        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
+        let limits = ChildLimits::new(self.tags_work().then_some(tag), resources);
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
             // `spawn` returns None if the spawn thread is busy or has failed. Then this thread starts the child itself.
             spawn_thread
@@ -242,7 +248,7 @@ impl Spawner {
     /// all of `tags` if `/proc` cannot be read, and none if processes get no tags (see [`Self::tags_work`]). Blocks
     /// while it reads the limits of every process of the machine.
     pub fn still_running(&self, tags: &HashSet<Tag>) -> HashSet<Tag> {
-        if !self.tags_work {
+        if !self.tags_work() {
             return HashSet::new();
         }
         let mut running = HashSet::new();

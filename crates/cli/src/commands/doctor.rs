@@ -9,12 +9,15 @@ use server::{EnforceablePolicies, MachineReport, check_machine};
 
 use super::args::DoctorArgs;
 use super::print::print;
+use crate::runtime::check_server_threads;
 use crate::terminal_text::{json_line, readable};
 
 /// The width of the first column, with the space after it.
 const STATE_WIDTH: usize = 9;
 
 pub(crate) async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    // The command itself needs fewer threads than a server.
+    check_server_threads().context("a server cannot run here")?;
     let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
     let config =
         ServerConfig { guard: paths.guard(), sandbox_launcher: paths.sandbox_launcher(), ..ServerConfig::default() };
@@ -70,6 +73,9 @@ fn summary(policies: EnforceablePolicies) -> &'static str {
         EnforceablePolicies::AllForCommands => {
             "all policies are enforced for commands; file operations with a policy are refused"
         }
+        EnforceablePolicies::AllForFiles => {
+            "all policies are enforced for file operations; commands with a policy cannot be started"
+        }
         EnforceablePolicies::OnlyLandlock => {
             "only policies that Landlock can enforce (docs/sandbox.md); others, and file operations with a policy, are refused"
         }
@@ -81,6 +87,7 @@ fn as_value(report: &MachineReport) -> Value {
     let policies = match report.policies() {
         EnforceablePolicies::All => "all",
         EnforceablePolicies::AllForCommands => "allForCommands",
+        EnforceablePolicies::AllForFiles => "allForFiles",
         EnforceablePolicies::OnlyLandlock => "onlyLandlock",
         EnforceablePolicies::None => "none",
     };

@@ -55,7 +55,8 @@ impl ReattachHint<'_> {
 }
 
 /// Runs the process in the foreground until it ends or we leave it. With a hint, a person who leaves the process or
-/// loses the connection is told how to return. A limit that the process has reached, and a denial of its sandbox, are reported. Returns our exit code, and how to leave the connection.
+/// loses the connection is told how to return. A limit that the process has reached, its timeout, and a denial of its
+/// sandbox are reported. Returns our exit code, and how to leave the connection.
 pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
@@ -73,8 +74,11 @@ pub(crate) async fn run_in_foreground(
         if let Some(reached) = status.resources.limit_reached {
             report(&sentence_about(reached));
         }
+        if status.timed_out && !json {
+            report("the command was ended because it ran longer than its timeout (--timeout)");
+        }
         // A person at a terminal has seen the errors of each command, and JSON has the denial in its exit event.
-        if status.sandbox_denied && !tty && !json {
+        if status.sandbox_denied && !status.timed_out && !tty && !json {
             report(&sentence_about_denial(&status.sandbox_denials));
         }
     }

@@ -1,7 +1,9 @@
 //! The flags that put a command or file operations into a sandbox, and the sandbox object that they stand for. The
 //! server enforces it; this module only reads policies.
 
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -10,6 +12,7 @@ use client::{PathUri, SandboxContext, SandboxPolicy};
 use protocol::{
     FileSystemPermissions, NetworkAccess, PathAccess, PermissionEntry, PermissionPath, Permissions, SandboxDenial,
 };
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use crate::terminal_text::readable;
@@ -95,6 +98,9 @@ fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
     let mut value: Value = serde_json::from_str(&text).with_context(not_a_policy)?;
     // Of two members with the same name one would silently not count.
     protocol::check_json(&text).with_context(not_a_policy)?;
+    if !value.is_object() {
+        return Err(anyhow::anyhow!("it must contain a JSON object").context(not_a_policy()));
+    }
     if value.get("type").is_some() && value.get("permissions").is_some() {
         return Err(
             anyhow::anyhow!("it has `type` and `permissions`, which are two policies").context(not_a_policy())
@@ -115,10 +121,16 @@ fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
     serde_json::from_value(value).with_context(not_a_policy)
 }
 
-/// The text of a policy file, which may also be a pipe.
+/// The text of a policy file. Only a regular file is read: nobody may ever write to a pipe.
 fn read_policy(path: &Path) -> io::Result<String> {
+    // Without this flag, opening a named pipe waits for a writer. It has no effect on regular files.
+    let without_waiting = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
+    file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_POLICY_BYTES {
         return Err(io::Error::other(format!("it has more than {MAX_POLICY_BYTES} bytes")));
     }
@@ -243,6 +255,21 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_is_read_only_from_a_regular_file_and_a_pipe_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        for path in [pipe, directory.path().to_path_buf(), "/dev/zero".into()] {
+            let (told, refused) = std::sync::mpsc::channel();
+            let policy = path.clone();
+            std::thread::spawn(move || told.send(policy_context(&policy, Path::new("/ws"), &NOTHING)));
+            let error = refused.recv_timeout(std::time::Duration::from_secs(30)).expect("it waits").unwrap_err();
+            assert!(format!("{error:#}").ends_with(": it is not a regular file"), "{error:#}");
+        }
+    }
+
+    #[test]
     fn a_denial_is_described_by_what_was_refused_if_that_is_known() {
         let sentence = |targets: &[&str]| {
             let denial = |target: &&str| SandboxDenial {
@@ -282,8 +309,18 @@ mod tests {
             let error = format!("{:#}", from_text(&text, &NOTHING).unwrap_err());
             assert!(error.contains("is not a sandbox policy") && error.contains(problem), "{error}");
         }
-        let endless = policy_context(Path::new("/dev/zero"), Path::new("/ws"), &NOTHING).unwrap_err();
-        assert!(format!("{endless:#}").contains("more than"), "{endless:#}");
+        for text in ["[]", "3", "null", r#""read-only""#] {
+            let error = format!("{:#}", from_text(text, &NOTHING).unwrap_err());
+            assert!(
+                error.ends_with(
+                    "is not a sandbox policy; docs/sandbox.md has examples: it must contain a JSON object"
+                ),
+                "{error}"
+            );
+        }
+        let long = " ".repeat(usize::try_from(MAX_POLICY_BYTES).unwrap() + 1);
+        let long = from_text(&long, &NOTHING).unwrap_err();
+        assert!(format!("{long:#}").contains("more than 16777216 bytes"), "{long:#}");
         let writable = PolicyExtension { writable: &["/x".into()], allow_network: false };
         for text in [
             r#"{"type":"danger-full-access"}"#,

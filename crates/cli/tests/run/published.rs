@@ -192,7 +192,8 @@ async fn a_timeout_is_enforced_by_the_client() {
     let script = format!("echo $$ > {}; echo before; exec sleep 600", pid_file.display());
     let args = published.args("run", &["--timeout", "1s", "--", "sh", "-c", &script]);
     let (stdout, stderr, code) = text_and_code(&output(&args).await);
-    assert_eq!((stdout.as_str(), stderr.as_str(), code), ("before\n", "", Some(124)));
+    let message = "exec-server: the command was ended because it ran longer than its timeout (--timeout)\n";
+    assert_eq!((stdout.as_str(), stderr.as_str(), code), ("before\n", message, Some(124)));
     let process = read_pid(&pid_file).await;
     eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
     let args = published.args("run", &["--timeout", "1h", "--", "sh", "-c", "exit 3"]);

@@ -14,12 +14,13 @@ use super::isolation::{CommandIsolation, PreparedNamespaces};
 use super::leader::{self, LeaderFailure, LeaderPlan};
 use super::number;
 use crate::channel;
-use crate::message::{StartReply, StartRequest, StartStage};
+use crate::message::{BuildFailure, StartReply, StartRequest, StartStage};
+use crate::open_files::open_files_limit;
 use crate::plan::SandboxNetwork;
 use crate::seccomp::{self, Refusal};
 
 /// The stack of the process that becomes the command, until it executes the program.
-const LEADER_STACK_BYTES: usize = 64 << 10;
+pub(super) const LEADER_STACK_BYTES: usize = 64 << 10;
 
 /// Descriptors that a start needs until the end get at least this number, so that the descriptors of the command never
 /// replace them. The server asks for extra descriptors up to number 93. The number is not much higher, because the kernel copies
@@ -42,6 +43,11 @@ impl CommandStarter {
             reporting_filter: seccomp::filter(network, Refusal::IsReported),
             plain_filter: seccomp::filter(network, Refusal::Fails),
         }
+    }
+
+    /// Checks whether a command can be confined. To be called while this process has only one thread.
+    pub(super) fn try_out(&self) -> Result<(), BuildFailure> {
+        self.isolation.try_out(&self.plain_filter)
     }
 
     /// Makes what does not depend on the command. A thread can do this only once.
@@ -178,8 +184,8 @@ pub(super) fn high(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// [`FIRST_HIGH_DESCRIPTOR`], but at most half of the limit of open files, in case the limit is very low.
 fn first_high() -> RawFd {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-    FIRST_HIGH_DESCRIPTOR.min(RawFd::try_from(limit / 2).unwrap_or(RawFd::MAX))
+    let half = open_files_limit().and_then(|limit| RawFd::try_from(limit / 2).ok());
+    half.map_or(FIRST_HIGH_DESCRIPTOR, |half| FIRST_HIGH_DESCRIPTOR.min(half))
 }
 
 /// Pointers to the strings, with a null pointer at the end.

@@ -35,7 +35,7 @@ const SHARED_MEMORY_BYTES: &str = "64m";
 const SHARED_MEMORY_FILES: &str = "16384";
 
 /// How many terminals the commands of a sandbox may have. The machine has a limit for the terminals of all its processes together.
-const MAX_TERMINALS: &str = "256";
+pub const MAX_TERMINALS: u32 = 256;
 
 const DENIED_FILE: &str = "file";
 const DENIED_DIRECTORY: &str = "directory";
@@ -88,7 +88,8 @@ pub(super) fn attach(host: &OwnedFd, root: &OwnedFd, base: BaseTree) -> Result<D
     for name in ["pts", "shm"] {
         mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
     }
-    attach_at("pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666"), (c"max", MAX_TERMINALS)])?;
+    let terminals = MAX_TERMINALS.to_string();
+    attach_at("pts", c"devpts", &[(c"mode", "0620"), (c"ptmxmode", "0666"), (c"max", terminals.as_str())])?;
     // The file and the directory that are mounted over denied paths must be in a mount of this namespace. `/dev/shm` is later mounted over
     // that mount, so no path leads to it. The two must not be removed instead: the kernel would call the denied paths "deleted".
     let denied = attach_at("shm", c"tmpfs", &[(c"mode", "0"), (c"size", "4k")])?;

@@ -11,10 +11,13 @@ use rustix::thread::UnshareFlags;
 use super::command::high;
 use super::landlock_rules::LandlockRules;
 use super::namespace_init::{InitSlots, NamespaceInit};
-use super::number;
+use super::{failure, number, trial};
 use crate::landlock_plan::LandlockFiles;
-use crate::message::StartRequest;
+use crate::message::{BuildFailure, BuildStep, StartRequest};
 use crate::seccomp;
+
+/// Stands for the lifeline where no command is started.
+const NO_DESCRIPTOR: RawFd = -1;
 
 /// How the commands of a sandbox are kept apart from the host.
 pub(super) enum CommandIsolation {
@@ -82,6 +85,22 @@ impl CommandIsolation {
 
     pub(super) fn landlock(rules: LandlockRules, files: &LandlockFiles) -> Self {
         Self::Landlock { rules, filter: seccomp::filter_without_namespaces(files) }
+    }
+
+    /// Checks whether a command can be confined. `filter` is the plain filter of system calls. To be called while this process has only one
+    /// thread.
+    pub(super) fn try_out(&self, filter: &[libc::sock_filter]) -> Result<(), BuildFailure> {
+        match self {
+            Self::Namespaces(namespaces) => {
+                let users = number(&namespaces.users);
+                trial::try_confinement(LeaderIsolation::Namespaces { users, lifeline: NO_DESCRIPTOR }, filter)
+            }
+            Self::Landlock { rules, filter: second } => {
+                let ruleset = rules.ruleset(None).map_err(|error| failure(BuildStep::Landlock, error.into(), ""))?;
+                let leader = LeaderIsolation::Landlock { ruleset: number(&ruleset), filter: second };
+                trial::try_confinement(leader, filter)
+            }
+        }
     }
 
     /// Makes what does not depend on the command. A thread can do this only once, because it can make only one PID namespace. None: nothing

@@ -100,18 +100,36 @@ fn close_others(plan: &LeaderPlan<'_>) {
 
 /// Gives up what the command must not have, and sets its limits.
 fn confine(plan: &LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
-    let confined = |result: Result<(), i32>| result.map_err(|error| (StartStage::Confine, error));
-    if let LeaderIsolation::Namespaces { users, .. } = plan.isolation {
-        // SAFETY: takes numbers.
-        confined(check(unsafe { libc::setns(users, libc::CLONE_NEWUSER) }))?;
-        confined(confinement::drop_everything())?;
-    }
+    let confined = |result: Result<(), RefusedConfinement>| result.map_err(|(_, error)| (StartStage::Confine, error));
+    confined(give_up_privileges(plan.isolation))?;
     plan.limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
-    if let LeaderIsolation::Landlock { ruleset, filter } = plan.isolation {
-        confined(landlock_rules::restrict_self(ruleset))?;
-        confined(set_filter(filter, 0).map(drop))?;
-    }
-    Ok(())
+    confined(apply_landlock(plan.isolation))
+}
+
+/// The system call that the kernel has refused to a leader, and the error number.
+pub(super) type RefusedConfinement = (&'static str, i32);
+
+/// Confines this process as a leader confines itself. `filter` is the plain filter of system calls.
+pub(super) fn try_confinement(
+    isolation: LeaderIsolation<'_>,
+    filter: &[libc::sock_filter],
+) -> Result<(), RefusedConfinement> {
+    give_up_privileges(isolation)?;
+    apply_landlock(isolation)?;
+    set_filter(filter, 0).map(drop).map_err(|error| ("seccomp", error))
+}
+
+fn give_up_privileges(isolation: LeaderIsolation<'_>) -> Result<(), RefusedConfinement> {
+    let LeaderIsolation::Namespaces { users, .. } = isolation else { return Ok(()) };
+    // SAFETY: takes numbers.
+    check(unsafe { libc::setns(users, libc::CLONE_NEWUSER) }).map_err(|error| ("setns", error))?;
+    confinement::drop_everything().map_err(|error| ("capset", error))
+}
+
+fn apply_landlock(isolation: LeaderIsolation<'_>) -> Result<(), RefusedConfinement> {
+    let LeaderIsolation::Landlock { ruleset, filter } = isolation else { return Ok(()) };
+    landlock_rules::restrict_self(ruleset).map_err(|error| ("landlock_restrict_self", error))?;
+    set_filter(filter, 0).map(drop).map_err(|error| ("seccomp", error))
 }
 
 fn prepare(plan: &LeaderPlan<'_>) -> Result<(), i32> {

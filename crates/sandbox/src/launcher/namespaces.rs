@@ -43,12 +43,12 @@ pub(super) fn enter(network: SandboxNetwork) -> Result<UserIds, BuildFailure> {
 pub(super) fn mount_namespace() -> Result<OwnedFd, BuildFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     openat(CWD, "/proc/self/ns/mnt", flags, Mode::empty())
-        .map_err(|error| failure(BuildStep::Namespaces, error.into(), "mnt"))
+        .map_err(|error| failure(BuildStep::Namespaces, error.into(), "(mnt)"))
 }
 
 /// Makes the user namespace of the commands, in which the user has the number that it has on the host.
 pub(super) fn user_namespace_for_commands(ids: UserIds) -> Result<OwnedFd, BuildFailure> {
-    make_user_namespace(ids).map_err(|error| failure(BuildStep::UserMapping, error, "commands"))
+    make_user_namespace(ids).map_err(|error| failure(BuildStep::UserMapping, error, "for commands"))
 }
 
 fn make_user_namespace(ids: UserIds) -> io::Result<OwnedFd> {

@@ -11,10 +11,10 @@ use super::PlanError;
 use crate::policy::GlobPattern;
 
 /// The most files that globs of one policy may match. Each of them becomes a mount, which every command copies.
-const MAX_MATCHES: usize = 8192;
+pub const MAX_MATCHES: usize = 8192;
 
 /// The most files that are looked at for all globs of one policy.
-const MAX_SCANNED: usize = 1_000_000;
+pub const MAX_SCANNED: usize = 1_000_000;
 
 /// What is left of the limits for a policy.
 #[derive(Debug)]

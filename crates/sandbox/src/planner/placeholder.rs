@@ -352,8 +352,7 @@ fn known_placeholders() -> usize {
 fn most_placeholders() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
+        crate::open_files_limit().map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
     })
 }
 

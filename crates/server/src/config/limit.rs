@@ -189,7 +189,8 @@ mod tests {
         let names: std::collections::HashSet<_> = ADJUSTABLE_LIMITS.iter().map(|limit| limit.name).collect();
         assert_eq!(names.len(), ADJUSTABLE_LIMITS.len());
         let adjustable = ADJUSTABLE_LIMITS.iter().flat_map(|limit| [limit.help, limit.at_limit]);
-        let fixed = FIXED_LIMITS.iter().flat_map(|limit| [limit.what, limit.at_limit, limit.reason]);
+        let fixed =
+            FIXED_LIMITS.iter().copied().flatten().flat_map(|limit| [limit.what, limit.at_limit, limit.reason]);
         assert_eq!(adjustable.chain(fixed).find(|text| !text.ends_with('.')), None);
     }
 }

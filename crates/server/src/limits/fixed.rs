@@ -1,13 +1,13 @@
 //! Limits that no flag changes: parts of the wire protocol, and details that a user has no reason to change. The limits of this crate are
-//! defined in this file. The limits of other crates are copied from there, so that `docs/limits.md` shows them too.
+//! defined in this file and in `fixed/policies.rs`. The limits of other crates are copied from there, so that `docs/limits.md` shows them too.
 //!
 //! A new limit that a user may want to change belongs in `config.rs` instead.
 
 use std::time::Duration;
 
-use super::{FixedLimit, LimitUnit, LimitValue};
+use super::FixedLimit;
 
-/// Makes the constants and the list `FIXED_LIMITS` from groups of entries. An entry consists of a line
+/// Makes the constants and the list `LIMITS` from groups of entries. An entry consists of a line
 /// `/// what is limited`, lines `/// what happens at the limit`, and `NAME: type = value, unit, "why it is fixed";`.
 macro_rules! fixed_limits {
     ($(
@@ -24,14 +24,17 @@ macro_rules! fixed_limits {
             pub(crate) const $name: $type = $value;
         )+)+
 
-        /// Every limit that no flag changes, in the order in which the documentation shows them.
-        pub const FIXED_LIMITS: &[FixedLimit] = &[$($(
-            FixedLimit {
+        /// The limits of this file, in the order in which the documentation shows them.
+        pub(super) const LIMITS: &[$crate::limits::FixedLimit] = &[$($(
+            $crate::limits::FixedLimit {
                 group: $group,
                 what: $what.trim_ascii(),
                 at_limit: concat!($($at_limit),+).trim_ascii(),
                 reason: $reason,
-                value: LimitValue { number: number!($unit, $name), unit: LimitUnit::$unit },
+                value: $crate::limits::LimitValue {
+                    number: number!($unit, $name),
+                    unit: $crate::limits::LimitUnit::$unit,
+                },
             },
         )+)+];
     };
@@ -46,6 +49,13 @@ macro_rules! number {
         $name as u64
     };
 }
+
+mod policies;
+
+pub(crate) use policies::*;
+
+/// Every limit that no flag changes, in the order in which the documentation shows them.
+pub const FIXED_LIMITS: [&[FixedLimit]; 2] = [LIMITS, policies::LIMITS];
 
 fixed_limits! {
     "Connections and messages" {
@@ -360,118 +370,6 @@ fixed_limits! {
         /// The directory is not searched, and the answer lists an error for it.
         MAX_IGNORE_RULES: usize = files::limits::MAX_IGNORE_RULES, Count,
         "A compiled rule can take 10 KB of memory.";
-    }
-
-    "Policies of sandboxes" {
-        /// Entries of the policy of a sandbox.
-        /// The request is refused, as for the other limits of this group: `process/start` with -32602, `fs/*` with -32600.
-        MAX_POLICY_ENTRIES: usize = sandbox::policy_limits::MAX_REQUESTED_ENTRIES, Count,
-        "No policy that a person or a program writes comes near it.";
-
-        /// Workspace roots of a policy.
-        /// The request is refused.
-        MAX_POLICY_ROOTS: usize = sandbox::policy_limits::MAX_WORKSPACE_ROOTS, Count,
-        "Each entry for the workspace roots is multiplied by them.";
-
-        /// Paths and globs that the entries of a policy stand for.
-        /// The request is refused.
-        MAX_POLICY_PATHS: usize = sandbox::policy_limits::MAX_RESOLVED_ENTRIES, Count,
-        "A sandbox may need a mount for each of them.";
-
-        /// Bytes of all paths and globs that the entries of a policy stand for.
-        /// The request is refused.
-        MAX_POLICY_BYTES: usize = sandbox::policy_limits::MAX_TOTAL_BYTES, Bytes,
-        "It bounds the time for comparing paths with globs: about a second for the worst policy.";
-
-        /// Bytes of a path of a policy, or of a glob with the directory that it is relative to.
-        /// The request is refused.
-        MAX_POLICY_PATH_BYTES: usize = sandbox::policy_limits::MAX_PATH_BYTES, Bytes,
-        "Linux opens no longer path.";
-
-        /// Bytes of a glob in a policy.
-        /// The request is refused.
-        MAX_POLICY_GLOB_BYTES: usize = sandbox::policy_limits::MAX_PATTERN_BYTES, Bytes,
-        "This size is enough for every glob that a person writes.";
-
-        /// Bytes of all globs that the entries of a policy stand for, without leading names that have no wildcard.
-        /// The request is refused.
-        MAX_POLICY_GLOBS_BYTES: usize = sandbox::policy_limits::MAX_GLOB_BYTES, Bytes,
-        "Each path that is looked up is compared with all globs.";
-
-        /// Globs that a glob with `{a,b}` in a policy stands for.
-        /// The request is refused.
-        MAX_POLICY_ALTERNATIVES: usize = sandbox::policy_limits::MAX_ALTERNATIVES, Count,
-        "A few groups could otherwise stand for millions of globs.";
-
-        /// Bytes of a `.git` file that names another directory.
-        /// The named directory is not protected.
-        MAX_GIT_FILE_BYTES: u64 = 1 << 20, Bytes,
-        "Git refuses a larger file too.";
-    }
-
-    "Network policy of processes" {
-        /// Unanswered requests of the server to a client, such as `network/policyRequest`.
-        /// A further question of the same connection is answered with no.
-        MAX_SERVER_REQUESTS: usize = session::limits::MAX_SERVER_REQUESTS, Count,
-        "Part of the protocol.";
-
-        /// Bytes of the result of such a request.
-        /// A larger result counts as no.
-        MAX_CLIENT_ANSWER_BYTES: usize = 16 << 10, Bytes,
-        "The longest valid result is far shorter.";
-
-        /// Time that a client has for `network/policyRequest`, in addition to `policyDecisionTimeoutMs`.
-        /// The question counts as answered with no.
-        POLICY_ANSWER_GRACE: Duration = Duration::from_secs(5), Milliseconds,
-        "Part of the protocol.";
-
-        /// Concurrent connections to the network proxy of a process, but no more than half of those of a session.
-        /// A further connection waits until another one ends.
-        MAX_CONNECTIONS_PER_PROXY: usize = proxy::limits::MAX_CONNECTIONS, Count,
-        "Each connection takes two descriptors of the server. Browsers and package managers open fewer.";
-
-        /// Concurrent connections to the network proxies of all processes of a session, but no more than a quarter of those of all sessions.
-        /// A further connection waits until another one ends.
-        MAX_PROXY_CONNECTIONS: usize = 512, Count,
-        "Each connection takes two descriptors of the server, which all sessions share.";
-
-        /// Concurrent connections to the network proxies of all sessions, but no more than an eighth of the server's limit of open files.
-        /// A further connection waits until another one ends.
-        MAX_PROXY_CONNECTIONS_TOTAL: usize = 4096, Count,
-        "Each connection takes two descriptors of the server. At least three quarters of its descriptors are left for other work.";
-
-        /// Bytes of the headers of a request to a network proxy.
-        /// The request is answered with status 431.
-        MAX_PROXY_REQUEST_HEAD_BYTES: usize = proxy::limits::MAX_REQUEST_HEAD_BYTES, Bytes, "Web servers accept less.";
-
-        /// Bytes of the headers of a response that a network proxy passes on, and of the informational responses (1xx) before it.
-        /// The request is answered with status 502.
-        MAX_PROXY_RESPONSE_HEAD_BYTES: usize = proxy::limits::MAX_RESPONSE_HEAD_BYTES, Bytes, "Web browsers accept no more.";
-
-        /// Headers of a request to a network proxy, and of a response that it passes on.
-        /// The request is answered with status 431, or 502 if the response has more.
-        MAX_PROXY_HEADERS: usize = proxy::limits::MAX_HEADERS, Count,
-        "As many as an HTTP answer to a client may have.";
-
-        /// Time for the headers of a request to a network proxy, or for a SOCKS5 handshake.
-        /// The connection is closed.
-        PROXY_HANDSHAKE_TIMEOUT: Duration = proxy::limits::HANDSHAKE_TIMEOUT, Milliseconds,
-        "A working program needs far less time.";
-
-        /// Time in which a network proxy looks up the name of a target.
-        /// The request is answered with status 504, or the SOCKS5 code 6.
-        PROXY_LOOKUP_TIMEOUT: Duration = proxy::limits::LOOKUP_TIMEOUT, Milliseconds,
-        "Resolvers give up sooner. A resolver that hangs does not hold connections to the proxy for ever.";
-
-        /// Time in which a network proxy connects to a target.
-        /// The request is answered with status 504, or the SOCKS5 code 6.
-        PROXY_CONNECT_TIMEOUT: Duration = proxy::limits::CONNECT_TIMEOUT, Milliseconds,
-        "A target that can be reached accepts sooner.";
-
-        /// Time without a byte on a connection to a network proxy.
-        /// The connection is closed.
-        PROXY_IDLE_TIMEOUT: Duration = proxy::limits::IDLE_TIMEOUT, Milliseconds,
-        "Long enough for protocols with pings, and an abandoned connection does not stay for ever.";
     }
 
     "HTTP requests of clients" {

@@ -36,6 +36,20 @@ fn params_are_checked_in_the_published_order() {
 }
 
 #[test]
+fn too_many_domains_are_refused() {
+    let proxy_with = |count: usize, length: usize| {
+        let domains: serde_json::Map<String, Value> =
+            (0..count).map(|number| (format!("{number:0>length$}.test"), json!("allow"))).collect();
+        json!({"proxy": {"enabled": true, "domains": domains}})
+    };
+    let many = "invalid network proxy config: there are more than 4096 domain patterns; use patterns with `*.` for hosts of the same domain";
+    let long = "invalid network proxy config: the domain patterns have more than 262144 bytes; use patterns with `*.` for hosts of the same domain";
+    plan("p", proxy_with(4096, 20)).unwrap();
+    assert_refused("p", proxy_with(4097, 20), many);
+    assert_refused("p", proxy_with(4096, 60), long);
+}
+
+#[test]
 fn the_answer_may_come_five_seconds_after_the_timeout_of_the_client() {
     let answer_timeout = |timeout: Option<u64>| {
         let launch = json!({"proxy": {"enabled": true}, "policyDecisionTimeoutMs": timeout});

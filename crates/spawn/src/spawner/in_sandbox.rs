@@ -52,7 +52,7 @@ impl Spawner {
         cancelled.hang_up_when_cancelled(server_end.try_clone().map_err(no_socket())?);
 
         let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
-        let limits = ChildLimits::new(self.tags_work.then_some(tag), resources);
+        let limits = ChildLimits::new(self.tags_work().then_some(tag), resources);
         let other_limits: Vec<_> = limits.others.iter().map(ResourceLimit::numbers).collect();
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
