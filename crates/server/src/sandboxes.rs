@@ -2,14 +2,16 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
+mod command_list;
+mod in_the_way;
 mod mechanism;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,9 @@ use spawn::{
 };
 use tokio::runtime::Handle;
 
+use self::command_list::CommandList;
+pub(crate) use self::in_the_way::AllSandboxes;
+use self::in_the_way::SandboxList;
 pub(crate) use self::mechanism::MechanismChoice;
 use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
 use crate::placeholder_list::PlaceholderList;
@@ -47,6 +52,7 @@ pub(crate) struct SandboxLauncher {
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
     placeholders: Arc<PlaceholderList>,
+    all: Arc<AllSandboxes>,
     /// The time of the last attempt to make a sandbox of namespaces, if this machine did not allow it. None after any other result.
     namespaces_refused: Mutex<Option<Instant>>,
 }
@@ -65,9 +71,15 @@ impl SandboxLauncher {
             spawner,
             runtime: Handle::current(),
             tmpdir,
+            all: AllSandboxes::new(Arc::clone(&placeholders)),
             placeholders,
             namespaces_refused: Mutex::default(),
         }
+    }
+
+    /// The sandboxes that were made with this launcher.
+    pub(crate) fn all_sandboxes(&self) -> Arc<AllSandboxes> {
+        Arc::clone(&self.all)
     }
 
     /// Whether this machine has just refused to make namespaces. The reason may pass, for example if other programs have used up all
@@ -155,9 +167,7 @@ pub(crate) struct SessionSandbox {
     resident: ResidentSandbox,
     /// When the sandbox was asked for last.
     used: Mutex<Instant>,
-    commands: Mutex<CommandList>,
-    /// Before this time, [`wait_for_ending_commands`](Self::wait_for_ending_commands) does not wait.
-    may_wait_from: Mutex<Instant>,
+    commands: Arc<CommandList>,
     _launcher: LauncherProcess,
     /// Dropped last, because the mounts of the sandbox are on these directories.
     placeholders: Placeholders,
@@ -173,8 +183,7 @@ impl SessionSandbox {
             plan,
             resident,
             used: Mutex::new(Instant::now()),
-            commands: Mutex::default(),
-            may_wait_from: Mutex::new(Instant::now()),
+            commands: Arc::default(),
             _launcher: launcher,
             placeholders,
         })
@@ -197,64 +206,7 @@ impl SessionSandbox {
     pub(crate) fn has_proc(&self) -> bool {
         self.resident.has_proc()
     }
-
-    /// Waits a moment until no command runs: the end of a command is known before the last of its processes is gone. If a command goes on
-    /// running, further calls return at once for the time [`ENDING_PAUSE`].
-    fn wait_for_ending_commands(&self) {
-        let mut may_wait_from = self.may_wait_from.lock();
-        if Instant::now() < *may_wait_from {
-            return;
-        }
-        let until = Instant::now() + ENDING_PATIENCE;
-        while !self.has_no_command() {
-            if Instant::now() >= until {
-                *may_wait_from = Instant::now() + ENDING_PAUSE;
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Whether no process of a command runs, daemons of ended commands included. Commands of sandboxes without namespaces are not seen.
-    fn has_no_command(&self) -> bool {
-        let mut commands = self.commands.lock();
-        commands.forget_ended();
-        commands.lifelines.is_empty()
-    }
 }
-
-/// The commands that run in a sandbox.
-#[derive(Default)]
-struct CommandList {
-    /// For each command the socket whose other end is closed when the command and all of its descendants have ended.
-    lifelines: Vec<Arc<OwnedFd>>,
-    /// When the list has this length, commands that have ended are removed from it.
-    cleanup_length: usize,
-}
-
-impl CommandList {
-    fn add(&mut self, lifeline: Arc<OwnedFd>) {
-        if self.lifelines.len() >= self.cleanup_length {
-            self.forget_ended();
-            // The length doubles, so that looking at all lifelines is rare and costs little for each command.
-            self.cleanup_length = self.lifelines.len() * 2 + FEW_COMMANDS;
-        }
-        self.lifelines.push(lifeline);
-    }
-
-    fn forget_ended(&mut self) {
-        self.lifelines.retain(|lifeline| !sandbox::is_hung_up(lifeline));
-    }
-}
-
-/// How long a request waits for the last processes of a sandbox whose placeholders are in the way of its policy.
-const ENDING_PATIENCE: Duration = Duration::from_millis(100);
-
-/// For this long after a wait that did not help, requests do not wait for the same sandbox again.
-const ENDING_PAUSE: Duration = Duration::from_secs(5);
-
-/// When a command is added to a list that is shorter than this, the list is not searched for commands that have ended.
-const FEW_COMMANDS: usize = 16;
 
 /// The start of one command in a sandbox.
 pub(crate) struct SandboxStart {
@@ -290,7 +242,7 @@ pub(crate) struct SessionSandboxes {
     /// Policies of recent file operations, at most [`MAX_SANDBOXES`]. The newest is the last.
     recent: Mutex<VecDeque<RecentPolicy>>,
     /// The sandboxes that requests may use again, at most [`MAX_SANDBOXES`].
-    known: Mutex<Vec<Arc<SessionSandbox>>>,
+    known: Arc<SandboxList>,
     /// The session, as the owner of its placeholders.
     placeholders: PlaceholderOwner,
     /// Held while a sandbox is made, so that two requests do not make the same one.
@@ -301,7 +253,7 @@ impl SessionSandboxes {
     pub(crate) fn new(launcher: Option<Arc<SandboxLauncher>>) -> Self {
         let notes = launcher.as_ref().map(|launcher| Arc::clone(&launcher.placeholders));
         let placeholders = notes.map_or_else(PlaceholderOwner::default, |notes| PlaceholderOwner::new(notes));
-        Self { launcher, recent: Mutex::default(), known: Mutex::default(), placeholders, making: Mutex::default() }
+        Self { launcher, recent: Mutex::default(), known: Arc::default(), placeholders, making: Mutex::default() }
     }
 
     /// The root of the sandbox for file operations with this policy, if its files were looked at within [`POLICY_RECHECK_TIME`].
@@ -350,14 +302,9 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = self.plan(policy, network)?;
+            let planned = self.plan(launcher, policy, network)?;
             let plan = planned.plan.into();
-            let known = self.find(&plan);
-            let has_others = known.is_none() || self.known.lock().len() > 1;
-            if has_others && self.end_those_in_the_way_of(policy) {
-                continue;
-            }
-            if let Some(known) = known {
+            if let Some(known) = self.find(&plan) {
                 return Ok(known);
             }
             match self.find_or_make(launcher, tags, plan, planned.placeholders) {
@@ -376,9 +323,8 @@ impl SessionSandboxes {
         policy: &FilePolicy,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
-        self.end_those_in_the_way_of(policy);
         for _ in 0..MAX_PLANS {
-            let planned = self.plan(policy, SandboxNetwork::LoopbackOnly)?;
+            let planned = self.plan(launcher, policy, SandboxNetwork::LoopbackOnly)?;
             let plan = planned.plan.into();
             match launcher.build(&plan, tags) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
@@ -391,8 +337,22 @@ impl SessionSandboxes {
         Err(SandboxRefusal::Unsteady)
     }
 
+    /// Makes the plan for a policy, and ends unused sandboxes that are in the way of it. Blocks.
+    fn plan(
+        &self,
+        launcher: &SandboxLauncher,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<PlannedSandbox, PlanError> {
+        let planned = self.plan_as_it_is(policy, network)?;
+        if end_those_in_the_way_of(policy, &planned.placeholders, launcher) {
+            return self.plan_as_it_is(policy, network);
+        }
+        Ok(planned)
+    }
+
     /// Makes the plan for a policy. While the session has too many placeholders, ends its unused sandboxes, the oldest first. Blocks.
-    fn plan(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
+    fn plan_as_it_is(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
         loop {
             match plan_for_owner(policy, network, &self.placeholders) {
                 Err(PlanError::TooManyPlaceholders) if let Some(unused) = self.take_oldest_unused() => drop(unused),
@@ -430,22 +390,10 @@ impl SessionSandboxes {
         let evicted = self.make_room()?;
         let built = launcher.build(&plan, tags)?;
         let made = SessionSandbox::new(plan, placeholders, built);
+        launcher.all.add(&self.known);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)
-    }
-
-    /// Ends unused sandboxes that have a placeholder where this policy allows to write: with the placeholder, a command could not
-    /// write there. Returns whether it has ended one.
-    fn end_those_in_the_way_of(&self, policy: &FilePolicy) -> bool {
-        let is_in_the_way = |sandbox: &Arc<SessionSandbox>| {
-            sandbox.placeholders.paths().any(|path| policy.access(path).access == sandbox::Access::Write)
-        };
-        let in_the_way: Vec<_> = self.known.lock().iter().filter(|sandbox| is_in_the_way(sandbox)).cloned().collect();
-        in_the_way.into_iter().for_each(|sandbox| sandbox.wait_for_ending_commands());
-        let ended: Vec<_> =
-            self.known.lock().extract_if(.., |sandbox| is_unused(sandbox) && is_in_the_way(sandbox)).collect();
-        !ended.is_empty()
     }
 
     /// If the session has as many sandboxes as it may, takes out the one that has been unused for the longest time.
@@ -479,9 +427,16 @@ impl SessionSandboxes {
     }
 }
 
+/// Ends unused sandboxes of all sessions that have a placeholder where this policy allows to write: with the placeholder, a command
+/// could not write there. A placeholder that the plan of the policy `needed` itself stays. Returns whether it has ended one. Blocks.
+fn end_those_in_the_way_of(policy: &FilePolicy, needed: &Placeholders, launcher: &SandboxLauncher) -> bool {
+    let needed: HashSet<&Path> = needed.paths().iter().map(PathBuf::as_path).collect();
+    launcher.all.end_unused(|path| !needed.contains(path) && policy.access(path).access == sandbox::Access::Write)
+}
+
 /// Whether only the list of the session refers to the sandbox, and no command runs in it.
 fn is_unused(sandbox: &Arc<SessionSandbox>) -> bool {
-    sandbox.has_no_command() && Arc::strong_count(sandbox) == 1
+    sandbox.commands.is_empty() && Arc::strong_count(sandbox) == 1
 }
 
 impl ChildMaker for SandboxStart {
@@ -516,7 +471,7 @@ impl ChildMaker for SandboxStart {
                 *self.filter.lock() = answer.filter;
                 let lifeline = answer.lifeline.map(Arc::new);
                 if let Some(lifeline) = &lifeline {
-                    self.sandbox.commands.lock().add(Arc::clone(lifeline));
+                    self.sandbox.commands.add(Arc::clone(lifeline));
                 }
                 Ok(MadeChild { pid, lifeline })
             }

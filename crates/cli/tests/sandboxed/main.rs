@@ -5,6 +5,7 @@
 mod denials;
 mod ends;
 mod files;
+mod in_the_way;
 mod network;
 mod ordinary_user;
 #[path = "../shared/policies.rs"]

@@ -87,7 +87,7 @@ fn an_outer_path_is_mounted_before_the_paths_below_it_and_every_mount_names_its_
     for step in planned.plan.mounts.iter().filter(|step| !matches!(step.kind, MountKind::MadeDirectory)) {
         assert_eq!(step.source, Some(FileFacts::of_path(&step.path).unwrap().id), "{step:?}");
     }
-    let made: Vec<_> = planned.placeholders.paths().map(|path| path.strip_prefix(&base).unwrap()).collect();
+    let made: Vec<_> = planned.placeholders.paths().iter().map(|path| path.strip_prefix(&base).unwrap()).collect();
     let expected = ["ws/.agents", "ws/.codex", "ws/d/w/.agents", "ws/d/w/.codex", "ws/d/w/.git"];
     assert_eq!(made, expected.map(Path::new));
 }
