@@ -5,6 +5,7 @@
 mod command_list;
 mod in_the_way;
 mod mechanism;
+mod proxy_limit;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CString, OsString};
@@ -32,7 +33,8 @@ use self::command_list::CommandList;
 pub(crate) use self::in_the_way::AllSandboxes;
 use self::in_the_way::SandboxList;
 pub(crate) use self::mechanism::MechanismChoice;
-use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
+use self::proxy_limit::{ProxySandboxCount, ProxySandboxShare};
+use crate::limits::{MAX_PROXY_SANDBOXES, MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
 use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
 
@@ -147,6 +149,10 @@ pub(crate) enum SandboxRefusal {
         "the session uses {MAX_SANDBOXES} sandboxes at once, which is the most; end processes, or use fewer different policies"
     )]
     TooMany,
+    #[error(
+        "the session runs {MAX_PROXY_SANDBOXES} commands with a network proxy at once, which is the most, because each of them has a sandbox of its own; end one of them, or wait until one ends"
+    )]
+    TooManyProxies,
     #[error("files that the policy names are being changed all the time; try again")]
     Unsteady,
 }
@@ -169,8 +175,10 @@ pub(crate) struct SessionSandbox {
     used: Mutex<Instant>,
     commands: Arc<CommandList>,
     _launcher: LauncherProcess,
-    /// Dropped last, because the mounts of the sandbox are on these directories.
+    /// Dropped after the launcher, because the mounts of the sandbox are on these directories.
     placeholders: Placeholders,
+    /// Only for a sandbox of a command with a proxy. Dropped last, so that a sandbox that is ending still counts.
+    _share: Option<ProxySandboxShare>,
 }
 
 impl SessionSandbox {
@@ -178,6 +186,7 @@ impl SessionSandbox {
         plan: EnforcementPlan,
         placeholders: Placeholders,
         (resident, launcher): (ResidentSandbox, LauncherProcess),
+        share: Option<ProxySandboxShare>,
     ) -> Arc<Self> {
         Arc::new(Self {
             plan,
@@ -186,6 +195,7 @@ impl SessionSandbox {
             commands: Arc::default(),
             _launcher: launcher,
             placeholders,
+            _share: share,
         })
     }
 
@@ -243,6 +253,8 @@ pub(crate) struct SessionSandboxes {
     recent: Mutex<VecDeque<RecentPolicy>>,
     /// The sandboxes that requests may use again, at most [`MAX_SANDBOXES`].
     known: Arc<SandboxList>,
+    /// Counts the sandboxes of commands with a proxy.
+    proxied: Arc<ProxySandboxCount>,
     /// The session, as the owner of its placeholders.
     placeholders: PlaceholderOwner,
     /// Held while a sandbox is made, so that two requests do not make the same one.
@@ -253,7 +265,14 @@ impl SessionSandboxes {
     pub(crate) fn new(launcher: Option<Arc<SandboxLauncher>>) -> Self {
         let notes = launcher.as_ref().map(|launcher| Arc::clone(&launcher.placeholders));
         let placeholders = notes.map_or_else(PlaceholderOwner::default, |notes| PlaceholderOwner::new(notes));
-        Self { launcher, recent: Mutex::default(), known: Arc::default(), placeholders, making: Mutex::default() }
+        Self {
+            launcher,
+            recent: Mutex::default(),
+            known: Arc::default(),
+            proxied: Arc::default(),
+            placeholders,
+            making: Mutex::default(),
+        }
     }
 
     /// The root of the sandbox for file operations with this policy, if its files were looked at within [`POLICY_RECHECK_TIME`].
@@ -323,6 +342,7 @@ impl SessionSandboxes {
         policy: &FilePolicy,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
+        let share = self.proxied.take_share().ok_or(SandboxRefusal::TooManyProxies)?;
         for _ in 0..MAX_PLANS {
             let planned = self.plan(launcher, policy, SandboxNetwork::LoopbackOnly)?;
             let plan = planned.plan.into();
@@ -331,7 +351,9 @@ impl SessionSandboxes {
                 Err(SandboxRefusal::Build(namespaces)) if namespaces.is_about_missing_namespaces() => {
                     return Err(SandboxRefusal::NoSubstitute { namespaces, landlock: LandlockUnfit::ManagedNetwork });
                 }
-                other => return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built)),
+                other => {
+                    return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built, Some(share)));
+                }
             }
         }
         Err(SandboxRefusal::Unsteady)
@@ -389,7 +411,7 @@ impl SessionSandboxes {
         }
         let evicted = self.make_room()?;
         let built = launcher.build(&plan, tags)?;
-        let made = SessionSandbox::new(plan, placeholders, built);
+        let made = SessionSandbox::new(plan, placeholders, built, None);
         launcher.all.add(&self.known);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);

@@ -11,6 +11,7 @@ mod ordinary_user;
 #[path = "../shared/policies.rs"]
 mod policies;
 mod processes;
+mod sandbox_limits;
 
 use std::path::Path;
 
