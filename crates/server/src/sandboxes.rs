@@ -373,11 +373,12 @@ impl SessionSandboxes {
         Ok(planned)
     }
 
-    /// Makes the plan for a policy. While the session has too many placeholders, ends its unused sandboxes, the oldest first. Blocks.
+    /// Makes the plan for a policy. If the session has too many placeholders, ends all of its unused sandboxes that have some: ending them
+    /// one by one would mean to make the plan again for each. Blocks.
     fn plan_as_it_is(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
         loop {
             match plan_for_owner(policy, network, &self.placeholders) {
-                Err(PlanError::TooManyPlaceholders) if let Some(unused) = self.take_oldest_unused() => drop(unused),
+                Err(PlanError::TooManyPlaceholders) if self.end_unused_with_placeholders() => {}
                 other => return other,
             }
         }
@@ -432,6 +433,14 @@ impl SessionSandboxes {
         let unused = known.iter().enumerate().filter(|(_, sandbox)| is_unused(sandbox));
         let (oldest, _) = unused.min_by_key(|(_, sandbox)| *sandbox.used.lock())?;
         Some(known.remove(oldest))
+    }
+
+    /// Ends the unused sandboxes that have placeholders. Returns whether there was one. Blocks.
+    fn end_unused_with_placeholders(&self) -> bool {
+        let has_some = |sandbox: &SessionSandbox| !sandbox.placeholders.paths().is_empty();
+        let unused: Vec<_> =
+            self.known.lock().extract_if(.., |sandbox| has_some(sandbox) && is_unused(sandbox)).collect();
+        !unused.is_empty()
     }
 
     /// Takes out the sandboxes that have been unused for [`SANDBOX_IDLE_TIME`]. Dropping them can block.

@@ -1,9 +1,10 @@
-//! How many sandboxes a session may have.
+//! How many sandboxes and placeholders (empty directories on which something is mounted) a session may have.
 
-use testkit::{TestServer, json};
+use testkit::{TestServer, eventually, is_alive, json};
 
 use crate::network::proxy;
-use crate::{Workspace, run, start_params, until_closed};
+use crate::policies::path_entry;
+use crate::{Workspace, descendants_named, policy, run, start_params, until_closed};
 
 /// As `MAX_PROXY_SANDBOXES` of the server.
 const MAX_PROXY_SANDBOXES: usize = 64;
@@ -34,4 +35,31 @@ async fn a_session_has_a_limited_number_of_commands_with_a_proxy() {
         attempt += 1;
         assert!(attempt < 100);
     }
+}
+
+/// A server with 1,024 descriptors allows 256 placeholders for a session.
+#[tokio::test]
+async fn a_sandbox_without_placeholders_stays_when_there_are_too_many_placeholders() {
+    let mut command = tokio::process::Command::new("prlimit");
+    command.args(["--nofile=1024:1024", "--"]).arg(testkit::binary());
+    let (server, workspace) = (TestServer::launch(command, &[]).await, Workspace::new());
+    let mut client = server.client().await;
+    run(&mut client, start_params("read-only", "true", &policy(Vec::new(), "restricted"))).await;
+    let launcher = eventually("the launcher runs", || descendants_named(&server, "exec-launcher").pop()).await;
+    // Each of these policies needs 60 placeholders.
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let root = |number: usize| {
+            let root = workspace.path().join(format!("{name}-{number}"));
+            std::fs::create_dir(&root).unwrap();
+            path_entry(&format!("file://{}", root.display()), "write")
+        };
+        let with_roots = policy((0..20).map(root).collect(), "restricted");
+        let ended = run(&mut client, start_params(name, "exit 3", &with_roots)).await;
+        assert_eq!(ended.exited["exitCode"], 3);
+    }
+    assert!(
+        !workspace.path().join("a-0/.git").exists(),
+        "its sandbox was ended, because there were too many placeholders"
+    );
+    assert!(is_alive(launcher), "ending this sandbox would not have helped");
 }
