@@ -103,6 +103,11 @@ pub enum PlanError {
         /// The most files that are looked at.
         limit: usize,
     },
+    /// The search for matches has compared files with globs too often.
+    #[error(
+        "the deny globs would have to be compared with too many files; use fewer globs, begin them with a longer path, or set glob_scan_max_depth"
+    )]
+    TooManyComparisons,
     /// The owner, or all owners together, have as many placeholders as they may have. If some of them belong to a sandbox that is not used, ending
     /// that sandbox helps.
     #[error(
@@ -236,7 +241,6 @@ impl<'a> Planner<'a> {
 
     /// Follows every path of the policy, and searches for matches of its globs.
     fn find_entries(&mut self) -> Result<Vec<FoundEntry>, PlanError> {
-        let mut budget = glob_scan::ScanBudget::default();
         let mut host = HostPaths::default();
         let find = |host: &mut HostPaths, path: &Path| {
             host.follow(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })
@@ -251,6 +255,7 @@ impl<'a> Planner<'a> {
             host.follow_writable(path).map_err(|source| PlanError::Host { path: path.to_owned(), source })?;
         }
         let mut entries = Vec::new();
+        let mut globs = Vec::new();
         for entry in self.policy.entries() {
             match &entry.target {
                 EntryTarget::Path(path) => {
@@ -274,16 +279,18 @@ impl<'a> Planner<'a> {
                     };
                     entries.push(FoundEntry { path: path.clone(), access: entry.access, origin, found });
                 }
-                EntryTarget::Glob(glob) => {
-                    let scan = glob_scan::scan(glob, self.policy.glob_scan_max_depth(), &mut budget)?;
-                    let matched = scan.matches.into_iter().map(|path| (path, EntryOrigin::Matched));
-                    let unread = scan.unreadable.into_iter().map(|path| (path, EntryOrigin::Unsearched));
-                    for (path, origin) in matched.chain(unread) {
-                        let found = find(&mut host, &path)?;
-                        entries.push(FoundEntry { path, access: Access::Deny, origin, found });
-                    }
-                }
+                EntryTarget::Glob(glob) => globs.push(glob),
             }
+        }
+        let allowed = entries.iter().filter(|entry| entry.access != Access::Deny);
+        let granted: Vec<&Path> =
+            allowed.flat_map(|entry| [entry.path.as_path(), entry.found.real_path.as_path()]).collect();
+        let scan = glob_scan::scan(&globs, self.policy.glob_scan_max_depth(), &granted)?;
+        let matched = scan.matches.into_iter().map(|path| (path, EntryOrigin::Matched));
+        let unread = scan.unreadable.into_iter().map(|path| (path, EntryOrigin::Unsearched));
+        for (path, origin) in matched.chain(unread) {
+            let found = find(&mut host, &path)?;
+            entries.push(FoundEntry { path, access: Access::Deny, origin, found });
         }
         Ok(entries)
     }

@@ -30,6 +30,7 @@ mod resolve;
 pub use error::PolicyError;
 pub use file_policy::{AccessDecision, EntrySource, EntryTarget, FilePolicy, PolicyEntry, PolicyKey};
 pub use glob::GlobPattern;
+pub(crate) use glob::GlobWalk;
 pub(crate) use lexical::path_order;
 pub use limits as policy_limits;
 pub use request::{

@@ -4,6 +4,7 @@
 //! `config.rs`. This module knows nothing of how the limits are enforced.
 
 mod fixed;
+mod fixed_list;
 mod value;
 
 pub use fixed::FIXED_LIMITS;

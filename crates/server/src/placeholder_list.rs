@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use sandbox::PlaceholderNotes;
@@ -17,12 +18,19 @@ pub(crate) struct PlaceholderList {
     /// Each path, and how many sandboxes use it. A path whose directory could not be removed stays in the list, with 0, until a later
     /// sandbox uses the directory and removes it.
     paths: Mutex<HashMap<PathBuf, usize>>,
+    /// How often all sandboxes together use a placeholder, so that nobody has to lock `paths` to find out that there is none.
+    uses: AtomicUsize,
     notes: Option<Arc<GuardNotes>>,
 }
 
 impl PlaceholderList {
     pub(crate) fn new(notes: Option<Arc<GuardNotes>>) -> Arc<Self> {
-        Arc::new(Self { paths: Mutex::default(), notes })
+        Arc::new(Self { paths: Mutex::default(), uses: AtomicUsize::new(0), notes })
+    }
+
+    /// Whether no sandbox has a placeholder. Costs next to nothing.
+    pub(crate) fn has_none(&self) -> bool {
+        self.uses.load(Ordering::Relaxed) == 0
     }
 
     fn write(&self, paths: &HashMap<PathBuf, usize>) {
@@ -38,6 +46,7 @@ impl PlaceholderList {
 
 impl PlaceholderNotes for PlaceholderList {
     fn add(&self, paths: &[PathBuf]) {
+        self.uses.fetch_add(paths.len(), Ordering::Relaxed);
         let mut known = self.paths.lock();
         let count = known.len();
         for path in paths {
@@ -62,6 +71,7 @@ impl PlaceholderNotes for PlaceholderList {
         if known.len() < count {
             self.write(&known);
         }
+        self.uses.fetch_sub(paths.len(), Ordering::Relaxed);
     }
 
     fn leave(&self, paths: &[PathBuf]) {
@@ -71,6 +81,7 @@ impl PlaceholderNotes for PlaceholderList {
                 *uses = uses.saturating_sub(1);
             }
         }
+        self.uses.fetch_sub(paths.len(), Ordering::Relaxed);
     }
 }
 
@@ -94,9 +105,10 @@ mod tests {
         list.add(&paths[..1]);
         list.remove(&paths);
         assert_eq!(list.paths.lock().len(), 1);
-        list.remove(&paths);
-        list.remove(&paths);
+        assert!(!list.has_none());
+        list.remove(&paths[..1]);
         assert!(list.paths.lock().is_empty());
+        assert!(list.has_none());
     }
 
     #[test]
@@ -107,6 +119,7 @@ mod tests {
             list.add(&paths);
             list.leave(&paths);
             assert_eq!(list.paths.lock().len(), 1);
+            assert!(list.has_none(), "no sandbox uses it");
         }
         list.add(&paths);
         list.remove(&paths);

@@ -2,9 +2,12 @@
 //! same plan use it again. It ends with its session, when it has not been used for a while, and with the server. The crate
 //! `sandbox` makes sandboxes; this module decides how long they live, and starts their launchers.
 
+mod command_list;
+mod in_the_way;
 mod mechanism;
+mod proxy_limit;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -26,8 +29,12 @@ use spawn::{
 };
 use tokio::runtime::Handle;
 
+use self::command_list::CommandList;
+pub(crate) use self::in_the_way::AllSandboxes;
+use self::in_the_way::SandboxList;
 pub(crate) use self::mechanism::MechanismChoice;
-use crate::limits::{MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
+use self::proxy_limit::{ProxySandboxCount, ProxySandboxShare};
+use crate::limits::{MAX_PROXY_SANDBOXES, MAX_SANDBOXES, POLICY_RECHECK_TIME, SANDBOX_IDLE_TIME};
 use crate::placeholder_list::PlaceholderList;
 use crate::sandbox_policy::file_sandbox_policy;
 
@@ -47,6 +54,7 @@ pub(crate) struct SandboxLauncher {
     /// The variable `TMPDIR` of the server, for policies of file operations that refer to it.
     tmpdir: Option<OsString>,
     placeholders: Arc<PlaceholderList>,
+    all: Arc<AllSandboxes>,
     /// The time of the last attempt to make a sandbox of namespaces, if this machine did not allow it. None after any other result.
     namespaces_refused: Mutex<Option<Instant>>,
 }
@@ -65,9 +73,15 @@ impl SandboxLauncher {
             spawner,
             runtime: Handle::current(),
             tmpdir,
+            all: AllSandboxes::new(Arc::clone(&placeholders)),
             placeholders,
             namespaces_refused: Mutex::default(),
         }
+    }
+
+    /// The sandboxes that were made with this launcher.
+    pub(crate) fn all_sandboxes(&self) -> Arc<AllSandboxes> {
+        Arc::clone(&self.all)
     }
 
     /// Whether this machine has just refused to make namespaces. The reason may pass, for example if other programs have used up all
@@ -135,6 +149,10 @@ pub(crate) enum SandboxRefusal {
         "the session uses {MAX_SANDBOXES} sandboxes at once, which is the most; end processes, or use fewer different policies"
     )]
     TooMany,
+    #[error(
+        "the session runs {MAX_PROXY_SANDBOXES} commands with a network proxy at once, which is the most, because each of them has a sandbox of its own; end one of them, or wait until one ends"
+    )]
+    TooManyProxies,
     #[error("files that the policy names are being changed all the time; try again")]
     Unsteady,
 }
@@ -155,12 +173,12 @@ pub(crate) struct SessionSandbox {
     resident: ResidentSandbox,
     /// When the sandbox was asked for last.
     used: Mutex<Instant>,
-    commands: Mutex<CommandList>,
-    /// Before this time, [`wait_for_ending_commands`](Self::wait_for_ending_commands) does not wait.
-    may_wait_from: Mutex<Instant>,
+    commands: Arc<CommandList>,
     _launcher: LauncherProcess,
-    /// Dropped last, because the mounts of the sandbox are on these directories.
+    /// Dropped after the launcher, because the mounts of the sandbox are on these directories.
     placeholders: Placeholders,
+    /// Only for a sandbox of a command with a proxy. Dropped last, so that a sandbox that is ending still counts.
+    _share: Option<ProxySandboxShare>,
 }
 
 impl SessionSandbox {
@@ -168,15 +186,16 @@ impl SessionSandbox {
         plan: EnforcementPlan,
         placeholders: Placeholders,
         (resident, launcher): (ResidentSandbox, LauncherProcess),
+        share: Option<ProxySandboxShare>,
     ) -> Arc<Self> {
         Arc::new(Self {
             plan,
             resident,
             used: Mutex::new(Instant::now()),
-            commands: Mutex::default(),
-            may_wait_from: Mutex::new(Instant::now()),
+            commands: Arc::default(),
             _launcher: launcher,
             placeholders,
+            _share: share,
         })
     }
 
@@ -197,72 +216,15 @@ impl SessionSandbox {
     pub(crate) fn has_proc(&self) -> bool {
         self.resident.has_proc()
     }
-
-    /// Waits a moment until no command runs: the end of a command is known before the last of its processes is gone. If a command goes on
-    /// running, further calls return at once for the time [`ENDING_PAUSE`].
-    fn wait_for_ending_commands(&self) {
-        let mut may_wait_from = self.may_wait_from.lock();
-        if Instant::now() < *may_wait_from {
-            return;
-        }
-        let until = Instant::now() + ENDING_PATIENCE;
-        while !self.has_no_command() {
-            if Instant::now() >= until {
-                *may_wait_from = Instant::now() + ENDING_PAUSE;
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Whether no process of a command runs, daemons of ended commands included. Commands of sandboxes without namespaces are not seen.
-    fn has_no_command(&self) -> bool {
-        let mut commands = self.commands.lock();
-        commands.forget_ended();
-        commands.lifelines.is_empty()
-    }
 }
 
 impl FileSandbox for SessionSandbox {
     fn is_placeholder(&self, path: &Path) -> bool {
+        let placeholders = self.placeholders.paths();
         // The path may lead through links, and the paths of placeholders do not.
-        let is_at = |real: PathBuf| self.placeholders.paths().any(|placeholder| placeholder == real);
-        self.placeholders.paths().next().is_some() && path.canonicalize().is_ok_and(is_at)
+        !placeholders.is_empty() && path.canonicalize().is_ok_and(|real| placeholders.contains(&real))
     }
 }
-
-/// The commands that run in a sandbox.
-#[derive(Default)]
-struct CommandList {
-    /// For each command the socket whose other end is closed when the command and all of its descendants have ended.
-    lifelines: Vec<Arc<OwnedFd>>,
-    /// When the list has this length, commands that have ended are removed from it.
-    cleanup_length: usize,
-}
-
-impl CommandList {
-    fn add(&mut self, lifeline: Arc<OwnedFd>) {
-        if self.lifelines.len() >= self.cleanup_length {
-            self.forget_ended();
-            // The length doubles, so that looking at all lifelines is rare and costs little for each command.
-            self.cleanup_length = self.lifelines.len() * 2 + FEW_COMMANDS;
-        }
-        self.lifelines.push(lifeline);
-    }
-
-    fn forget_ended(&mut self) {
-        self.lifelines.retain(|lifeline| !sandbox::is_hung_up(lifeline));
-    }
-}
-
-/// How long a request waits for the last processes of a sandbox whose placeholders are in the way of its policy.
-const ENDING_PATIENCE: Duration = Duration::from_millis(100);
-
-/// For this long after a wait that did not help, requests do not wait for the same sandbox again.
-const ENDING_PAUSE: Duration = Duration::from_secs(5);
-
-/// When a command is added to a list that is shorter than this, the list is not searched for commands that have ended.
-const FEW_COMMANDS: usize = 16;
 
 /// The start of one command in a sandbox.
 pub(crate) struct SandboxStart {
@@ -298,7 +260,9 @@ pub(crate) struct SessionSandboxes {
     /// Policies of recent file operations, at most [`MAX_SANDBOXES`]. The newest is the last.
     recent: Mutex<VecDeque<RecentPolicy>>,
     /// The sandboxes that requests may use again, at most [`MAX_SANDBOXES`].
-    known: Mutex<Vec<Arc<SessionSandbox>>>,
+    known: Arc<SandboxList>,
+    /// Counts the sandboxes of commands with a proxy.
+    proxied: Arc<ProxySandboxCount>,
     /// The session, as the owner of its placeholders.
     placeholders: PlaceholderOwner,
     /// Held while a sandbox is made, so that two requests do not make the same one.
@@ -309,7 +273,14 @@ impl SessionSandboxes {
     pub(crate) fn new(launcher: Option<Arc<SandboxLauncher>>) -> Self {
         let notes = launcher.as_ref().map(|launcher| Arc::clone(&launcher.placeholders));
         let placeholders = notes.map_or_else(PlaceholderOwner::default, |notes| PlaceholderOwner::new(notes));
-        Self { launcher, recent: Mutex::default(), known: Mutex::default(), placeholders, making: Mutex::default() }
+        Self {
+            launcher,
+            recent: Mutex::default(),
+            known: Arc::default(),
+            proxied: Arc::default(),
+            placeholders,
+            making: Mutex::default(),
+        }
     }
 
     /// The root of the sandbox for file operations with this policy, if its files were looked at within [`POLICY_RECHECK_TIME`].
@@ -358,14 +329,9 @@ impl SessionSandboxes {
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         for _ in 0..MAX_PLANS {
-            let planned = self.plan(policy, network)?;
+            let planned = self.plan(launcher, policy, network)?;
             let plan = planned.plan.into();
-            let known = self.find(&plan);
-            let has_others = known.is_none() || self.known.lock().len() > 1;
-            if has_others && self.end_those_in_the_way_of(policy) {
-                continue;
-            }
-            if let Some(known) = known {
+            if let Some(known) = self.find(&plan) {
                 return Ok(known);
             }
             match self.find_or_make(launcher, tags, plan, planned.placeholders) {
@@ -384,26 +350,43 @@ impl SessionSandboxes {
         policy: &FilePolicy,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
-        self.end_those_in_the_way_of(policy);
+        let share = self.proxied.take_share().ok_or(SandboxRefusal::TooManyProxies)?;
         for _ in 0..MAX_PLANS {
-            let planned = self.plan(policy, SandboxNetwork::LoopbackOnly)?;
+            let planned = self.plan(launcher, policy, SandboxNetwork::LoopbackOnly)?;
             let plan = planned.plan.into();
             match launcher.build(&plan, tags) {
                 Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
                 Err(SandboxRefusal::Build(namespaces)) if namespaces.is_about_missing_namespaces() => {
                     return Err(SandboxRefusal::NoSubstitute { namespaces, landlock: LandlockUnfit::ManagedNetwork });
                 }
-                other => return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built)),
+                other => {
+                    return other.map(|built| SessionSandbox::new(plan, planned.placeholders, built, Some(share)));
+                }
             }
         }
         Err(SandboxRefusal::Unsteady)
     }
 
-    /// Makes the plan for a policy. While the session has too many placeholders, ends its unused sandboxes, the oldest first. Blocks.
-    fn plan(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
+    /// Makes the plan for a policy, and ends unused sandboxes that are in the way of it. Blocks.
+    fn plan(
+        &self,
+        launcher: &SandboxLauncher,
+        policy: &FilePolicy,
+        network: SandboxNetwork,
+    ) -> Result<PlannedSandbox, PlanError> {
+        let planned = self.plan_as_it_is(policy, network)?;
+        if end_those_in_the_way_of(policy, &planned.placeholders, launcher) {
+            return self.plan_as_it_is(policy, network);
+        }
+        Ok(planned)
+    }
+
+    /// Makes the plan for a policy. If the session has too many placeholders, ends all of its unused sandboxes that have some: ending them
+    /// one by one would mean to make the plan again for each. Blocks.
+    fn plan_as_it_is(&self, policy: &FilePolicy, network: SandboxNetwork) -> Result<PlannedSandbox, PlanError> {
         loop {
             match plan_for_owner(policy, network, &self.placeholders) {
-                Err(PlanError::TooManyPlaceholders) if let Some(unused) = self.take_oldest_unused() => drop(unused),
+                Err(PlanError::TooManyPlaceholders) if self.end_unused_with_placeholders() => {}
                 other => return other,
             }
         }
@@ -437,23 +420,11 @@ impl SessionSandboxes {
         }
         let evicted = self.make_room()?;
         let built = launcher.build(&plan, tags)?;
-        let made = SessionSandbox::new(plan, placeholders, built);
+        let made = SessionSandbox::new(plan, placeholders, built, None);
+        launcher.all.add(&self.known);
         self.known.lock().push(Arc::clone(&made));
         drop(evicted);
         Ok(made)
-    }
-
-    /// Ends unused sandboxes that have a placeholder where this policy allows to write: with the placeholder, a command could not
-    /// write there. Returns whether it has ended one.
-    fn end_those_in_the_way_of(&self, policy: &FilePolicy) -> bool {
-        let is_in_the_way = |sandbox: &Arc<SessionSandbox>| {
-            sandbox.placeholders.paths().any(|path| policy.access(path).access == sandbox::Access::Write)
-        };
-        let in_the_way: Vec<_> = self.known.lock().iter().filter(|sandbox| is_in_the_way(sandbox)).cloned().collect();
-        in_the_way.into_iter().for_each(|sandbox| sandbox.wait_for_ending_commands());
-        let ended: Vec<_> =
-            self.known.lock().extract_if(.., |sandbox| is_unused(sandbox) && is_in_the_way(sandbox)).collect();
-        !ended.is_empty()
     }
 
     /// If the session has as many sandboxes as it may, takes out the one that has been unused for the longest time.
@@ -472,6 +443,14 @@ impl SessionSandboxes {
         Some(known.remove(oldest))
     }
 
+    /// Ends the unused sandboxes that have placeholders. Returns whether there was one. Blocks.
+    fn end_unused_with_placeholders(&self) -> bool {
+        let has_some = |sandbox: &SessionSandbox| !sandbox.placeholders.paths().is_empty();
+        let unused: Vec<_> =
+            self.known.lock().extract_if(.., |sandbox| has_some(sandbox) && is_unused(sandbox)).collect();
+        !unused.is_empty()
+    }
+
     /// Takes out the sandboxes that have been unused for [`SANDBOX_IDLE_TIME`]. Dropping them can block.
     pub(crate) fn take_idle(&self, now: Instant) -> Vec<Arc<SessionSandbox>> {
         let is_idle = |sandbox: &mut Arc<SessionSandbox>| {
@@ -487,9 +466,16 @@ impl SessionSandboxes {
     }
 }
 
+/// Ends unused sandboxes of all sessions that have a placeholder where this policy allows to write: with the placeholder, a command
+/// could not write there. A placeholder that the plan of the policy `needed` itself stays. Returns whether it has ended one. Blocks.
+fn end_those_in_the_way_of(policy: &FilePolicy, needed: &Placeholders, launcher: &SandboxLauncher) -> bool {
+    let needed: HashSet<&Path> = needed.paths().iter().map(PathBuf::as_path).collect();
+    launcher.all.end_unused(|path| !needed.contains(path) && policy.access(path).access == sandbox::Access::Write)
+}
+
 /// Whether only the list of the session refers to the sandbox, and no command runs in it.
 fn is_unused(sandbox: &Arc<SessionSandbox>) -> bool {
-    sandbox.has_no_command() && Arc::strong_count(sandbox) == 1
+    sandbox.commands.is_empty() && Arc::strong_count(sandbox) == 1
 }
 
 impl ChildMaker for SandboxStart {
@@ -524,7 +510,7 @@ impl ChildMaker for SandboxStart {
                 *self.filter.lock() = answer.filter;
                 let lifeline = answer.lifeline.map(Arc::new);
                 if let Some(lifeline) = &lifeline {
-                    self.sandbox.commands.lock().add(Arc::clone(lifeline));
+                    self.sandbox.commands.add(Arc::clone(lifeline));
                 }
                 Ok(MadeChild { pid, lifeline })
             }

@@ -110,6 +110,10 @@ impl ServerState {
             tracing::warn!("{problem}");
         }
         let env = server_env();
+        let sandbox_launcher = config.sandbox_launcher.clone().map(|program| {
+            Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner), env.get(OsStr::new("TMPDIR")).cloned()))
+        });
+        let all_sandboxes = sandbox_launcher.as_ref().map(|launcher| launcher.all_sandboxes());
         Ok(Arc::new(Self {
             janitor: Janitor::new(config.process_retention),
             output_budget: Budget::new(config.retain_total_bytes),
@@ -120,11 +124,9 @@ impl ServerState {
             search_permits: SearchPermits::new(config.max_searches),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
-            sandbox_launcher: config.sandbox_launcher.clone().map(|program| {
-                Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner), env.get(OsStr::new("TMPDIR")).cloned()))
-            }),
             config,
-            starter: Starter::new(Arc::clone(&spawner))?,
+            starter: Starter::new(Arc::clone(&spawner), all_sandboxes)?,
+            sandbox_launcher,
             spawner,
             sessions: Sessions::default(),
             presence: Presence::new(),

@@ -6,7 +6,8 @@
 //! process that kills all processes of the server if the server is killed, is started on a thread of its own.
 //!
 //! Starts in sandboxes have threads of their own: such a start looks at the files that the policy names, may have to make
-//! the sandbox, and then waits for the sandbox's launcher, so several of them go on at the same time.
+//! the sandbox, and then waits for the sandbox's launcher, so several of them go on at the same time. A start without a sandbox
+//! uses these threads too while there are placeholders (see `sandboxes/in_the_way.rs`), because it may have to end sandboxes first.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::blocking::{BlockingThreads, JobOwner, PoolGrowth};
 use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
-use crate::sandboxes::{SandboxStart, SessionSandbox};
+use crate::sandboxes::{AllSandboxes, SandboxStart, SessionSandbox};
 use crate::start_cancel::StartCancel;
 
 /// A start that takes longer is taken to hang, and another thread is added.
@@ -58,6 +59,8 @@ pub(crate) struct Starter {
     spawner: Arc<Spawner>,
     /// The tokio runtime that watches the descriptors of the processes.
     runtime: Handle,
+    /// None if the server makes no sandboxes.
+    sandboxes: Option<Arc<AllSandboxes>>,
     threads: BlockingThreads,
     sandbox_threads: BlockingThreads,
     /// One thread, which exists from the beginning, so that a guard can be started even if the system gives no more threads.
@@ -66,7 +69,7 @@ pub(crate) struct Starter {
 
 impl Starter {
     /// Must be called inside the tokio runtime that is to watch the descriptors of the processes.
-    pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
+    pub(crate) fn new(spawner: Arc<Spawner>, sandboxes: Option<Arc<AllSandboxes>>) -> io::Result<Self> {
         let growth = PoolGrowth {
             eager_threads: 1,
             hang_timeout: LONGEST_START,
@@ -77,7 +80,7 @@ impl Starter {
         let several = PoolGrowth { eager_threads: SANDBOX_THREADS, ..growth };
         // No thread is kept, because many servers never make a sandbox. If the system gives no thread, such a start waits until it does.
         let sandbox_threads = BlockingThreads::start("sandbox-starter", 0, MAX_HANGING_STARTS, several)?;
-        Ok(Self { spawner, runtime: Handle::current(), threads, sandbox_threads, guard_thread })
+        Ok(Self { spawner, runtime: Handle::current(), sandboxes, threads, sandbox_threads, guard_thread })
     }
 
     /// Starts a process for a session. Returns None if the start panicked. A start that is cancelled returns at once,
@@ -97,19 +100,23 @@ impl Starter {
         // command is dropped here at once, because its environment may be large.
         let shared_command = Arc::new(Mutex::new(Some(command)));
         let command = Arc::clone(&shared_command);
-        let threads = if matches!(place, StartPlace::Host) { &self.threads } else { &self.sandbox_threads };
+        let may_be_in_the_way =
+            self.sandboxes.as_ref().filter(|sandboxes| !sandboxes.have_no_placeholders()).cloned();
+        let is_plain = matches!(place, StartPlace::Host) && may_be_in_the_way.is_none();
+        let threads = if is_plain { &self.threads } else { &self.sandbox_threads };
         let start = self.run(threads, owner, move |spawner| {
             let take = || command.lock().take().ok_or(SpawnError::Cancelled);
             let sandbox = match place {
+                _ if flag.is_cancelled() => return Err(StartRefusal::Spawn(SpawnError::Cancelled)),
                 StartPlace::Host => {
-                    let spawned = take().and_then(|command| spawner.spawn(&command, tag, &flag));
-                    let spawned = spawned.map_err(StartRefusal::Spawn)?;
+                    let command = take().map_err(StartRefusal::Spawn)?;
+                    if let Some(sandboxes) = may_be_in_the_way {
+                        sandboxes.end_unused_around(&command.cwd);
+                    }
+                    let spawned = spawner.spawn(&command, tag, &flag).map_err(StartRefusal::Spawn)?;
                     return Ok(StartedProcess { spawned, filter: None });
                 }
                 StartPlace::Sandbox(sandbox) => sandbox,
-                StartPlace::Found(_) if flag.is_cancelled() => {
-                    return Err(StartRefusal::Spawn(SpawnError::Cancelled));
-                }
                 StartPlace::Found(find) => find().map_err(StartRefusal::Sandbox)?,
             };
             let maker = SandboxStart::new(sandbox);

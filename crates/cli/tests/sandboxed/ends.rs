@@ -147,7 +147,10 @@ async fn a_policy_that_allows_a_protected_name_works_after_one_that_does_not() {
     let mut client = server.client().await;
     let git = format!("{}/.git", workspace.uri());
     let allowing = workspace.policy_with(&[path_entry(&git, "write")], "restricted");
-    let script = format!("cd {}; mkdir -p .git && touch .git/x; echo $?; rm -r .git", workspace.path().display());
+    let script = format!(
+        "cd {}; mkdir -p .git && touch .git/x; code=$?; echo $code; test $code -ne 0 || rm -r .git",
+        workspace.path().display()
+    );
     // A command with a proxy has a sandbox of its own.
     for (round, proxy) in [json!(null), json!(null), crate::network::proxy()].into_iter().enumerate() {
         let refused = run(&mut client, start_params(&format!("a{round}"), &script, &workspace.policy())).await;

@@ -8,6 +8,7 @@ mod ends;
 mod environment;
 mod file_methods;
 mod files;
+mod in_the_way;
 mod killed_launcher;
 mod limits;
 mod network;
@@ -19,6 +20,7 @@ mod poison;
 mod policies;
 mod processes;
 mod roots;
+mod sandbox_limits;
 
 use std::path::Path;
 

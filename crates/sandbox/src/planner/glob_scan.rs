@@ -1,5 +1,7 @@
-//! Finds the files that match a deny glob now. Files that are made later are not found; the plan is made again before every command.
+//! Finds the files that match the deny globs of a policy now. Files that are made later are not found; the plan is made again before every
+//! command. Each directory is read once, however many globs there are.
 
+use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::io;
 use std::num::NonZeroUsize;
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::PlanError;
-use crate::policy::GlobPattern;
+use crate::policy::{GlobPattern, GlobWalk};
 
 /// The most files that globs of one policy may match. Each of them becomes a mount, which every command copies.
 pub const MAX_MATCHES: usize = 8192;
@@ -16,69 +18,137 @@ pub const MAX_MATCHES: usize = 8192;
 /// The most files that are looked at for all globs of one policy.
 pub const MAX_SCANNED: usize = 1_000_000;
 
-/// What is left of the limits for a policy.
-#[derive(Debug)]
-pub(super) struct ScanBudget {
+/// What a search may cost.
+#[derive(Clone, Copy)]
+struct ScanLimits {
+    /// The most files that may match.
     matches: usize,
-    scanned: usize,
+    /// The most files that are looked at.
+    files: usize,
+    /// The most work of comparing files with globs: for each comparison the bytes of the glob and [`COMPARISON_BYTES`]. A few dozen ordinary
+    /// globs can be compared with as many files as may be looked at.
+    compared_bytes: usize,
 }
 
-impl Default for ScanBudget {
-    fn default() -> Self {
-        Self { matches: MAX_MATCHES, scanned: MAX_SCANNED }
-    }
-}
+const LIMITS: ScanLimits = ScanLimits { matches: MAX_MATCHES, files: MAX_SCANNED, compared_bytes: 1 << 30 };
+
+/// A comparison with a short glob takes about as long as with this many bytes more of a long glob.
+const COMPARISON_BYTES: usize = 32;
 
 /// What a search has found.
 #[derive(Debug, Default)]
 pub(super) struct GlobScan {
-    /// The paths that match, sorted. What is below a match is covered with it and not searched.
+    /// The paths that match, sorted. What is below a match is covered with it, and is searched for the same glob only if an entry allows a
+    /// path there.
     pub(super) matches: Vec<PathBuf>,
     /// Directories that this user may not read, sorted.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
-/// Searches for the files that match.
+/// Searches for the files that match at least one of the globs. `max_depth` counts from the directory of each glob. `granted` are the paths
+/// that entries allow.
 pub(super) fn scan(
-    glob: &GlobPattern,
+    globs: &[&GlobPattern],
     max_depth: Option<NonZeroUsize>,
-    budget: &mut ScanBudget,
+    granted: &[&Path],
 ) -> Result<GlobScan, PlanError> {
-    let start = glob.directory();
-    if start == Path::new("/") {
-        return Err(PlanError::GlobWithoutDirectory { pattern: glob.to_string() });
+    scan_within(globs, max_depth, granted, LIMITS)
+}
+
+/// A glob that may match in a directory.
+struct ActiveGlob<'a> {
+    /// Where in the pattern the directory is.
+    walk: GlobWalk<'a>,
+    /// 1 in the directory of the glob.
+    depth: usize,
+    /// What a comparison costs.
+    bytes: usize,
+}
+
+impl<'a> ActiveGlob<'a> {
+    fn new(glob: &'a GlobPattern) -> Self {
+        Self { walk: glob.walk(), depth: 1, bytes: glob.wildcard_bytes() + COMPARISON_BYTES }
+    }
+}
+
+fn scan_within(
+    globs: &[&GlobPattern],
+    max_depth: Option<NonZeroUsize>,
+    granted: &[&Path],
+    limits: ScanLimits,
+) -> Result<GlobScan, PlanError> {
+    // A directory is sorted before those below it. So if a start is below another start, the search that begins at the outer one
+    // can take it along, if it gets there.
+    let mut starts = BTreeMap::<PathBuf, Vec<ActiveGlob<'_>>>::new();
+    for glob in globs {
+        if glob.directory() == Path::new("/") {
+            return Err(PlanError::GlobWithoutDirectory { pattern: glob.to_string() });
+        }
+        starts.entry(glob.directory().to_owned()).or_default().push(ActiveGlob::new(glob));
     }
     let mut found = GlobScan::default();
-    let mut directories = vec![(start.to_owned(), 1_usize)];
-    while let Some((directory, depth)) = directories.pop() {
-        let entries = match std::fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                found.unreadable.push(directory);
-                continue;
-            }
-            Err(error) if is_gone(&error) => continue,
-            Err(error) => return Err(PlanError::Host { path: directory, source: error }),
-        };
-        for entry in entries {
-            let entry = entry.map_err(|source| PlanError::Host { path: directory.clone(), source })?;
-            budget.scanned = budget.scanned.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: MAX_SCANNED })?;
-            let path = entry.path();
-            if glob.matches(&path) {
-                budget.matches =
-                    budget.matches.checked_sub(1).ok_or(PlanError::TooManyMatches { limit: MAX_MATCHES })?;
-                found.matches.push(path);
-            } else if max_depth.is_none_or(|most| depth < most.get())
-                && glob.may_match_below(&path)
-                && is_directory(&entry)?
-            {
-                directories.push((path, depth + 1));
+    let mut left = limits;
+    while let Some(start) = starts.pop_first() {
+        let mut directories = vec![start];
+        while let Some((directory, globs)) = directories.pop() {
+            let entries = match std::fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    found.unreadable.push(directory);
+                    continue;
+                }
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(PlanError::Host { path: directory, source: error }),
+            };
+            let bytes = globs.iter().map(|glob| glob.bytes).sum();
+            for entry in entries {
+                let entry = entry.map_err(|source| PlanError::Host { path: directory.clone(), source })?;
+                left.files = left.files.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: limits.files })?;
+                left.compared_bytes = left.compared_bytes.checked_sub(bytes).ok_or(PlanError::TooManyComparisons)?;
+                let path = entry.path();
+                let Compared { is_match, mut below, below_match } = compare(&globs, &entry, max_depth);
+                if is_match {
+                    if granted.iter().any(|granted| granted.starts_with(&path)) {
+                        below.extend(below_match);
+                    }
+                    let too_many = PlanError::TooManyMatches { limit: limits.matches };
+                    left.matches = left.matches.checked_sub(1).ok_or(too_many)?;
+                    found.matches.push(path.clone());
+                }
+                if (!below.is_empty() || starts.contains_key(&path)) && is_directory(&entry)? {
+                    below.extend(starts.remove(&path).into_iter().flatten());
+                    directories.push((path, below));
+                }
             }
         }
     }
     found.matches.sort();
     found.unreadable.sort();
     Ok(found)
+}
+
+/// The result of comparing a file with globs.
+struct Compared<'a> {
+    is_match: bool,
+    /// The globs that do not match the file and may match below it, if it is a directory.
+    below: Vec<ActiveGlob<'a>>,
+    /// The globs that match the file and may match again below it.
+    below_match: Vec<ActiveGlob<'a>>,
+}
+
+fn compare<'a>(globs: &[ActiveGlob<'a>], entry: &DirEntry, max_depth: Option<NonZeroUsize>) -> Compared<'a> {
+    let name = entry.file_name();
+    let mut compared = Compared { is_match: false, below: Vec::new(), below_match: Vec::new() };
+    for ActiveGlob { walk, depth, bytes } in globs {
+        let walk = walk.after(&name);
+        let has_matched = walk.has_matched();
+        compared.is_match |= has_matched;
+        if max_depth.is_none_or(|most| *depth < most.get()) && walk.may_match_below() {
+            let below = if has_matched { &mut compared.below_match } else { &mut compared.below };
+            below.push(ActiveGlob { walk, depth: depth + 1, bytes: *bytes });
+        }
+    }
+    compared
 }
 
 fn is_directory(entry: &DirEntry) -> Result<bool, PlanError> {
@@ -106,13 +176,21 @@ mod tests {
     };
 
     fn search(pattern: String) -> Result<GlobScan, PlanError> {
-        search_to_depth(pattern, None)
+        search_within(&[pattern], None, LIMITS)
     }
 
-    fn search_to_depth(pattern: String, max_depth: Option<usize>) -> Result<GlobScan, PlanError> {
-        let entry = RequestedEntry { target: RequestedTarget::Glob(pattern), access: Access::Deny };
+    fn search_within(
+        patterns: &[String],
+        max_depth: Option<usize>,
+        limits: ScanLimits,
+    ) -> Result<GlobScan, PlanError> {
+        let entry = |pattern: &String| RequestedEntry {
+            target: RequestedTarget::Glob(pattern.clone()),
+            access: Access::Deny,
+        };
+        let entries = patterns.iter().map(entry).collect();
         let request = PolicyRequest {
-            files: RequestedFiles::Restricted { entries: vec![entry], glob_scan_max_depth: None },
+            files: RequestedFiles::Restricted { entries, glob_scan_max_depth: None },
             cwd: None,
             workspace_roots: Vec::new(),
         };
@@ -123,9 +201,97 @@ mod tests {
             git_directories_of: &mut |_| Ok(Vec::new()),
         };
         let policy = resolve_policy(&request, &mut facts).unwrap();
-        let [entry] = policy.entries() else { panic!("{policy:?}") };
-        let EntryTarget::Glob(glob) = &entry.target else { panic!("{entry:?}") };
-        scan(glob, max_depth.and_then(NonZeroUsize::new), &mut ScanBudget::default())
+        let globs: Vec<_> = policy
+            .entries()
+            .iter()
+            .map(|entry| match &entry.target {
+                EntryTarget::Glob(glob) => glob,
+                EntryTarget::Path(path) => panic!("{path:?}"),
+            })
+            .collect();
+        assert_eq!(globs.len(), patterns.len());
+        scan_within(&globs, max_depth.and_then(NonZeroUsize::new), &[], limits)
+    }
+
+    /// Makes directories and empty files in a new directory.
+    fn tree(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().canonicalize().unwrap();
+        for file in files {
+            let file = path.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+        (base, path)
+    }
+
+    #[test]
+    fn many_globs_look_at_each_file_once() {
+        let (_base, path) = tree(&["1.env", "a/2.env", "a/b/3.pem", "a/b/c/4.txt", "d/5.txt"]);
+        let of = |names: &[&str]| names.iter().map(|name| format!("{}/{name}", path.display())).collect::<Vec<_>>();
+        let patterns =
+            of(&["**/*.env", "**/*.pem", "**/*.key", "a/**/*.pem", "a/**/*.env", "a/b/*.pem", "**/x*", "**/y*"]);
+        // Four directories and five files.
+        let enough = ScanLimits { matches: 3, files: 9, ..LIMITS };
+        let found = search_within(&patterns, None, enough).unwrap();
+        assert_eq!(found.matches, ["1.env", "a/2.env", "a/b/3.pem"].map(|name| path.join(name)));
+        let too_few = search_within(&patterns, None, ScanLimits { files: 8, ..enough });
+        assert!(matches!(too_few, Err(PlanError::TooManyFiles { limit: 8 })), "{too_few:?}");
+        let too_few = search_within(&patterns, None, ScanLimits { matches: 2, ..enough });
+        assert!(matches!(too_few, Err(PlanError::TooManyMatches { limit: 2 })), "{too_few:?}");
+        let too_few = search_within(&patterns, None, ScanLimits { compared_bytes: 9 * COMPARISON_BYTES, ..enough });
+        assert!(matches!(too_few, Err(PlanError::TooManyComparisons)), "{too_few:?}");
+    }
+
+    /// Among others a match above the start of another glob, starts that the search from above does not reach, and a start behind a link.
+    #[test]
+    fn globs_find_together_what_each_of_them_finds() {
+        let (_base, path) = tree(&[
+            "1.env",
+            "a/2.env",
+            "a/secret/3.env",
+            "a/secret/deep/4.pem",
+            "a/secret/deep/down/5.env",
+            "b/c/d/6.pem",
+            "b/c/7.env",
+            "b/x/8.env",
+        ]);
+        std::os::unix::fs::symlink("c", path.join("b/link")).unwrap();
+        let names = [
+            "**/*.env",
+            "*.env",
+            "a/*",
+            "a/**/secret",
+            "a/secret/*.env",
+            "a/secret/deep/**/*.env",
+            "a/secret/deep/*",
+            "b/*/*.env",
+            "b/c/d/*",
+            "b/link/**/*.pem",
+            "missing/**/*.env",
+            "**/d*",
+        ];
+        let patterns = names.map(|name| format!("{}/{name}", path.display()));
+        for max_depth in [None, Some(1), Some(2), Some(3)] {
+            for from in 0..patterns.len() {
+                for to in from + 1..=patterns.len() {
+                    let some = &patterns[from..to];
+                    let mut each: Vec<PathBuf> = some
+                        .iter()
+                        .flat_map(|pattern| {
+                            search_within(std::slice::from_ref(pattern), max_depth, LIMITS).unwrap().matches
+                        })
+                        .collect();
+                    each.sort();
+                    each.dedup();
+                    assert_eq!(
+                        search_within(some, max_depth, LIMITS).unwrap().matches,
+                        each,
+                        "{some:?} {max_depth:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
@@ -136,7 +302,7 @@ mod tests {
         let files = ["1.env", "a/2.env", "a/b/3.env"].map(|name| path.join(name));
         files.iter().for_each(|file| std::fs::write(file, "").unwrap());
         for (max_depth, found) in [(Some(1), 1), (Some(2), 2), (Some(3), 3), (Some(4), 3), (None, 3)] {
-            let searched = search_to_depth(format!("{}/**/*.env", path.display()), max_depth).unwrap();
+            let searched = search_within(&[format!("{}/**/*.env", path.display())], max_depth, LIMITS).unwrap();
             assert_eq!(searched.matches, files[..found], "{max_depth:?}");
         }
     }

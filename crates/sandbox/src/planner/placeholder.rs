@@ -104,8 +104,8 @@ pub(super) enum PlaceholderError {
 /// The placeholders of a plan. Dropping this removes the directories that no other sandbox uses.
 #[derive(Default)]
 pub struct Placeholders {
-    /// The paths that the notes were told of.
-    noted: Vec<PathBuf>,
+    /// The paths that the notes were told of. Shared, so that they can be looked at while the sandbox ends.
+    noted: Arc<[PathBuf]>,
     used: Vec<Arc<LockedPlaceholder>>,
     owner: PlaceholderOwner,
 }
@@ -132,7 +132,7 @@ static KNOWN: Mutex<Option<HashMap<PathBuf, KnownPlaceholder>>> = Mutex::new(Non
 
 impl std::fmt::Debug for Placeholders {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.paths()).finish()
+        formatter.debug_list().entries(self.used.iter().map(|locked| &locked.path)).finish()
     }
 }
 
@@ -142,7 +142,7 @@ impl Placeholders {
         if let Some(notes) = owner.notes.as_ref().filter(|_| !paths.is_empty()) {
             notes.add(&paths);
         }
-        Self { noted: paths, used: Vec::new(), owner }
+        Self { noted: paths.into(), used: Vec::new(), owner }
     }
 
     /// Makes a directory, or uses the one that another sandbox has made. The parent directory must exist, and its path must have no link.
@@ -179,9 +179,9 @@ impl Placeholders {
         Err(PlaceholderError::Host(io::Error::other("another process has locked it")))
     }
 
-    /// The paths of the directories.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.used.iter().map(|locked| locked.path.as_path())
+    /// The paths of the directories. Also has paths at which neither the server nor a command can make anything.
+    pub fn paths(&self) -> &Arc<[PathBuf]> {
+        &self.noted
     }
 }
 
@@ -198,7 +198,7 @@ impl Drop for Placeholders {
             }
         }
         if let Some(all) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            for path in &self.noted {
+            for path in &*self.noted {
                 if all.get(path).is_some_and(|known| known.lock.strong_count() == 0) {
                     all.remove(path);
                 }
@@ -206,7 +206,7 @@ impl Drop for Placeholders {
         }
         let Some(notes) = self.owner.notes.as_ref().filter(|_| !self.noted.is_empty()) else { return };
         // The notes keep the directories that could not be removed, so that the guard tries again when the server has ended.
-        let (left, removed): (Vec<_>, Vec<_>) = self.noted.drain(..).partition(|path| left.contains(path));
+        let (left, removed): (Vec<_>, Vec<_>) = self.noted.iter().cloned().partition(|path| left.contains(path));
         notes.leave(&left);
         notes.remove(&removed);
     }

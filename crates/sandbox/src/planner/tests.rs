@@ -87,7 +87,7 @@ fn an_outer_path_is_mounted_before_the_paths_below_it_and_every_mount_names_its_
     for step in planned.plan.mounts.iter().filter(|step| !matches!(step.kind, MountKind::MadeDirectory)) {
         assert_eq!(step.source, Some(FileFacts::of_path(&step.path).unwrap().id), "{step:?}");
     }
-    let made: Vec<_> = planned.placeholders.paths().map(|path| path.strip_prefix(&base).unwrap()).collect();
+    let made: Vec<_> = planned.placeholders.paths().iter().map(|path| path.strip_prefix(&base).unwrap()).collect();
     let expected = ["ws/.agents", "ws/.codex", "ws/d/w/.agents", "ws/d/w/.codex", "ws/d/w/.git"];
     assert_eq!(made, expected.map(Path::new));
 }
@@ -200,6 +200,24 @@ fn globs_deny_files_at_every_depth_and_need_a_directory() {
     );
     let root_glob = plan(Path::new(""), Read, &[("glob:*/x", Deny)]);
     assert!(matches!(root_glob, Err(PlanError::GlobWithoutDirectory { .. })));
+}
+
+#[test]
+fn a_glob_also_denies_below_what_an_entry_allows_below_a_match() {
+    let (_directory, base) =
+        tree(&["ws/secret1/pub/secret2", "ws/secret1/pub/a", "ws/secret1/secret3/b", "ws/secret4/secret5"]);
+    check(
+        &base,
+        Read,
+        &[("glob:ws/**/secret*", Deny), ("ws/secret1/pub", Read)],
+        &[
+            "PassableDirectory ws/secret1",
+            "MadeDirectory ws/secret1/pub",
+            "ReadOnly ws/secret1/pub",
+            "DeniedFile ws/secret1/pub/secret2",
+            "DeniedDirectory ws/secret4",
+        ],
+    );
 }
 
 fn is_not_found(error: &PlaceholderError) -> bool {

@@ -92,15 +92,18 @@ impl GlobPattern {
             return true;
         }
         let Ok(below) = directory.strip_prefix(&self.directory) else { return false };
-        let mut walk = GlobWalk::new(&self.parts);
-        below.iter().for_each(|name| walk.enter(name));
-        walk.positions.iter().take(self.parts.len()).any(|reached| *reached)
+        below.iter().fold(self.walk(), |walk, name| walk.after(name)).may_match_below()
+    }
+
+    /// Begins to compare with paths below [`Self::directory`].
+    pub(crate) fn walk(&self) -> GlobWalk<'_> {
+        GlobWalk::new(&self.parts)
     }
 
     /// The number of names of the longest prefix of a normalised absolute path that the pattern matches.
     pub(super) fn longest_match(&self, path: &Path) -> Option<usize> {
         let below = path.strip_prefix(&self.directory).ok()?;
-        let mut walk = GlobWalk::new(&self.parts);
+        let mut walk = self.walk();
         let mut longest = None;
         for (index, name) in below.iter().enumerate() {
             walk.enter(name);
@@ -114,7 +117,7 @@ impl GlobPattern {
     }
 
     /// Bytes of the part that has wildcards, which is what matching costs.
-    pub(super) fn wildcard_bytes(&self) -> usize {
+    pub(crate) fn wildcard_bytes(&self) -> usize {
         self.parts
             .iter()
             .map(|part| match part {
@@ -148,7 +151,8 @@ impl fmt::Debug for GlobPattern {
 }
 
 /// Matches a path name by name. `positions` is the set of pattern parts that may come next, as in an NFA.
-struct GlobWalk<'a> {
+#[derive(Clone)]
+pub(crate) struct GlobWalk<'a> {
     parts: &'a [GlobPart],
     /// One flag for each part of the pattern, and a last flag for a complete match.
     positions: Vec<bool>,
@@ -160,6 +164,13 @@ impl<'a> GlobWalk<'a> {
         positions[0] = true;
         let mut walk = Self { parts, positions };
         walk.skip_any_depth();
+        walk
+    }
+
+    /// The walk one name further.
+    pub(crate) fn after(&self, name: &OsStr) -> Self {
+        let mut walk = self.clone();
+        walk.enter(name);
         walk
     }
 
@@ -186,8 +197,14 @@ impl<'a> GlobWalk<'a> {
         }
     }
 
-    fn has_matched(&self) -> bool {
+    /// Whether the pattern matches the path that was walked.
+    pub(crate) fn has_matched(&self) -> bool {
         self.positions[self.parts.len()]
+    }
+
+    /// Whether a path below the one that was walked can match.
+    pub(crate) fn may_match_below(&self) -> bool {
+        self.positions[..self.parts.len()].contains(&true)
     }
 
     fn is_stuck(&self) -> bool {

@@ -6,49 +6,7 @@
 use std::time::Duration;
 
 use super::FixedLimit;
-
-/// Makes the constants and the list `LIMITS` from groups of entries. An entry consists of a line
-/// `/// what is limited`, lines `/// what happens at the limit`, and `NAME: type = value, unit, "why it is fixed";`.
-macro_rules! fixed_limits {
-    ($(
-        $group:literal {$(
-            #[doc = $what:literal]
-            $(#[doc = $at_limit:literal])+
-            $name:ident: $type:ty = $value:expr, $unit:ident, $reason:literal;
-        )+}
-    )+) => {
-        $($(
-            #[doc = $what]
-            $(#[doc = $at_limit])+
-            #[doc = concat!(" ", $reason)]
-            pub(crate) const $name: $type = $value;
-        )+)+
-
-        /// The limits of this file, in the order in which the documentation shows them.
-        pub(super) const LIMITS: &[$crate::limits::FixedLimit] = &[$($(
-            $crate::limits::FixedLimit {
-                group: $group,
-                what: $what.trim_ascii(),
-                at_limit: concat!($($at_limit),+).trim_ascii(),
-                reason: $reason,
-                value: $crate::limits::LimitValue {
-                    number: number!($unit, $name),
-                    unit: $crate::limits::LimitUnit::$unit,
-                },
-            },
-        )+)+];
-    };
-}
-
-/// The value of a constant as a `u64`, in the unit of its limit.
-macro_rules! number {
-    (Milliseconds, $name:ident) => {
-        $name.as_millis() as u64
-    };
-    ($unit:ident, $name:ident) => {
-        $name as u64
-    };
-}
+use super::fixed_list::{fixed_limits, number};
 
 mod policies;
 
@@ -173,10 +131,15 @@ fixed_limits! {
     }
 
     "Sandboxes" {
-        /// Sandboxes of a session that exist at once. Requests with the same policy share one. Not counted: a command with a network proxy has its own.
+        /// Sandboxes of a session that exist at once. Requests with the same policy share one. Not counted: those of commands with a network proxy.
         /// The one that has been unused for the longest time is ended. If all are in use, the request is refused.
         MAX_SANDBOXES: usize = 16, Count,
         "A sandbox is a process and a few file systems in memory; few clients use more than two policies.";
+
+        /// Commands of a session with a network proxy that run at once. Each of them has a sandbox of its own.
+        /// A further start is refused with -32602.
+        MAX_PROXY_SANDBOXES: usize = 64, Count,
+        "A sandbox is a process and a few file systems in memory; a client that builds or tests in parallel needs fewer.";
 
         /// Empty directories that the sandboxes of a session have made as placeholders. At most a quarter of the descriptors of the server.
         /// Sandboxes that are not in use are ended. If that is not enough, the request is refused.

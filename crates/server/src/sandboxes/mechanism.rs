@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sandbox::{FilePolicy, LandlockUnfit, Placeholders, SandboxNetwork, plan_landlock};
 use spawn::SessionTags;
 
-use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes};
+use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes, end_those_in_the_way_of};
 
 /// Which mechanism a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl SessionSandboxes {
         network: SandboxNetwork,
     ) -> Result<Result<Arc<SessionSandbox>, LandlockUnfit>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
-        self.end_those_in_the_way_of(policy);
+        end_those_in_the_way_of(policy, &Placeholders::default(), launcher);
         for _ in 0..MAX_PLANS {
             let plan = match plan_landlock(policy, network) {
                 Ok(plan) => sandbox::EnforcementPlan::Landlock(plan),

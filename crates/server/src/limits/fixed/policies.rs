@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::limits::fixed_list::{fixed_limits, number};
+
 fixed_limits! {
     "Policies of sandboxes" {
         /// Entries of the policy of a sandbox.
