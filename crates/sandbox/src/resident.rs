@@ -97,6 +97,9 @@ pub struct StartAnswer {
     pub filter: Option<OwnedFd>,
 }
 
+/// The next request gets another sandbox, because this one [`has_ended`](ResidentSandbox::has_ended).
+const LAUNCHER_ENDED: &str = "the launcher of the sandbox has ended; try again";
+
 impl ResidentSandbox {
     /// Sends the plan to the launcher and waits until the sandbox is ready.
     pub fn build(launcher: OwnedFd, plan: &EnforcementPlan) -> Result<Self, BuildError> {
@@ -186,7 +189,7 @@ impl ResidentSandbox {
         let mut has_lost_descriptors = false;
         let message = loop {
             let ReceivedMessage { message, descriptors, lost_descriptors } =
-                channel::receive(server_end)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                channel::receive(server_end)?.ok_or_else(|| io::Error::other(LAUNCHER_ENDED))?;
             if message != [KEPT_DESCRIPTORS_KIND] {
                 break message;
             }
