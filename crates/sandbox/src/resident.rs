@@ -97,9 +97,6 @@ pub struct StartAnswer {
     pub filter: Option<OwnedFd>,
 }
 
-/// The next request gets another sandbox, because this one [`has_ended`](ResidentSandbox::has_ended).
-const LAUNCHER_ENDED: &str = "the launcher of the sandbox has ended; try again";
-
 impl ResidentSandbox {
     /// Sends the plan to the launcher and waits until the sandbox is ready.
     pub fn build(launcher: OwnedFd, plan: &EnforcementPlan) -> Result<Self, BuildError> {
@@ -189,7 +186,7 @@ impl ResidentSandbox {
         let mut has_lost_descriptors = false;
         let message = loop {
             let ReceivedMessage { message, descriptors, lost_descriptors } =
-                channel::receive(server_end)?.ok_or_else(|| io::Error::other(LAUNCHER_ENDED))?;
+                channel::receive(server_end)?.ok_or_else(no_answer)?;
             if message != [KEPT_DESCRIPTORS_KIND] {
                 break message;
             }
@@ -211,6 +208,11 @@ impl ResidentSandbox {
         }
         Ok(StartAnswer { reply, lifeline, filter })
     }
+}
+
+/// The launcher has ended, and the next request gets another one, or it has no descriptor left for the request.
+fn no_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox did not answer; try again")
 }
 
 /// Whether the other end of a socket was closed.

