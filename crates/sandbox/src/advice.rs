@@ -1,19 +1,26 @@
-//! Explains why a sandbox could not be made on this machine, and what to do about it. The kernel only says "not
-//! permitted"; the settings that are usually behind it can be read.
+//! Explains why a launcher could not make a sandbox on this machine. The kernel only says "not permitted"; the settings that
+//! are usually behind it can be read, and then the explanation says how to change them.
 
 use std::fs;
 
 use crate::message::{BuildFailure, BuildStep};
-use crate::resident::BuildError;
 
 /// A sentence for people: why the sandbox could not be made and, if a known setting of the machine is the reason, the command that changes
 /// the setting.
-pub fn explain_build_error(error: &BuildError) -> String {
-    match error {
-        BuildError::Step(failure) => explain(failure, &MachineSettings::read()),
-        BuildError::Launcher(_) => error.to_string(),
+pub(crate) fn explain_failed_step(failure: &BuildFailure) -> String {
+    explain(failure, &MachineSettings::read())
+}
+
+/// A sentence for people about namespaces of one command that could not be made, if a known limit of the machine is the reason.
+pub fn explain_missing_namespaces(errno: i32) -> Option<String> {
+    match errno {
+        libc::ENOSPC => explain_full(&[NamespaceKind::Pid, NamespaceKind::Mount], &MachineSettings::read()),
+        libc::EAGAIN => Some(TOO_FEW_PROCESSES.to_owned()),
+        _ => None,
     }
 }
+
+const TOO_FEW_PROCESSES: &str = "the sandbox could not start a further process; raise the limit of processes of this user (`ulimit -u`), or that of the container";
 
 /// The settings that decide whether namespaces can be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +31,8 @@ struct MachineSettings {
     user_namespaces_only_for_root: bool,
     /// `kernel.apparmor_restrict_unprivileged_userns` is 1, a setting of Ubuntu.
     restricted_by_apparmor: bool,
+    /// The AppArmor profile of this process. None if it has none.
+    apparmor_profile: Option<String>,
     /// This process has a seccomp filter, as in most containers.
     has_filter: bool,
     is_root: bool,
@@ -71,9 +80,8 @@ impl NamespaceKind {
 /// A limit of namespaces that is large enough for many sandboxes.
 const MANY_NAMESPACES: u64 = 15_000;
 
-/// Explains why the kernel had no room for the namespaces of a step.
-fn explain_full(step: BuildStep, settings: &MachineSettings) -> Option<String> {
-    let made = NamespaceKind::of_step(step);
+/// Explains why the kernel had no room for namespaces of these kinds.
+fn explain_full(made: &[NamespaceKind], settings: &MachineSettings) -> Option<String> {
     let limits = settings.namespace_limits.iter().filter(|(kind, _)| made.contains(kind));
     let disabled: Vec<NamespaceKind> =
         limits.clone().filter(|(_, limit)| *limit == 0).map(|(kind, _)| *kind).collect();
@@ -103,6 +111,10 @@ impl MachineSettings {
             namespace_limits: NamespaceKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit()?))).collect(),
             user_namespaces_only_for_root: setting("/proc/sys/kernel/unprivileged_userns_clone", "0"),
             restricted_by_apparmor: setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+            apparmor_profile: fs::read_to_string("/proc/self/attr/apparmor/current")
+                .ok()
+                .map(|profile| profile.trim().to_owned())
+                .filter(|profile| !profile.is_empty() && profile != "unconfined"),
             has_filter: fs::read_to_string("/proc/self/status").is_ok_and(|status| {
                 status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
             }),
@@ -119,23 +131,32 @@ fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
     // interface or the first mount.
     let may_lack_capabilities = makes_namespaces || matches!(failure.step, BuildStep::Loopback | BuildStep::BaseTree);
     if failure.errno == libc::ENOSPC
-        && let Some(reason) = explain_full(failure.step, settings)
+        && let Some(reason) = explain_full(NamespaceKind::of_step(failure.step), settings)
     {
         return reason;
     }
     if failure.errno == libc::EAGAIN
         && matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles | BuildStep::Confinement)
     {
-        return "the sandbox could not start a further process; raise the limit of processes of this user (`ulimit -u`), or that of the container"
-            .to_owned();
+        return TOO_FEW_PROCESSES.to_owned();
     }
-    if makes_namespaces && forbidden && settings.user_namespaces_only_for_root && !settings.is_root {
-        return "only root may make user namespaces on this machine; allow them as root with `sysctl -w kernel.unprivileged_userns_clone=1`"
+    // The step makes a user namespace inside another one, which counts as unprivileged also if the server runs as root.
+    let is_unprivileged = !settings.is_root || failure.step == BuildStep::UserMapping;
+    if makes_namespaces && forbidden && settings.user_namespaces_only_for_root && is_unprivileged {
+        return "unprivileged user namespaces are switched off on this machine; switch them on as root with `sysctl -w kernel.unprivileged_userns_clone=1`"
             .to_owned();
     }
     if may_lack_capabilities && forbidden && settings.restricted_by_apparmor && !settings.is_root {
         return "AppArmor restricts user namespaces on this machine; allow them as root with `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor profile with the rule `userns`"
             .to_owned();
+    }
+    if may_lack_capabilities
+        && forbidden
+        && let Some(profile) = &settings.apparmor_profile
+    {
+        return format!(
+            "the AppArmor profile {profile} of the server forbids making sandboxes; run the server unconfined, or give the profile the rules `userns`, `mount`, `umount` and `pivot_root`"
+        );
     }
     if makes_namespaces && forbidden && settings.has_filter {
         return "a seccomp filter, probably that of a container, forbids new namespaces; start the container with `--security-opt seccomp=unconfined`, or run the server outside of it"
@@ -208,6 +229,18 @@ mod tests {
                 libc::EPERM,
                 MachineSettings { has_filter: true, ..none.clone() },
                 "--security-opt seccomp=unconfined",
+            ),
+            (
+                BuildStep::UserMapping,
+                libc::EPERM,
+                MachineSettings { user_namespaces_only_for_root: true, is_root: true, ..none.clone() },
+                "kernel.unprivileged_userns_clone=1",
+            ),
+            (
+                BuildStep::BaseTree,
+                libc::EACCES,
+                MachineSettings { apparmor_profile: Some("srv (enforce)".to_owned()), ..none.clone() },
+                "the AppArmor profile srv (enforce) of the server",
             ),
             (BuildStep::Namespaces, libc::EINVAL, none.clone(), "CONFIG_USER_NS"),
             (BuildStep::Mount, libc::ENOSYS, none.clone(), "Linux 5.12"),

@@ -1,11 +1,11 @@
-//! Landlock is the part of the kernel with which a process gives up access to files for good. This module finds out which
+//! Landlock is the part of the kernel with which a process gives up rights for good, mostly access to files. This module finds out which
 //! version of Landlock the machine has, and what is missing if sandboxes cannot use it.
 
 use std::io;
 use std::ptr;
 
 /// Sandboxes need this version of Landlock, which Linux 6.12 has: without PID namespaces, only Landlock keeps a command from
-/// sending signals to processes outside of its sandbox, and older versions do not.
+/// sending signals to processes of the host and of other commands, and older versions do not.
 pub const NEEDED_LANDLOCK_VERSION: u32 = 6;
 
 /// The flag with which `landlock_create_ruleset` tells its version.

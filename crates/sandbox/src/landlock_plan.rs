@@ -1,5 +1,5 @@
-//! The plan of a sandbox without namespaces: Landlock restricts access to files, and seccomp filters restrict everything
-//! else. Landlock can only allow more access below a path than above it, so few policies can be
+//! The plan of a sandbox without namespaces: Landlock restricts access to files, signals and abstract Unix sockets, and seccomp
+//! filters restrict the rest. Landlock can only allow more access below a path than above it, so few policies can be
 //! planned in this way; see [`plan_landlock`](crate::plan_landlock). This module has only values.
 
 use std::path::PathBuf;
@@ -49,6 +49,12 @@ pub struct ReadablePath {
 impl From<SandboxPlan> for EnforcementPlan {
     fn from(plan: SandboxPlan) -> Self {
         Self::Namespaces(plan)
+    }
+}
+
+impl From<LandlockPlan> for EnforcementPlan {
+    fn from(plan: LandlockPlan) -> Self {
+        Self::Landlock(plan)
     }
 }
 

@@ -31,21 +31,25 @@ use rustix::process::DumpableBehavior;
 
 use self::command::CommandStarter;
 pub use self::device_files::MAX_TERMINALS;
+use self::file_tree::EnteredTree;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;
 use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::{EnforcementPlan, LandlockPlan};
 use crate::message::{BuildFailure, BuildReply, BuildStep};
+use crate::open_files::raise_open_files_limit;
 use crate::plan::{SandboxNetwork, SandboxPlan};
 
 /// The descriptor of the socket to the server.
 pub const SOCKET_FD: RawFd = 3;
 
-/// Runs the launcher until the server closes the socket. The exit code is 1 if there is no socket, if the sandbox could
-/// not be made (the server was told why), or if the server sends something that is no request.
+/// Runs the launcher until the server closes the socket. The exit code is 1 if the sandbox could not be made
+/// (the server was told why if possible), or if the server sends something that is no plan or no request.
 pub fn launcher_main() -> ExitCode {
     // SAFETY: the server has put the socket at this number, and nothing else in this process uses it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
+    // Each start needs descriptors. The limit also says how many of them may be on their way between processes of this user.
+    raise_open_files_limit();
     // The name in process listings.
     let _not_essential = rustix::thread::set_name(c"exec-launcher");
     let Ok(Some(ReceivedMessage { message, .. })) = channel::receive(socket.as_fd()) else {
@@ -70,19 +74,18 @@ struct BuiltSandbox {
     starter: CommandStarter,
     /// Whether commands have a `/proc`.
     has_proc: bool,
-    /// For the server: the root directory, the mount namespace, and the listening socket if there is one.
+    /// For the server: the root directory, the list of mounts, and the listening socket if there is one.
     descriptors: Vec<OwnedFd>,
 }
 
 fn build(plan: &SandboxPlan) -> Result<BuiltSandbox, BuildFailure> {
     let ids = namespaces::enter(plan.network)?;
     let command_users = namespaces::user_namespace_for_commands(ids)?;
-    let mounts = namespaces::mount_namespace()?;
     let listener = match plan.network {
         SandboxNetwork::LoopbackOnly => Some(loopback::listen()?),
         SandboxNetwork::Host | SandboxNetwork::None => None,
     };
-    let has_proc = file_tree::build(plan)?;
+    let EnteredTree { has_proc, mount_table } = file_tree::build(plan)?;
     confinement::keep_only_the_launchers_capability()
         .map_err(|error| failure(BuildStep::Capabilities, error.into(), ""))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -92,7 +95,7 @@ fn build(plan: &SandboxPlan) -> Result<BuiltSandbox, BuildFailure> {
         .map_err(|error| failure(BuildStep::Namespaces, error.into(), ""))?;
     let starter = CommandStarter::new(isolation, plan.network);
     starter.try_out()?;
-    let descriptors = [Some(root), Some(mounts), listener].into_iter().flatten().collect();
+    let descriptors = [Some(root), Some(mount_table), listener].into_iter().flatten().collect();
     Ok(BuiltSandbox { starter, has_proc, descriptors })
 }
 

@@ -3,7 +3,7 @@
 //! forbid namespaces, Landlock and seccomp filters. This crate knows nothing of JSON-RPC and sessions. It runs on Linux
 //! with glibc.
 //!
-//! Start with [`resolve_policy`], which makes the rules of a client concrete, [`plan_sandbox`], which turns them into the
+//! Start with [`resolve_policy`], which makes the rules of a client concrete, [`plan_for_owner`], which turns them into the
 //! steps of the launcher, and [`ResidentSandbox`], which carries the steps out and starts commands.
 
 #![expect(
@@ -20,6 +20,7 @@ mod landlock;
 mod landlock_plan;
 mod launcher;
 mod message;
+mod mount_table;
 mod null_device;
 mod open_files;
 mod plan;
@@ -30,7 +31,7 @@ mod refused_call;
 mod resident;
 mod seccomp;
 
-pub use advice::explain_build_error;
+pub use advice::explain_missing_namespaces;
 pub use codec::MalformedMessage;
 pub use denial::suggests_denial;
 pub use file_id::FileId;
@@ -41,13 +42,14 @@ pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest,
 pub use open_files::open_files_limit;
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 pub use planner::{
-    LandlockUnfit, MAX_GLOB_MATCHES, MAX_GLOB_SCANNED, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner,
-    Placeholders, PlanError, PlannedSandbox, plan_for_owner, plan_landlock, plan_sandbox, remove_unused_placeholder,
+    LandlockUnfit, MAX_GLOB_MATCHES, MAX_GLOB_SCANNED, MAX_GLOB_STEPS, MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes,
+    PlaceholderOwner, PlaceholderPaths, Placeholders, PlanError, PlannedSandbox, plan_for_owner, plan_landlock,
+    plan_sandbox, remove_unused_placeholder,
 };
 pub use policy::{
     Access, AccessDecision, EntrySource, EntryTarget, FilePolicy, GitDirectories, GlobPattern, MINIMAL_ROOTS,
-    MachineFacts, NetworkRule, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyKey, PolicyRequest, RequestedEntry,
-    RequestedFiles, RequestedTarget, policy_limits, resolve_policy,
+    MachineFacts, PROTECTED_NAMES, PolicyEntry, PolicyError, PolicyRequest, RequestedEntry, RequestedFiles,
+    RequestedTarget, policy_limits, resolve_policy,
 };
 pub use probe::check_system_call_filter;
 pub use refused_call::{RefusedCall, has_reported_call, refuse_next_call};

@@ -67,7 +67,7 @@ numbered_enum! {
     pub enum BuildStep {
         /// Making the namespaces for users, mounts, IPC and network.
         Namespaces,
-        /// Mapping the user into the namespace.
+        /// Mapping the user into the namespaces, and making the user namespace of the commands.
         UserMapping,
         /// Making the file tree that the sandbox begins with.
         BaseTree,
@@ -144,9 +144,9 @@ numbered_enum! {
         Isolate,
         /// Entering the working directory.
         WorkingDirectory,
-        /// Setting up descriptors, limits and the terminal.
+        /// Setting up the tag, the cgroup, descriptors, limits and the terminal.
         Prepare,
-        /// Giving up privileges, and installing the seccomp filter.
+        /// Giving up privileges, applying Landlock, installing the seccomp filter, and sending descriptors to the server.
         Confine,
         /// Executing the program.
         Execute,

@@ -34,8 +34,8 @@ pub enum BaseTree {
 pub enum SandboxNetwork {
     /// The network of the host.
     Host,
-    /// No network: only Unix sockets can be made. With namespaces, the network namespace has no interfaces. With Landlock, only the
-    /// seccomp filter forbids other sockets.
+    /// No network: only Unix sockets can be made. With namespaces, the network namespace has only its loopback interface, which is
+    /// switched off. With Landlock, only the seccomp filter forbids other sockets.
     None,
     /// A network namespace with only the loopback interface. The launcher opens a listening socket there and passes it to the server.
     LoopbackOnly,
@@ -77,6 +77,9 @@ pub enum MountKind {
     MadeFile,
     /// A symbolic link in memory, with this target. It can be made where [`Self::MadeDirectory`] can be made.
     MadeLink(PathBuf),
+    /// Something that the host has mounted below a writable directory. It comes with that directory, so nothing is done, but the plan
+    /// differs from one without it.
+    HostMount,
 }
 
 impl SandboxPlan {
@@ -128,6 +131,19 @@ impl SandboxPlan {
 }
 
 impl MountKind {
+    /// Whether something is mounted exactly at the path.
+    pub(crate) fn is_mounted(&self) -> bool {
+        match self {
+            Self::Writable
+            | Self::ReadOnly
+            | Self::PinnedLink
+            | Self::DeniedDirectory
+            | Self::DeniedFile
+            | Self::PassableDirectory => true,
+            Self::MadeDirectory | Self::MadeFile | Self::MadeLink(_) | Self::HostMount => false,
+        }
+    }
+
     fn number(&self) -> u8 {
         match self {
             Self::Writable => 0,
@@ -139,6 +155,7 @@ impl MountKind {
             Self::MadeDirectory => 6,
             Self::MadeFile => 7,
             Self::MadeLink(_) => 8,
+            Self::HostMount => 9,
         }
     }
 
@@ -153,6 +170,7 @@ impl MountKind {
             6 => Self::MadeDirectory,
             7 => Self::MadeFile,
             8 => Self::MadeLink(message.path()?),
+            9 => Self::HostMount,
             _ => return Err(MalformedMessage),
         })
     }

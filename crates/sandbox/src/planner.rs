@@ -1,6 +1,6 @@
 //! Makes the plan of a sandbox from a policy and from the files that the host has now. A policy names paths, but a mount
 //! belongs to one file. So the planner resolves links, searches for matches of globs, and protects paths that do not exist
-//! yet. Start with [`plan_sandbox`].
+//! yet. Start with [`plan_for_owner`].
 //!
 //! The entries are followed to real files first, into an [`AccessTree`]. Only this tree says what a command could
 //! change, because the paths of a policy can lead through links. Then come the paths that do not exist, then the links.
@@ -10,8 +10,10 @@
 
 mod access_tree;
 mod glob_scan;
+mod host_mounts;
 mod host_path;
 mod placeholder;
+mod placeholder_paths;
 mod steps;
 mod without_namespaces;
 
@@ -20,10 +22,13 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-pub use glob_scan::{MAX_MATCHES as MAX_GLOB_MATCHES, MAX_SCANNED as MAX_GLOB_SCANNED};
+pub use glob_scan::{
+    MAX_COMPARISON_STEPS as MAX_GLOB_STEPS, MAX_MATCHES as MAX_GLOB_MATCHES, MAX_SCANNED as MAX_GLOB_SCANNED,
+};
 pub use placeholder::{
     MAX_PLACEHOLDERS_OF_OWNER, PlaceholderNotes, PlaceholderOwner, Placeholders, remove_unused_placeholder,
 };
+pub use placeholder_paths::PlaceholderPaths;
 pub use without_namespaces::{LandlockUnfit, plan_landlock};
 
 use self::access_tree::{AccessNode, AccessTree};
@@ -31,7 +36,7 @@ use self::host_path::{FollowedPath, FoundLink, HostPaths, PathEnd};
 use self::placeholder::{LastParent, PlaceholderError};
 use self::steps::StepList;
 use crate::file_id::{FileFacts, FileId};
-use crate::plan::{BaseTree, MountKind, SandboxNetwork, SandboxPlan};
+use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};
 use crate::policy::{Access, EntrySource, EntryTarget, FilePolicy, path_order};
 
 /// A plan, and the empty directories on the host that it needs as places for mounts. They are
@@ -40,7 +45,7 @@ use crate::policy::{Access, EntrySource, EntryTarget, FilePolicy, path_order};
 pub struct PlannedSandbox {
     /// What the launcher has to do.
     pub plan: SandboxPlan,
-    /// Directories that were made because a protected path does not exist.
+    /// Directories that exist because a protected path does not. This plan or another sandbox has made them.
     pub placeholders: Placeholders,
 }
 
@@ -108,12 +113,27 @@ pub enum PlanError {
         "the deny globs would have to be compared with too many files; use fewer globs, begin them with a longer path, or set glob_scan_max_depth"
     )]
     TooManyComparisons,
-    /// The owner, or all owners together, have as many placeholders as they may have. If some of them belong to a sandbox that is not used, ending
-    /// that sandbox helps.
+    /// The owner has as many placeholders as it may have. If some of them belong to an unused sandbox of this owner, the caller can end that
+    /// sandbox and plan again.
     #[error(
         "the policy needs too many placeholders (empty directories at protected paths that do not exist) beside those of other sandboxes in use; end processes, use fewer different policies, or name fewer paths"
     )]
     TooManyPlaceholders,
+    /// All owners together have as many placeholders as this process may have. If some of them belong to unused sandboxes, the caller can end
+    /// these and plan again.
+    #[error(
+        "the policy needs placeholders (empty directories at protected paths that do not exist), and the sandboxes that other clients use have as many as the server may have; try again later, or raise the limit of open files of the server (`ulimit -n`)"
+    )]
+    NoRoomForPlaceholders,
+    /// Another process holds a lock on a placeholder.
+    #[error(
+        "the placeholder {path} is locked by another process; end that process (`lslocks` lists locks), or remove this empty directory",
+        path = path.display()
+    )]
+    LockedPlaceholder {
+        /// The path of the directory.
+        path: PathBuf,
+    },
     /// A file of the host could not be examined, or a placeholder could not be made.
     #[error("cannot prepare {} for the sandbox: {source}", path.display())]
     Host {
@@ -189,7 +209,7 @@ enum EntryOrigin {
     Named,
     /// The path matches a deny glob of the client.
     Matched,
-    /// The path is in a directory that could not be searched for matches of a glob.
+    /// The path is a directory that could not be searched for matches of a glob.
     Unsearched,
     /// The path protects metadata in a writable directory.
     Protection,
@@ -213,7 +233,7 @@ struct Planner<'a> {
     pinned_links: BTreeMap<PathBuf, FileId>,
     /// Files that must not be replaced by a directory, because a protected path is below them, and directories that must not be replaced by a
     /// link, because a protected path leads through them and `..`.
-    pinned_files: BTreeMap<PathBuf, FileId>,
+    pinned_paths: BTreeMap<PathBuf, FileId>,
     /// Links that lead to granted paths, with their targets. They are made anew where the host's files are not visible.
     links: BTreeMap<PathBuf, PathBuf>,
     /// Paths that do not exist and that a command could make.
@@ -231,7 +251,7 @@ impl<'a> Planner<'a> {
             tree: AccessTree::new(root),
             missing_writable: HashSet::new(),
             pinned_links: BTreeMap::new(),
-            pinned_files: BTreeMap::new(),
+            pinned_paths: BTreeMap::new(),
             links: BTreeMap::new(),
             missing: HashMap::new(),
             placeholders: Placeholders::default(),
@@ -328,7 +348,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Protects entries whose path cannot be followed to its end, if a command could make the missing part or unlock the hidden one.
+    /// Protects entries whose path cannot be followed to its end, if a command could make the missing part, or change the permissions of the hidden directory.
     fn add_obstructed(&mut self, entry: &FoundEntry) {
         if entry.access == Access::Write {
             return;
@@ -341,7 +361,7 @@ impl<'a> Planner<'a> {
             PathEnd::Hidden { directory, facts } => self.add_hidden(directory, facts),
             PathEnd::BehindFile { file, id } => {
                 if self.tree.at(file) == Access::Write {
-                    self.pinned_files.insert(file.clone(), *id);
+                    self.pinned_paths.insert(file.clone(), *id);
                 }
             }
             PathEnd::Missing { first_missing, placeholder } => {
@@ -375,7 +395,9 @@ impl<'a> Planner<'a> {
         for (path, MissingPath { access, placeholder }) in missing {
             match self.placeholders.add(&path, placeholder, &mut parents) {
                 Ok(id) => self.tree.add(&path, AccessNode { access, is_directory: true, id }),
-                Err(PlaceholderError::TooMany) => return Err(PlanError::TooManyPlaceholders),
+                Err(PlaceholderError::OwnerHasTooMany) => return Err(PlanError::TooManyPlaceholders),
+                Err(PlaceholderError::ProcessHasTooMany) => return Err(PlanError::NoRoomForPlaceholders),
+                Err(PlaceholderError::Locked) => return Err(PlanError::LockedPlaceholder { path }),
                 Err(PlaceholderError::Host(error)) => {
                     let is_harmless = self.nobody_can_make(&path, &error);
                     if !is_harmless.map_err(|source| PlanError::Host { path: path.clone(), source })? {
@@ -387,8 +409,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Whether a command cannot make this path either, after the server has failed with `error`. A command can if its user owns the parent
-    /// directory, because it can then change the permissions of that directory.
+    /// Whether the `error` that the server got also stops every command that tries to make this path. It does not if the user owns the parent
+    /// directory, because a command could then change the permissions of that directory.
     fn nobody_can_make(&self, path: &Path, error: &io::Error) -> io::Result<bool> {
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem => Ok(true),
@@ -400,8 +422,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Pins links, and directories that links leave by `..`, if the command could replace them. Refuses entries that grant access through these.
-    /// Remembers links that are made anew where the files of the host are hidden.
+    /// A command could replace a link on the way to an entry, or a directory that a link leaves by `..`. If the entry takes access away, the link
+    /// or directory is pinned; if it grants access, the policy is refused. Links that lead to a granted path are also remembered, to be made
+    /// anew where the files of the host are hidden.
     fn add_links(&mut self, entry: &FoundEntry) -> Result<(), PlanError> {
         let FoundEntry { found, access, origin, .. } = entry;
         let exists = matches!(found.end, PathEnd::Existing(_));
@@ -414,7 +437,7 @@ impl<'a> Planner<'a> {
                 return Err(PlanError::WritableDetour { path: entry.path.clone(), directory: directory.clone() });
             }
             if is_replaceable && *access < Access::Write {
-                self.pinned_files.insert(directory.clone(), *id);
+                self.pinned_paths.insert(directory.clone(), *id);
             }
         }
         for FoundLink { path: link, target, id } in &found.links {
@@ -462,7 +485,7 @@ impl<'a> Planner<'a> {
         for (link, id) in &self.pinned_links {
             steps.pin(link, MountKind::PinnedLink, *id)?;
         }
-        for (file, id) in &self.pinned_files {
+        for (file, id) in &self.pinned_paths {
             steps.pin(file, MountKind::Writable, *id)?;
         }
         let base = match self.root {
@@ -470,9 +493,23 @@ impl<'a> Planner<'a> {
             Access::Read => BaseTree::ReadOnlyHost,
             Access::Deny => BaseTree::Empty,
         };
-        let plan = SandboxPlan { base, mounts: steps.finish(), network };
+        let mounts = steps.finish().into_iter().chain(host_mounts(tree, &nodes)).collect();
+        let plan = SandboxPlan { base, mounts, network };
         Ok(PlannedSandbox { plan, placeholders: self.placeholders })
     }
+}
+
+/// What the host has mounted below the writable directories. Nothing is said about a policy that allows to write in `/`: there are too many
+/// mounts of no interest, for example of containers, and each change of them would lead to another sandbox.
+fn host_mounts(tree: &AccessTree, nodes: &[(&Path, &AccessNode)]) -> Vec<PlannedMount> {
+    let writable = nodes.iter().filter(|(_, node)| node.access == Access::Write && node.is_directory);
+    let paths = host_mounts::below(writable.map(|(path, _)| *path));
+    let planned = paths.into_iter().filter(|path| tree.at(path) == Access::Write).filter_map(|path| {
+        // If it has just vanished, the next plan sees that.
+        let source = Some(FileFacts::of_path(&path).ok()?.id);
+        Some(PlannedMount { path, kind: MountKind::HostMount, source })
+    });
+    planned.collect()
 }
 
 fn node(access: Access, facts: &FileFacts) -> AccessNode {

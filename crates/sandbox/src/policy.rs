@@ -1,5 +1,5 @@
 //! What a policy allows, as a value: [`resolve_policy`] turns the entries that a client asks for into concrete paths
-//! and globs, and [`FilePolicy::access`] says what is allowed for a path and which entry decides.
+//! and globs, and [`FilePolicy::access`] says what is allowed for a path as it is written, and which entry decides.
 //!
 //! Everything here is lexical. Nothing is opened, no link is followed, and what depends on the machine is passed in as
 //! [`MachineFacts`]. Paths are bytes, so names that are not UTF-8 work. How the kernel is made to enforce a policy is
@@ -14,8 +14,8 @@
 //!    itself and over every shorter entry, and an entry for a path below the matched path wins over the glob.
 //! 3. Directly below each writable entry, `.git`, `.agents` and `.codex` may be read but not written, whether they exist
 //!    or not. The protection is left out if an entry allows writing to the protected path or to something below it.
-//!    If `.git` is a file that names another directory, that directory is protected too. A protection takes the right
-//!    to write away, and never allows reading what is denied.
+//!    If `.git` is a file that names another directory, that directory is protected too, and so is the directory that the file
+//!    `commondir` of a git directory names. A protection takes the right to write away, and never allows reading what is denied.
 //! 4. A policy that allows writing everywhere, with no entry that allows less, has no protections at all.
 
 mod error;
@@ -28,9 +28,9 @@ mod request;
 mod resolve;
 
 pub use error::PolicyError;
-pub use file_policy::{AccessDecision, EntrySource, EntryTarget, FilePolicy, PolicyEntry, PolicyKey};
+pub use file_policy::{AccessDecision, EntrySource, EntryTarget, FilePolicy, PolicyEntry};
 pub use glob::GlobPattern;
-pub(crate) use glob::GlobWalk;
+pub(crate) use glob::{GlobWalk, NameCharacters};
 pub(crate) use lexical::path_order;
 pub use limits as policy_limits;
 pub use request::{
@@ -62,13 +62,4 @@ impl Access {
             Self::Read => 2,
         }
     }
-}
-
-/// Whether a command may use the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NetworkRule {
-    /// No network, except a managed proxy if there is one.
-    Restricted,
-    /// The whole network.
-    Enabled,
 }

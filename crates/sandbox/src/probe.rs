@@ -18,11 +18,12 @@ pub fn check_system_call_filter() -> Result<(), String> {
                 "the kernel refuses seccomp filters ({error}); boot a kernel with CONFIG_SECCOMP_FILTER, or run the server outside of its container"
             )
         };
-        rustix::thread::set_no_new_privs(true).map_err(|error| refused(error.into()))?;
+        rustix::thread::set_no_new_privs(true).map_err(|error| format!("cannot set no_new_privs: {error}"))?;
         install(&seccomp::filter(SandboxNetwork::None, Refusal::Fails)).map_err(refused)?;
         match rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
             Err(Errno::PERM) => Ok(()),
-            _ => Err("a seccomp filter has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),
+            Err(error) => Err(format!("cannot check whether a seccomp filter has an effect: {error}")),
+            Ok(_) => Err("a seccomp filter has no effect; run the server on the kernel itself, without an emulation of system calls".to_owned()),
         }
     })
 }

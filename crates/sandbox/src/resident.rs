@@ -18,6 +18,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions};
 use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::EnforcementPlan;
 use crate::message::{BuildFailure, BuildReply, BuildStep, KEPT_DESCRIPTORS_KIND, StartReply, StartRequest};
+use crate::mount_table;
 use crate::null_device;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
@@ -42,22 +43,49 @@ pub struct ResidentSandbox {
 #[derive(Debug)]
 struct SandboxTree {
     root: OwnedFd,
-    /// Keeps the mount namespace, and so its mounts, alive even if the launcher is killed.
-    _mounts: OwnedFd,
+    /// The list of its mounts. It keeps the mount namespace, and so the mounts, alive even if the launcher is killed. Without the mounts, `root`
+    /// would show the files that they hide.
+    mount_table: OwnedFd,
+    /// Whether the list has changed, so that the tree may show files that it should hide. Locked while the kernel is asked.
+    has_lost_mounts: Mutex<bool>,
 }
 
 /// Why a sandbox could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The launcher could not do a step.
-    #[error("{}", describe(.0))]
+    #[error("{}", crate::advice::explain_failed_step(.0))]
     Step(BuildFailure),
-    /// The launcher ended or did not answer.
-    #[error("the launcher of the sandbox did not answer: {0}")]
-    Launcher(io::Error),
+    /// The launcher ended without an answer.
+    #[error(
+        "the launcher of the sandbox has ended before the sandbox was ready; the log of the kernel may say why, for example that memory was short"
+    )]
+    LauncherEnded,
+    /// The launcher has not answered in time.
+    #[error(
+        "the launcher of the sandbox did not answer within {} s; perhaps a file system that the policy names does not answer",
+        BUILD_TIMEOUT.as_secs()
+    )]
+    LauncherSilent,
+    /// The launcher has answered, and this process had no descriptors left to receive those of the sandbox.
+    #[error("the server has no descriptor left for the sandbox; raise its limit of open files (`ulimit -n`)")]
+    NoDescriptorLeft,
+    /// Speaking with the launcher failed in another way.
+    #[error("the server cannot speak with the launcher of the sandbox: {0}")]
+    Socket(io::Error),
 }
 
 impl BuildError {
+    fn of_socket(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::LauncherSilent,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                Self::LauncherEnded
+            }
+            _ => Self::Socket(error),
+        }
+    }
+
     /// Whether a file that the plan names was replaced or removed after the plan was made, so that another plan may succeed.
     pub fn is_about_changed_files(&self) -> bool {
         let Self::Step(BuildFailure { step: BuildStep::Mount | BuildStep::Landlock, errno, .. }) = self else {
@@ -88,9 +116,9 @@ impl BuildError {
 pub struct StartAnswer {
     /// Whether the command runs.
     pub reply: StartReply,
-    /// A socket to the first process of the command's PID namespace. The server shuts it down when it has reaped the command: then this
-    /// process ends as soon as all descendants of the command have ended, which closes the other end. If the server closes the socket
-    /// earlier, this process ends as soon as it has no orphans, which kills the command. None in a sandbox without namespaces.
+    /// A socket to the first process of the command's PID namespace. None in a sandbox without namespaces. The server shuts the socket down
+    /// when it has reaped the command: the first process then ends with the last descendant of the command, which closes the other end. If
+    /// the server closes the socket before, the first process ends as soon as it has no orphans, which kills the command.
     pub lifeline: Option<OwnedFd>,
     /// The descriptor of the command's filter, for [`refuse_next_call`](crate::refuse_next_call). None: the kernel lets refused calls
     /// fail without asking the server.
@@ -109,11 +137,11 @@ impl ResidentSandbox {
             set_socket_timeout(&launcher, Timeout::Recv, None)?;
             Ok(answer)
         };
-        let ReceivedMessage { message, descriptors, lost_descriptors } = exchange().map_err(BuildError::Launcher)?;
+        let ReceivedMessage { message, descriptors, lost_descriptors } = exchange().map_err(BuildError::of_socket)?;
         if lost_descriptors {
-            return Err(BuildError::Launcher(Errno::MFILE.into()));
+            return Err(BuildError::NoDescriptorLeft);
         }
-        let malformed = || BuildError::Launcher(io::ErrorKind::InvalidData.into());
+        let malformed = || BuildError::Socket(io::ErrorKind::InvalidData.into());
         match BuildReply::decode(&message).map_err(|_| malformed())? {
             BuildReply::Ready { has_proc } => {
                 let mut descriptors = descriptors.into_iter();
@@ -121,7 +149,8 @@ impl ResidentSandbox {
                     EnforcementPlan::Landlock(_) => None,
                     EnforcementPlan::Namespaces(_) => {
                         let root = descriptors.next().ok_or_else(malformed)?;
-                        Some(SandboxTree { root, _mounts: descriptors.next().ok_or_else(malformed)? })
+                        let mount_table = descriptors.next().ok_or_else(malformed)?;
+                        Some(SandboxTree { root, mount_table, has_lost_mounts: Mutex::default() })
                     }
                 };
                 Ok(Self { launcher, sending: Mutex::default(), tree, listener: descriptors.next(), has_proc })
@@ -151,8 +180,19 @@ impl ResidentSandbox {
         is_hung_up(&self.launcher)
     }
 
+    /// Whether one of its mounts has gone. The kernel detaches a mount if the file under it is removed or replaced on the host. What is
+    /// at the path then, possibly the same file again, is not covered any more.
+    pub fn has_lost_mounts(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| {
+            let mut has_lost = tree.has_lost_mounts.lock().unwrap_or_else(PoisonError::into_inner);
+            // The kernel tells each change only once.
+            *has_lost = *has_lost || mount_table::has_changed(&tree.mount_table);
+            *has_lost
+        })
+    }
+
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this
-    /// start. `descriptors` are stdin, stdout and stderr, and the extra descriptor if the request has one. A process that failed has been
+    /// start. `descriptors` are stdin, stdout and stderr, then the extra descriptor and the file `cgroup.procs` if the request has them. A process that failed has been
     /// reaped when this returns.
     pub fn start(
         &self,
@@ -233,12 +273,6 @@ fn kill(pid: i32) {
 fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
     while matches!(rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
-}
-
-fn describe(failure: &BuildFailure) -> String {
-    let error = io::Error::from_raw_os_error(failure.errno);
-    let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
-    format!("step {:?}{about}: {error}", failure.step)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The filter of system calls that every command in a sandbox gets. It refuses what could lead out of the sandbox or
-//! into another process: making namespaces and mounts, tracing, kernel keyrings, io_uring, faked terminal input, and
-//! sockets that the policy does not allow. Everything else is allowed.
+//! into another process: making namespaces and mounts, tracing, kernel keyrings, io_uring, faked terminal input, sockets
+//! that the policy does not allow, and others. The constants below and the function `filter` are the whole list of rules;
+//! calls of other calling conventions are refused too.
 //!
-//! Here are the rules. The module `program` makes of them what the kernel understands.
+//! The module `program` makes of the rules what the kernel understands.
 
 mod program;
 mod without_namespaces;
@@ -99,9 +100,10 @@ const SOMETIMES_REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_socketpair, "socketpair"),
     (libc::SYS_connect, "connect"),
     (libc::SYS_prlimit64, "prlimit64"),
+    (libc::SYS_fcntl, "fcntl"),
 ];
 
-/// The name of a system call that the filter can refuse.
+/// The name of a system call that the filter can refuse and report.
 pub(crate) fn name_of(call: c_long) -> Option<&'static str> {
     let known = ALWAYS_REFUSED.iter().chain(SOMETIMES_REFUSED);
     known.into_iter().find(|(number, _)| *number == call).map(|(_, name)| *name)
@@ -125,7 +127,7 @@ const REFUSED_TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
 
 const UNIX: u32 = libc::AF_UNIX as u32;
 const INTERNET: [u32; 2] = [libc::AF_INET as u32, libc::AF_INET6 as u32];
-/// A socket that needs no connection to send. The kernel makes a datagram socket of a raw Unix socket too, so the rule names the types that
+/// Applies to sockets that need no connection to send. The kernel makes a datagram socket of a raw Unix socket too, so the rule names the types that
 /// are harmless.
 const WITHOUT_CONNECTION: Rule =
     Rule::MaskedNoneOf(1, SOCKET_TYPE_MASK, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]);
@@ -149,10 +151,12 @@ pub(crate) fn filter(network: SandboxNetwork, refusal: Refusal) -> Vec<sock_filt
     // 0 is the process that calls. A command could change the limits of the first process of its PID namespace, and one of them is the tag
     // by which the server finds that process.
     calls.refuse(libc::SYS_prlimit64, Rule::NoneOf(0, &[0]), refused);
-    // A command could add a filter that asks a process of the command about the calls that this filter reports, and of two filters that ask,
-    // the newer one decides. The kernel allows only one such filter while the server has the descriptor of this one, and any number
-    // after the server has closed it. The refusal is not reported: a filter that asks must not decide about it.
+    // A command must not add a filter that asks a process about calls: the newer of two such filters decides, so it could allow what this one
+    // refuses. The kernel forbids a second such filter only while the server has the descriptor of this one. The refusal is not reported,
+    // because then such a filter could decide about it.
     calls.refuse(libc::SYS_seccomp, Rule::AnyBit(1, ASKING_FILTER), FAILS);
+    // A lease on a file lets every process that opens the file wait, also outside of the sandbox. A descriptor for reading is enough for one.
+    calls.refuse(libc::SYS_fcntl, Rule::Is(1, libc::F_SETLEASE as u32), refused);
     for request in REFUSED_TERMINAL_REQUESTS {
         calls.refuse(libc::SYS_ioctl, Rule::Is(1, request), refused);
     }
@@ -250,6 +254,9 @@ mod tests {
             for garbage in GARBAGE {
                 assert_eq!(verdict(network, libc::SYS_prlimit64, &[garbage]), ALLOWED);
                 assert_eq!(verdict(network, libc::SYS_prlimit64, &[1 | garbage]), FAILS);
+                // F_SETLEASE, and F_SETLK.
+                assert_eq!(verdict(network, libc::SYS_fcntl, &[3, 1024 | garbage]), FAILS);
+                assert_eq!(verdict(network, libc::SYS_fcntl, &[3, 6 | garbage]), ALLOWED);
                 // A filter that asks nobody can only refuse more.
                 assert_eq!(verdict(network, libc::SYS_seccomp, &[1, 1 | garbage]), ALLOWED);
                 assert_eq!(verdict(network, libc::SYS_seccomp, &[1, 9 | garbage]), FAILS);

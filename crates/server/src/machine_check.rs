@@ -15,7 +15,7 @@ use sandbox::{
 use spawn::{CancelFlag, GuardProgram, HostProcess, SpawnCommand, SpawnError, Spawner, StdinMode, Stdio};
 
 use crate::config::Config;
-use crate::sandboxes::{MechanismChoice, SandboxLauncher, SandboxStart, SessionSandbox, SessionSandboxes};
+use crate::sandboxes::{LauncherFactory, MechanismChoice, SandboxStart, SessionSandbox, SessionSandboxes};
 
 /// A command that does nothing needs a few milliseconds.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ struct SandboxChecks {
 
 async fn check_sandbox(config: &Config, spawner: &Arc<Spawner>) -> SandboxChecks {
     let launcher = config.sandbox_launcher.clone();
-    let launcher = launcher.map(|program| Arc::new(SandboxLauncher::new(program, Arc::clone(spawner), None)));
+    let launcher = launcher.map(|program| Arc::new(LauncherFactory::new(program, Arc::clone(spawner), None)));
     let sandboxes = SessionSandboxes::new(launcher);
     let tags = spawner.session_tags();
     let policy = read_only_policy();
@@ -199,7 +199,7 @@ async fn run_command(spawner: &Spawner, sandbox: &Arc<SessionSandbox>, tag: spaw
     let child = match started {
         Ok(started) => started.child,
         // The sandbox has done its part: only the program is missing.
-        Err(SpawnError::Program { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(SpawnError::SandboxedProgram { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!("a command in a sandbox cannot be started: {error}")),
     };
     // Without this descriptor the kernel fails refused calls with ENOSYS, and asks nobody.

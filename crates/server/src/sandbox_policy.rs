@@ -14,8 +14,8 @@ use protocol::{
     SpecialPath, WireError,
 };
 use sandbox::{
-    Access, FilePolicy, MINIMAL_ROOTS, MachineFacts, NetworkRule, PolicyError, PolicyRequest, RequestedEntry,
-    RequestedFiles, RequestedTarget, resolve_policy,
+    Access, FilePolicy, MINIMAL_ROOTS, MachineFacts, PolicyError, PolicyRequest, RequestedEntry, RequestedFiles,
+    RequestedTarget, SandboxNetwork, resolve_policy,
 };
 
 /// What a sandbox has to enforce for a command.
@@ -23,8 +23,8 @@ use sandbox::{
 pub struct SandboxRules {
     /// Which files the command may read and write.
     pub files: FilePolicy,
-    /// Whether the command may use the network.
-    pub network: NetworkRule,
+    /// The network of the command, if it has no network proxy.
+    pub network: SandboxNetwork,
 }
 
 /// The rules for a command. `command_cwd` is the directory in which the command starts, and `tmpdir` the value of
@@ -35,9 +35,9 @@ pub fn process_sandbox_rules(
     tmpdir: Option<&OsStr>,
 ) -> Result<SandboxRules, WireError> {
     let network = match &context.permissions {
-        Permissions::Managed { network: NetworkAccess::Restricted, .. } => NetworkRule::Restricted,
+        Permissions::Managed { network: NetworkAccess::Restricted, .. } => SandboxNetwork::None,
         // `external`: the client says that a sandbox around the server enforces the policy, so nothing is restricted here.
-        Permissions::Managed { .. } | Permissions::Disabled | Permissions::External { .. } => NetworkRule::Enabled,
+        Permissions::Managed { .. } | Permissions::Disabled | Permissions::External { .. } => SandboxNetwork::Host,
     };
     let mut request = policy_request(context, RefusalTexts::Process)?;
     request.cwd.get_or_insert_with(|| command_cwd.to_path_buf());
@@ -213,8 +213,8 @@ mod tests {
         ];
         let roots = r#""cwd":"file:///ws","workspaceRoots":["file:///ws","file:///other"],"#;
         let rules = process(&restricted(&entries.join(","), roots)).unwrap();
-        assert_eq!(rules.network, NetworkRule::Restricted);
-        assert!(rules.files.reads_everything() && !rules.files.writes_everything());
+        assert_eq!(rules.network, SandboxNetwork::None);
+        assert!(!rules.files.writes_everything());
         for (path, expected) in [
             ("/usr/bin/env", Access::Read),
             ("/ws/src/main.rs", Access::Write),
@@ -246,12 +246,12 @@ mod tests {
             r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"}"#,
         ] {
             let rules = process(&context(permissions, "")).unwrap();
-            assert!(rules.files.writes_everything() && rules.network == NetworkRule::Enabled, "{permissions}");
+            assert!(rules.files.writes_everything() && rules.network == SandboxNetwork::Host, "{permissions}");
             assert!(file_sandbox_policy(&context(permissions, ""), None).unwrap().writes_everything());
         }
         let offline =
             context(r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}"#, "");
-        assert_eq!(process(&offline).unwrap().network, NetworkRule::Restricted);
+        assert_eq!(process(&offline).unwrap().network, SandboxNetwork::None);
     }
 
     #[track_caller]

@@ -29,7 +29,7 @@ use crate::janitor::Janitor;
 use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
-use crate::sandboxes::{SandboxLauncher, SessionSandbox, SessionSandboxes};
+use crate::sandboxes::{LauncherFactory, SessionSandbox, SessionSandboxes};
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
 
@@ -84,7 +84,7 @@ pub(crate) struct ServerState {
     reclaiming: AtomicBool,
     pub(crate) starter: Starter,
     /// None if the server was configured without a launcher; then requests that need a sandbox are refused.
-    sandbox_launcher: Option<Arc<SandboxLauncher>>,
+    sandbox_launcher: Option<Arc<LauncherFactory>>,
     /// Threads for work that blocks, mostly on files.
     pub(crate) threads: Arc<BlockingThreads>,
     /// Permits for file operations (`--max-file-operations-total`).
@@ -111,7 +111,7 @@ impl ServerState {
         }
         let env = server_env();
         let sandbox_launcher = config.sandbox_launcher.clone().map(|program| {
-            Arc::new(SandboxLauncher::new(program, Arc::clone(&spawner), env.get(OsStr::new("TMPDIR")).cloned()))
+            Arc::new(LauncherFactory::new(program, Arc::clone(&spawner), env.get(OsStr::new("TMPDIR")).cloned()))
         });
         let all_sandboxes = sandbox_launcher.as_ref().map(|launcher| launcher.all_sandboxes());
         Ok(Arc::new(Self {

@@ -36,9 +36,28 @@ pub enum SpawnError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The working directory cannot be entered in the sandbox of the process.
+    #[error(
+        "cwd {} in the sandbox of the process: {source}; if it exists, the policy must allow reading it",
+        path.display()
+    )]
+    SandboxedCwd {
+        /// The directory as it was given.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// The program was not found or could not be executed.
     #[error("{source}")]
     Program {
+        /// The program as it was given.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The program was not found, or could not be executed, in the sandbox of the process.
+    #[error("{} in the sandbox of the process: {source}; if it exists, the policy must allow reading it", path.display())]
+    SandboxedProgram {
         /// The program as it was given.
         path: PathBuf,
         /// The error of the operating system.

@@ -48,7 +48,27 @@ impl ChildLimits {
         });
         Self { tag, others: original.into_iter().chain(asked.iter().copied()).collect() }
     }
+
+    /// Makes the hard limit of open files lower than the limit of this process. The kernel counts the descriptors that the processes of a user
+    /// have sent over Unix sockets and that were not received yet, and a process that sends one compares the count with its own limit of open
+    /// files. A child with a lower limit cannot keep this process from sending descriptors.
+    pub(crate) fn leave_descriptors_in_flight(mut self) -> Self {
+        let Ok(own) = read(None, libc::RLIMIT_NOFILE) else { return self };
+        let most = own.rlim_cur - DESCRIPTORS_IN_FLIGHT.min(own.rlim_cur / 4);
+        let lowered = |values: libc::rlimit64| libc::rlimit64 {
+            rlim_cur: values.rlim_cur.min(most),
+            rlim_max: values.rlim_max.min(most),
+        };
+        match self.others.iter_mut().find(|limit| limit.resource == libc::RLIMIT_NOFILE) {
+            Some(limit) => limit.values = lowered(limit.values),
+            None => self.others.push(ResourceLimit { resource: libc::RLIMIT_NOFILE, values: lowered(own) }),
+        }
+        self
+    }
 }
+
+/// How many descriptors a server and the launchers of its sandboxes can have sent to each other at once, whatever sandboxed commands send.
+const DESCRIPTORS_IN_FLIGHT: u64 = 256;
 
 impl ResourceLimit {
     /// The number of the resource, the soft and the hard limit.
@@ -172,7 +192,9 @@ mod tests {
         // A limit that was asked for replaces the original one.
         let values = libc::rlimit64 { rlim_cur: 7, rlim_max: 7 };
         let asked = [ResourceLimit { resource: libc::RLIMIT_NOFILE, values }];
-        let limits = ChildLimits::new(None, &asked);
+        let limits = ChildLimits::new(None, &asked).leave_descriptors_in_flight();
         assert_eq!(limits.others.iter().map(|limit| limit.values.rlim_cur).collect::<Vec<_>>(), [7]);
+        let lower = ChildLimits::new(None, &[]).leave_descriptors_in_flight().others[0].values;
+        assert!(lower.rlim_max < before.rlim_max && lower.rlim_cur <= before.rlim_cur, "{lower:?}");
     }
 }

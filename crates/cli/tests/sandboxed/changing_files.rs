@@ -1,9 +1,13 @@
-//! Files that appear after a sandbox was made: deny globs cover them from the next command on, and for file operations
+//! Files and mounts that change after a sandbox was made: the next command sees the change, and so do file operations
 //! at the latest after a second.
 
-use testkit::{TestServer, Value, eventually_async, json, unbase64};
+use std::path::Path;
+use std::process::Command;
 
-use crate::{Workspace, run, start_params};
+use testkit::{Client, TestServer, Value, eventually_async, json, unbase64};
+
+use crate::policies::path_entry;
+use crate::{Workspace, run, start_params, until_closed};
 
 /// The workspace may be written, and everything read except files with names that end in `.env`.
 fn without_env_files(workspace: &Workspace) -> Value {
@@ -62,4 +66,80 @@ async fn a_file_that_a_command_has_made_is_soon_denied_to_file_operations() {
     // The policy is the reason: without it the file can be read.
     let unconfined = json!({"path": format!("{}/a.env", workspace.uri())});
     assert_eq!(unbase64(&client.call("fs/readFile", unconfined).await["dataBase64"]), b"secret\n");
+}
+
+/// Replaces a file by another one and back again, as a backup does. The kernel detaches the mounts on the file, and then the same file is
+/// at the path again.
+fn replace_and_restore(path: &Path) {
+    let beside = |ending: &str| path.with_extension(ending);
+    std::fs::hard_link(path, beside("kept")).unwrap();
+    std::fs::write(beside("new"), "new").unwrap();
+    std::fs::rename(beside("new"), path).unwrap();
+    std::fs::rename(beside("kept"), path).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_was_replaced_and_restored_is_as_protected_as_before() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let at = |name: &str| workspace.path().join(name);
+    for name in ["denied", "read-only"] {
+        std::fs::write(at(name), "old").unwrap();
+    }
+    let entry = |name: &str, access: &str| path_entry(&format!("{}/{name}", workspace.uri()), access);
+    let sandbox = workspace.policy_with(&[entry("denied", "deny"), entry("read-only", "read")], "restricted");
+    let read = json!({"path": format!("{}/denied", workspace.uri()), "sandbox": sandbox});
+    let script = format!(
+        "cat {}; (echo hostile > {}) 2> /dev/null; echo $?",
+        at("denied").display(),
+        at("read-only").display()
+    );
+    let refused = format!("cat: {}: Permission denied\n2\n", at("denied").display());
+
+    let mut waiting = start_params("waiting", "read line; echo $line", &sandbox);
+    waiting["pipeStdin"] = json!(true);
+    client.call("process/start", waiting).await;
+    assert_eq!(run(&mut client, start_params("before", &script, &sandbox)).await.output, refused);
+    assert_eq!(client.call_error("fs/readFile", read.clone()).await["data"]["kind"], "sandboxDenied");
+    for name in ["denied", "read-only"] {
+        replace_and_restore(&at(name));
+    }
+    // File operations first, because they look at the policy at most once a second.
+    assert_eq!(client.call_error("fs/readFile", read).await["data"]["kind"], "sandboxDenied");
+    assert_eq!(run(&mut client, start_params("after", &script, &sandbox)).await.output, refused);
+    assert_eq!(std::fs::read_to_string(at("read-only")).unwrap(), "old");
+    // A command of the old sandbox goes on.
+    client.call("process/write", json!({"processId": "waiting", "chunk": testkit::base64("still here\n")})).await;
+    assert_eq!(until_closed(&mut client, "waiting").await.output, "still here\n");
+}
+
+/// Runs a command in the mount namespace of the server, which is not that of this process.
+fn in_namespaces_of(server: &TestServer, command: &[&str]) {
+    let mut inside = Command::new("nsenter");
+    inside.args(["--user", "--mount", "--preserve-credentials", "-t", &server.pid().to_string()]).args(command);
+    assert!(inside.status().unwrap().success(), "{command:?}");
+}
+
+#[tokio::test]
+async fn what_is_mounted_and_unmounted_in_a_workspace_is_seen_by_the_next_command() {
+    let workspace = Workspace::new();
+    let mut command = tokio::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "--"]).arg(testkit::binary());
+    let server = TestServer::launch(command, &[]).await;
+    let mut client = server.client().await;
+    let place = workspace.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let at = place.display().to_string();
+    let sandbox = workspace.policy();
+    let write = async |client: &mut Client, name: &str| {
+        let script = format!("echo {name} > {at}/{name} && ls {at}");
+        run(client, start_params(name, &script, &sandbox)).await.output
+    };
+    assert_eq!(write(&mut client, "before").await, "before\n");
+    in_namespaces_of(&server, &["mount", "-t", "tmpfs", "none", &at]);
+    assert_eq!(write(&mut client, "mounted").await, "mounted\n", "the command writes where the host has its files");
+    in_namespaces_of(&server, &["test", "-e", &format!("{at}/mounted")]);
+    in_namespaces_of(&server, &["umount", &at]);
+    assert_eq!(write(&mut client, "after").await, "after\nbefore\n");
+    assert!(place.join("after").exists());
 }

@@ -81,11 +81,22 @@ async fn a_command_cannot_open_more_files_than_its_limit() {
     let script = "ulimit -n; ulimit -f; ulimit -t";
     let limits = json!({"openFiles": 30, "fileSizeBytes": 51_200, "cpuSeconds": 7});
     assert_eq!(run(&mut client, limited("q", script, &workspace, limits)).await.output, "30\n100\n7\n");
-    let mut unlimited = limited("r", script, &workspace, json!(null));
-    unlimited["sandbox"] = json!(null);
-    client.call("process/start", unlimited).await;
-    let outside = until_closed(&mut client, "r").await.output;
-    assert_eq!(run(&mut client, limited("s", script, &workspace, json!({}))).await.output, outside);
+}
+
+#[tokio::test]
+async fn without_a_limit_a_command_may_open_a_few_files_less_than_the_server() {
+    let (server, workspace) = (TestServer::start().await, Workspace::new());
+    let mut client = server.client().await;
+    let script = "ulimit -Sn; ulimit -Hn; ulimit -f; ulimit -t";
+    let mut unconfined = limited("p", script, &workspace, json!(null));
+    unconfined["sandbox"] = json!(null);
+    client.call("process/start", unconfined).await;
+    let outside = until_closed(&mut client, "p").await.output;
+    let [soft, hard, others @ ..] = &*outside.lines().collect::<Vec<_>>() else { panic!("{outside}") };
+    let (soft, hard): (u64, u64) = (soft.parse().unwrap(), hard.parse().unwrap());
+    let lower = hard - 256.min(hard / 4);
+    let expected = format!("{}\n{lower}\n{}\n", soft.min(lower), others.join("\n"));
+    assert_eq!(run(&mut client, limited("q", script, &workspace, json!({}))).await.output, expected);
 }
 
 #[tokio::test]

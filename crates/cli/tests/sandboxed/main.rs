@@ -21,6 +21,7 @@ mod policies;
 mod processes;
 mod roots;
 mod sandbox_limits;
+mod shared_by_user;
 
 use std::path::Path;
 

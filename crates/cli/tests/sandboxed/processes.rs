@@ -88,8 +88,21 @@ async fn mistakes_are_errors_of_the_start() {
     params["argv"] = json!(["true"]);
     params["cwd"] = json!("file:///no/such/directory");
     let error = client.call_error("process/start", params.clone()).await;
-    assert!(error["message"].as_str().unwrap().starts_with("cwd /no/such/directory: "), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("cwd /no/such/directory in the sandbox of the process: No such file"), "{error}");
     params["cwd"] = json!("file:///");
+    let deny = |path: &str| path_entry(path, "deny");
+    for (denied, cwd, expected) in [
+        (workspace.uri(), workspace.uri(), format!("cwd {}", workspace.path().display())),
+        ("file:///usr/bin".to_owned(), "file:///".to_owned(), "true".to_owned()),
+    ] {
+        let mut hidden = params.clone();
+        (hidden["cwd"], hidden["sandbox"]) = (json!(cwd), crate::policy(vec![deny(&denied)], "restricted"));
+        let error = client.call_error("process/start", hidden).await;
+        let expected = format!("{expected} in the sandbox of the process: ");
+        assert!(error["message"].as_str().unwrap().starts_with(&expected), "{error}");
+        assert_eq!(error["data"]["kind"], "permissionDenied");
+    }
     params["sandbox"]["permissions"]["file_system"]["entries"][0]["path"]["path"] = json!("file:///C:/x");
     let error = client.call_error("process/start", params).await;
     assert_eq!(

@@ -37,6 +37,30 @@ async fn a_session_has_a_limited_number_of_commands_with_a_proxy() {
     }
 }
 
+/// A server with 1,024 descriptors allows 512 placeholders for all sessions together, and 256 for each.
+#[tokio::test]
+async fn unused_sandboxes_of_other_sessions_make_room_for_placeholders() {
+    let mut command = tokio::process::Command::new("prlimit");
+    command.args(["--nofile=1024:1024", "--"]).arg(testkit::binary());
+    let (server, workspace) = (TestServer::launch(command, &[]).await, Workspace::new());
+    for name in ["a", "b", "c"] {
+        let mut client = server.client().await;
+        let with_roots = writable_roots(&workspace, name, 80);
+        let ended = run(&mut client, start_params(name, "exit 3", &with_roots)).await;
+        assert_eq!(ended.exited["exitCode"], 3);
+    }
+}
+
+/// A policy with this many writable directories, each of which needs three placeholders.
+fn writable_roots(workspace: &Workspace, name: &str, count: usize) -> testkit::Value {
+    let root = |number: usize| {
+        let root = workspace.path().join(format!("{name}-{number}"));
+        std::fs::create_dir(&root).unwrap();
+        path_entry(&format!("file://{}", root.display()), "write")
+    };
+    policy((0..count).map(root).collect(), "restricted")
+}
+
 /// A server with 1,024 descriptors allows 256 placeholders for a session.
 #[tokio::test]
 async fn a_sandbox_without_placeholders_stays_when_there_are_too_many_placeholders() {
@@ -48,12 +72,7 @@ async fn a_sandbox_without_placeholders_stays_when_there_are_too_many_placeholde
     let launcher = eventually("the launcher runs", || descendants_named(&server, "exec-launcher").pop()).await;
     // Each of these policies needs 60 placeholders.
     for name in ["a", "b", "c", "d", "e", "f"] {
-        let root = |number: usize| {
-            let root = workspace.path().join(format!("{name}-{number}"));
-            std::fs::create_dir(&root).unwrap();
-            path_entry(&format!("file://{}", root.display()), "write")
-        };
-        let with_roots = policy((0..20).map(root).collect(), "restricted");
+        let with_roots = writable_roots(&workspace, name, 20);
         let ended = run(&mut client, start_params(name, "exit 3", &with_roots)).await;
         assert_eq!(ended.exited["exitCode"], 3);
     }

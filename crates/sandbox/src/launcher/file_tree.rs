@@ -1,11 +1,11 @@
 //! Makes the file tree of a sandbox from its plan, and makes it the root directory of this process. The tree is built
-//! on `/proc` of the new mount namespace, because no plan mounts anything from there.
+//! on `/proc` of the new mount namespace, because the new tree needs nothing from there.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, mkdirat, openat, statx, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
@@ -15,6 +15,7 @@ use super::kernel_files;
 use super::mount_calls::{MountDepth, MountFlags, add_flags, attach, clone_mount, new_file_system, open_path};
 use crate::file_id::{FileFacts, FileId};
 use crate::message::{BuildFailure, BuildStep};
+use crate::mount_table;
 use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxPlan};
 
 /// The directory on which the new tree is built.
@@ -30,17 +31,25 @@ const PLACES_BYTES: &str = "4m";
 /// Mode of directories that may be passed through but not listed.
 const PASSABLE: Mode = Mode::from_raw_mode(0o111);
 
-/// Makes the tree and enters it. Returns whether commands can mount a `/proc` of their own.
-pub(super) fn build(plan: &SandboxPlan) -> Result<bool, BuildFailure> {
+/// The tree that this process has entered.
+pub(super) struct EnteredTree {
+    /// Whether commands can mount a `/proc` of their own.
+    pub(super) has_proc: bool,
+    /// The list of the mounts of the tree. It has not changed since all mounts of the plan were found in their places.
+    pub(super) mount_table: OwnedFd,
+}
+
+/// Makes the tree and enters it.
+pub(super) fn build(plan: &SandboxPlan) -> Result<EnteredTree, BuildFailure> {
     let base = |error: Errno| failure(BuildStep::BaseTree, error.into(), "");
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(base)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let host = openat(CWD, "/", flags, Mode::empty()).map_err(base)?;
     // Opened before the new tree covers it.
-    let mount_table = kernel_files::open_mount_table().map_err(base)?;
+    let mount_table = mount_table::open().map_err(base)?;
     let root = attach_base(plan.base, &host).map_err(base)?;
-    let devices = |error: Errno| failure(BuildStep::DeviceFiles, error.into(), "");
-    let devices = device_files::attach(&host, &root, plan.base).map_err(devices)?;
+    let about_devices = |error: Errno| failure(BuildStep::DeviceFiles, error.into(), "");
+    let devices = device_files::attach(&host, &root, plan.base).map_err(about_devices)?;
     let tree = FileTree {
         host,
         root,
@@ -56,12 +65,32 @@ pub(super) fn build(plan: &SandboxPlan) -> Result<bool, BuildFailure> {
     tree.close_places().map_err(about_mounts)?;
     kernel_files::make_read_only(&mount_table, &tree.root, Path::new(BUILDING_SITE))
         .map_err(|(error, path)| failure(BuildStep::Mount, error.into(), path.display().to_string()))?;
-    device_files::finish(&devices.dev).map_err(|error| failure(BuildStep::DeviceFiles, error.into(), ""))?;
+    device_files::finish(&devices.dev).map_err(about_devices)?;
     if plan.base == BaseTree::Empty {
         add_flags(&tree.root, MountFlags::READ_ONLY, MountDepth::Single).map_err(base)?;
     }
     enter(&tree.root).map_err(|error| failure(BuildStep::ChangeRoot, error.into(), ""))?;
-    Ok(devices.has_proc)
+    // Forgets the changes that this function has made.
+    mount_table::has_changed(&mount_table);
+    for PlannedMount { path, .. } in plan.mounts.iter().filter(|mount| mount.kind.is_mounted()) {
+        check_mounted(&tree.root, path)
+            .map_err(|error| failure(BuildStep::Mount, error.into(), path.display().to_string()))?;
+    }
+    Ok(EnteredTree { has_proc: devices.has_proc, mount_table: mount_table.into() })
+}
+
+/// If somebody on the host removes or replaces a file, the kernel detaches the mounts on it in every mount namespace, and then the path may
+/// lead to the bare file. Fails with `ESTALE` if that has happened while the tree was built.
+fn check_mounted(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    match statx(root, inside, flags, StatxFlags::empty()) {
+        Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Ok(()),
+        // A device that the sandbox does not have, or a file that the user of the command cannot reach either.
+        Err(Errno::NOENT) if path.starts_with("/dev") => Ok(()),
+        Err(Errno::ACCESS) => Ok(()),
+        _ => Err(Errno::STALE),
+    }
 }
 
 /// Attaches the base of the tree at the building site, and returns a descriptor of its root directory.
@@ -140,6 +169,7 @@ impl FileTree {
                 let (parent, name) = self.place(path)?;
                 ignore_existing(symlinkat(target, parent, name))
             }
+            MountKind::HostMount => self.expect(path, mount.source).map(drop),
         }
     }
 
@@ -155,6 +185,8 @@ impl FileTree {
         let target = match open_path(&self.root, path) {
             // The sandbox does not have most devices anyway.
             Err(Errno::NOENT) if path.starts_with("/dev") => return Ok(()),
+            // The path is in a closed directory of another user, so no command can reach it.
+            Err(Errno::ACCESS) if !kernel_files::is_behind_own_directory(&self.root, path)? => return Ok(()),
             other => other?,
         };
         self.expect(path, expected)?;

@@ -38,8 +38,8 @@ pub(super) struct CommandNamespaces {
     inits: InitSlots,
 }
 
-/// Namespaces that wait for their command: a PID namespace with its first process, and a mount namespace with its `/proc`. The next
-/// child of the thread that has made them is in them.
+/// Namespaces that wait for their command: a PID namespace with its first process, and a mount namespace with its `/proc`. Every
+/// later child of the thread that has made them is in them.
 pub(super) struct PreparedNamespaces {
     init: NamespaceInit,
     /// A socket to the first process, which the server gets. If the server closes it, the namespaces end when no orphan is left.

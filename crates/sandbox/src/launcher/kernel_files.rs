@@ -3,17 +3,15 @@
 //! example, has mounts of `/proc` and `/sys` too, and it can be inside a writable directory.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::mount_calls::{MountDepth, MountFlags, add_flags, open_path};
+use crate::mount_table::{self, MountLine};
 
 /// File systems whose files are settings of the kernel.
 const KERNEL_FILE_SYSTEMS: [&[u8]; 14] = [
@@ -32,11 +30,6 @@ const KERNEL_FILE_SYSTEMS: [&[u8]; 14] = [
     b"sysfs",
     b"tracefs",
 ];
-
-/// The list of mounts of this process.
-pub(super) fn open_mount_table() -> Result<File, Errno> {
-    File::open("/proc/self/mountinfo").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
 
 /// Makes each mount of [`KERNEL_FILE_SYSTEMS`] in the new file tree read-only. `tree_root` is the path at which the tree is built. Fails, with
 /// the path, if a mount could not be reached although a command might reach it.
@@ -87,7 +80,7 @@ fn make_table_read_only(
 }
 
 /// Whether a command could give itself the permission that is missing on the way to `path`, because its user owns the closed directory.
-fn is_behind_own_directory(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
+pub(super) fn is_behind_own_directory(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
     for above in path.ancestors().skip(1) {
         match open_path(root, above) {
             Ok(directory) => {
@@ -113,11 +106,8 @@ struct ListedMount {
 }
 
 impl MountTable {
-    fn read(mut table: &File) -> Result<Self, Errno> {
-        let mut text = Vec::new();
-        let read = table.seek(SeekFrom::Start(0)).and_then(|_| table.read_to_end(&mut text));
-        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(Self::parse(&text))
+    fn read(table: &File) -> Result<Self, Errno> {
+        Ok(Self::parse(&mount_table::read(table)?))
     }
 
     fn parse(text: &[u8]) -> Self {
@@ -156,60 +146,14 @@ impl MountTable {
     }
 }
 
-/// The number of a mount, and what its line says. A line of the list is: number, number of the parent, device, root, path, options, any
-/// number of further fields, a hyphen, and the type.
 fn listed_mount(line: &[u8]) -> Option<(u64, ListedMount)> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
-    let (id, parent) = (number()?, number()?);
-    let path = fields.nth(2)?;
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    let path = PathBuf::from(OsStr::from_bytes(&unescaped(path)));
+    let MountLine { id, parent, path, kind } = MountLine::parse(line)?;
     Some((id, ListedMount { parent, path, is_of_the_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) }))
-}
-
-/// Undoes the kernel's escapes: it writes white space and backslashes in paths as a backslash and three octal digits.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(path.len());
-    let mut left = path;
-    while let Some((&first, rest)) = left.split_first() {
-        let digits =
-            rest.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
-        left = match digits {
-            Some(digits) => {
-                result.push(
-                    digits.iter().fold(0_u8, |number, digit| number.wrapping_mul(8).wrapping_add(digit - b'0')),
-                );
-                &rest[3..]
-            }
-            None => {
-                result.push(first);
-                rest
-            }
-        };
-    }
-    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_lines_of_the_kernel_are_understood() {
-        for (line, expected) in [
-            ("36 35 0:22 / /proc/sys rw,nosuid shared:7 - sysfs sysfs rw", Some((36, "/proc/sys", true))),
-            ("37 35 0:22 / /a\\040b\\134c rw master:1 shared:7 - proc none rw", Some((37, "/a b\\c", true))),
-            ("38 35 0:22 / /data rw - ext4 /dev/sda1 rw", Some((38, "/data", false))),
-            ("39 35 0:22 / /data rw", None),
-            ("", None),
-        ] {
-            let expected = expected.map(|(id, path, is_of_the_kernel)| {
-                (id, ListedMount { parent: 35, path: path.into(), is_of_the_kernel })
-            });
-            assert_eq!(listed_mount(line.as_bytes()), expected, "{line}");
-        }
-    }
 
     #[test]
     fn a_mount_is_covered_by_a_mount_on_it_or_on_the_way_to_it_and_by_no_other() {

@@ -45,10 +45,10 @@ const DEVICE_REQUESTS: u64 = 1 << 15;
 const ALL_FILE_RIGHTS: u64 = (1 << 16) - 1;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIRECTORY;
-/// Rights that a file can have. The kernel refuses the others for a path that is not a directory.
+/// Reading, writing and `ioctl`. Rights of directories are left out, because the kernel refuses them for a file.
 const USE_DEVICE: u64 = READ_FILE | WRITE_FILE | DEVICE_REQUESTS;
 
-/// No signals to processes outside of the sandbox, and no connections to their abstract Unix sockets.
+/// No signals to processes of the host and of other commands, and no connections to their abstract Unix sockets.
 const ALL_SCOPES: u64 = 0b11;
 
 /// What commands may do with files, as open paths.

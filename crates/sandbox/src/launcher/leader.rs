@@ -81,6 +81,8 @@ fn run(plan: &mut LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     confine(plan)?;
     let listener = install_filter(plan).map_err(at(StartStage::Confine))?;
     send_kept_descriptors(plan, listener).map_err(at(StartStage::Confine))?;
+    // A process may send descriptors only while its limit of open files is high enough, so the limits come after that.
+    plan.limits.iter().try_for_each(set_limit).map_err(at(StartStage::Prepare))?;
     if was_cancelled(plan.server) {
         return Err((StartStage::Cancelled, libc::ECANCELED));
     }
@@ -98,11 +100,10 @@ fn close_others(plan: &LeaderPlan<'_>) {
     close_all_but(3, &mut kept);
 }
 
-/// Gives up what the command must not have, and sets its limits.
+/// Gives up what the command must not have.
 fn confine(plan: &LeaderPlan<'_>) -> Result<(), (StartStage, i32)> {
     let confined = |result: Result<(), RefusedConfinement>| result.map_err(|(_, error)| (StartStage::Confine, error));
     confined(give_up_privileges(plan.isolation))?;
-    plan.limits.iter().try_for_each(set_limit).map_err(|error| (StartStage::Prepare, error))?;
     confined(apply_landlock(plan.isolation))
 }
 

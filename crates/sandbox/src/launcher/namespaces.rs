@@ -38,14 +38,6 @@ pub(super) fn enter(network: SandboxNetwork) -> Result<UserIds, BuildFailure> {
     Ok(ids)
 }
 
-/// The mount namespace of this process. As long as the server holds it, the mounts of the sandbox stay, also if the launcher is killed.
-/// Without the mounts, the root directory that the server has would show the files that they hide.
-pub(super) fn mount_namespace() -> Result<OwnedFd, BuildFailure> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    openat(CWD, "/proc/self/ns/mnt", flags, Mode::empty())
-        .map_err(|error| failure(BuildStep::Namespaces, error.into(), "(mnt)"))
-}
-
 /// Makes the user namespace of the commands, in which the user has the number that it has on the host.
 pub(super) fn user_namespace_for_commands(ids: UserIds) -> Result<OwnedFd, BuildFailure> {
     make_user_namespace(ids).map_err(|error| failure(BuildStep::UserMapping, error, "for commands"))

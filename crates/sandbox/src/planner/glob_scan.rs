@@ -10,13 +10,17 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::PlanError;
-use crate::policy::{GlobPattern, GlobWalk};
+use crate::policy::{GlobPattern, GlobWalk, NameCharacters};
 
 /// The most files that globs of one policy may match. Each of them becomes a mount, which every command copies.
 pub const MAX_MATCHES: usize = 8192;
 
 /// The most files that are looked at for all globs of one policy.
 pub const MAX_SCANNED: usize = 1_000_000;
+
+/// The most steps of comparing names with the globs of one policy. A step is about a nanosecond. An ordinary glob takes a few steps for most
+/// files, so a few dozen of them can be compared with as many files as may be looked at.
+pub const MAX_COMPARISON_STEPS: usize = 400_000_000;
 
 /// What a search may cost.
 #[derive(Clone, Copy)]
@@ -25,21 +29,17 @@ struct ScanLimits {
     matches: usize,
     /// The most files that are looked at.
     files: usize,
-    /// The most work of comparing files with globs: for each comparison the bytes of the glob and [`COMPARISON_BYTES`]. A few dozen ordinary
-    /// globs can be compared with as many files as may be looked at.
-    compared_bytes: usize,
+    /// The most steps of comparing names with globs.
+    steps: usize,
 }
 
-const LIMITS: ScanLimits = ScanLimits { matches: MAX_MATCHES, files: MAX_SCANNED, compared_bytes: 1 << 30 };
-
-/// A comparison with a short glob takes about as long as with this many bytes more of a long glob.
-const COMPARISON_BYTES: usize = 32;
+const LIMITS: ScanLimits = ScanLimits { matches: MAX_MATCHES, files: MAX_SCANNED, steps: MAX_COMPARISON_STEPS };
 
 /// What a search has found.
 #[derive(Debug, Default)]
 pub(super) struct GlobScan {
-    /// The paths that match, sorted. What is below a match is covered with it, and is searched for the same glob only if an entry allows a
-    /// path there.
+    /// The paths that match, sorted. What is below a match is covered with it. It is searched for the same glob only if an entry allows a path
+    /// there, because that entry uncovers the path.
     pub(super) matches: Vec<PathBuf>,
     /// Directories that this user may not read, sorted.
     pub(super) unreadable: Vec<PathBuf>,
@@ -61,13 +61,11 @@ struct ActiveGlob<'a> {
     walk: GlobWalk<'a>,
     /// 1 in the directory of the glob.
     depth: usize,
-    /// What a comparison costs.
-    bytes: usize,
 }
 
 impl<'a> ActiveGlob<'a> {
     fn new(glob: &'a GlobPattern) -> Self {
-        Self { walk: glob.walk(), depth: 1, bytes: glob.wildcard_bytes() + COMPARISON_BYTES }
+        Self { walk: glob.walk(), depth: 1 }
     }
 }
 
@@ -100,23 +98,28 @@ fn scan_within(
                 Err(error) if is_gone(&error) => continue,
                 Err(error) => return Err(PlanError::Host { path: directory, source: error }),
             };
-            let bytes = globs.iter().map(|glob| glob.bytes).sum();
             for entry in entries {
                 let entry = entry.map_err(|source| PlanError::Host { path: directory.clone(), source })?;
                 left.files = left.files.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: limits.files })?;
-                left.compared_bytes = left.compared_bytes.checked_sub(bytes).ok_or(PlanError::TooManyComparisons)?;
+                let name = NameCharacters::new(&entry.file_name());
+                let mut steps = 0;
+                let is_match =
+                    globs.iter().fold(false, |matched, glob| glob.walk.matches_next(&name, &mut steps) || matched);
                 let path = entry.path();
-                let Compared { is_match, mut below, below_match } = compare(&globs, &entry, max_depth);
+                let mut below = Vec::new();
+                if is_directory(&entry)? {
+                    let is_granted_below = is_match && granted.iter().any(|granted| granted.starts_with(&path));
+                    let matched = if is_granted_below { BelowMatch::Searched } else { BelowMatch::LeftOut };
+                    below = globs_below(&globs, &name, matched, max_depth, &mut steps);
+                    below.extend(starts.remove(&path).into_iter().flatten());
+                }
+                left.steps = left.steps.checked_sub(steps).ok_or(PlanError::TooManyComparisons)?;
                 if is_match {
-                    if granted.iter().any(|granted| granted.starts_with(&path)) {
-                        below.extend(below_match);
-                    }
                     let too_many = PlanError::TooManyMatches { limit: limits.matches };
                     left.matches = left.matches.checked_sub(1).ok_or(too_many)?;
                     found.matches.push(path.clone());
                 }
-                if (!below.is_empty() || starts.contains_key(&path)) && is_directory(&entry)? {
-                    below.extend(starts.remove(&path).into_iter().flatten());
+                if !below.is_empty() {
                     directories.push((path, below));
                 }
             }
@@ -127,28 +130,33 @@ fn scan_within(
     Ok(found)
 }
 
-/// The result of comparing a file with globs.
-struct Compared<'a> {
-    is_match: bool,
-    /// The globs that do not match the file and may match below it, if it is a directory.
-    below: Vec<ActiveGlob<'a>>,
-    /// The globs that match the file and may match again below it.
-    below_match: Vec<ActiveGlob<'a>>,
+/// What happens to a glob below a directory that it matches. The directory is covered with everything in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BelowMatch {
+    /// The glob is left out.
+    LeftOut,
+    /// An entry allows a path below, so the glob may have to deny something there again.
+    Searched,
 }
 
-fn compare<'a>(globs: &[ActiveGlob<'a>], entry: &DirEntry, max_depth: Option<NonZeroUsize>) -> Compared<'a> {
-    let name = entry.file_name();
-    let mut compared = Compared { is_match: false, below: Vec::new(), below_match: Vec::new() };
-    for ActiveGlob { walk, depth, bytes } in globs {
-        let walk = walk.after(&name);
-        let has_matched = walk.has_matched();
-        compared.is_match |= has_matched;
-        if max_depth.is_none_or(|most| *depth < most.get()) && walk.may_match_below() {
-            let below = if has_matched { &mut compared.below_match } else { &mut compared.below };
-            below.push(ActiveGlob { walk, depth: depth + 1, bytes: *bytes });
-        }
-    }
-    compared
+/// The globs that may match below a directory with this name.
+fn globs_below<'a>(
+    globs: &[ActiveGlob<'a>],
+    name: &NameCharacters,
+    matched: BelowMatch,
+    max_depth: Option<NonZeroUsize>,
+    steps: &mut usize,
+) -> Vec<ActiveGlob<'a>> {
+    let goes_on = |glob: &&ActiveGlob<'a>| max_depth.is_none_or(|most| glob.depth < most.get());
+    let below = globs
+        .iter()
+        .filter(goes_on)
+        .map(|ActiveGlob { walk, depth }| ActiveGlob { walk: walk.after(name, steps), depth: depth + 1 });
+    below
+        .filter(|ActiveGlob { walk, .. }| {
+            walk.may_match_below() && (matched == BelowMatch::Searched || !walk.has_matched())
+        })
+        .collect()
 }
 
 fn is_directory(entry: &DirEntry) -> Result<bool, PlanError> {
@@ -239,7 +247,7 @@ mod tests {
         assert!(matches!(too_few, Err(PlanError::TooManyFiles { limit: 8 })), "{too_few:?}");
         let too_few = search_within(&patterns, None, ScanLimits { matches: 2, ..enough });
         assert!(matches!(too_few, Err(PlanError::TooManyMatches { limit: 2 })), "{too_few:?}");
-        let too_few = search_within(&patterns, None, ScanLimits { compared_bytes: 9 * COMPARISON_BYTES, ..enough });
+        let too_few = search_within(&patterns, None, ScanLimits { steps: 9, ..enough });
         assert!(matches!(too_few, Err(PlanError::TooManyComparisons)), "{too_few:?}");
     }
 

@@ -6,7 +6,7 @@
 //! at once. The next sandbox that needs it uses it, and removes it at its end.
 //!
 //! Commands may be able to open a placeholder and to lock it, and to put links where its parent directories were. So
-//! nothing here waits for a lock, and no path is followed through a link.
+//! nothing here waits for a lock longer than [`MAX_ATTEMPTS`] times [`LOCKED_PAUSE`], and nothing is made or removed through a link.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,6 +22,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::placeholder_paths::PlaceholderPaths;
 use crate::file_id::{FileFacts, FileId};
 
 /// Writable for nobody, with the sticky bit, which means nothing for a directory that nobody may write. Readable only for the user of the
@@ -30,8 +31,8 @@ const PLACEHOLDER_MODE: Mode = Mode::from_raw_mode(0o1500);
 
 /// The bits by which a placeholder is recognised: the sticky bit, and no right to write. Other bits may be missing: a umask takes them away,
 /// and a server may be killed before it sets them again.
-const TELLING_BITS: u32 = 0o7222;
-const TELLING_VALUE: u32 = 0o1000;
+const RECOGNISED_BITS: u32 = 0o7222;
+const RECOGNISED_VALUE: u32 = 0o1000;
 
 /// How often a placeholder is tried again, because another process removes it at the same time or has locked it.
 const MAX_ATTEMPTS: u32 = 50;
@@ -55,7 +56,7 @@ pub trait PlaceholderNotes: Send + Sync {
 #[derive(Clone, Default)]
 pub struct PlaceholderOwner {
     notes: Option<Arc<dyn PlaceholderNotes>>,
-    /// How many placeholders the owner has made that exist.
+    /// How many placeholders the owner has locked. A placeholder that another owner of this process locked first counts for that owner only.
     count: Arc<AtomicUsize>,
 }
 
@@ -65,13 +66,18 @@ impl PlaceholderOwner {
         Self { notes: Some(notes), count: Arc::default() }
     }
 
-    /// Counts one more placeholder. None if the owner, or all owners together, have as many placeholders as they may have.
-    pub(super) fn take_share(&self) -> Option<PlaceholderShare> {
-        let most = MAX_PLACEHOLDERS_OF_OWNER.min(most_placeholders() / SHARES_OF_DESCRIPTORS);
-        let share = PlaceholderShare { count: Arc::clone(&self.count) };
+    /// Counts one more placeholder.
+    pub(super) fn take_share(&self) -> Result<PlaceholderShare, PlaceholderError> {
+        let most = MAX_PLACEHOLDERS_OF_OWNER.min(most_placeholders() / OWNER_DIVISOR);
         // Dropping the share takes it back.
-        (self.count.fetch_add(1, Ordering::Relaxed) < most && known_placeholders() < most_placeholders())
-            .then_some(share)
+        let share = PlaceholderShare { count: Arc::clone(&self.count) };
+        if self.count.fetch_add(1, Ordering::Relaxed) >= most {
+            return Err(PlaceholderError::OwnerHasTooMany);
+        }
+        if known_placeholders() >= most_placeholders() {
+            return Err(PlaceholderError::ProcessHasTooMany);
+        }
+        Ok(share)
     }
 }
 
@@ -90,13 +96,17 @@ impl Drop for PlaceholderShare {
 pub const MAX_PLACEHOLDERS_OF_OWNER: usize = 8192;
 
 /// If the server may have only few descriptors, an owner gets at most the placeholders of the whole process divided by this number.
-const SHARES_OF_DESCRIPTORS: usize = 2;
+const OWNER_DIVISOR: usize = 2;
 
 /// Why a placeholder cannot be used.
 #[derive(Debug)]
 pub(super) enum PlaceholderError {
-    /// The owner, or all owners together, have as many placeholders as they may have.
-    TooMany,
+    /// The owner has as many placeholders as it may have.
+    OwnerHasTooMany,
+    /// All owners together have as many placeholders as this process may have.
+    ProcessHasTooMany,
+    /// Another process, which may be a command, holds an exclusive lock on the directory.
+    Locked,
     /// The directory could not be made, opened or locked.
     Host(io::Error),
 }
@@ -105,7 +115,7 @@ pub(super) enum PlaceholderError {
 #[derive(Default)]
 pub struct Placeholders {
     /// The paths that the notes were told of. Shared, so that they can be looked at while the sandbox ends.
-    noted: Arc<[PathBuf]>,
+    noted: Arc<PlaceholderPaths>,
     used: Vec<Arc<LockedPlaceholder>>,
     owner: PlaceholderOwner,
 }
@@ -142,7 +152,7 @@ impl Placeholders {
         if let Some(notes) = owner.notes.as_ref().filter(|_| !paths.is_empty()) {
             notes.add(&paths);
         }
-        Self { noted: paths.into(), used: Vec::new(), owner }
+        Self { noted: Arc::new(PlaceholderPaths::new(paths)), used: Vec::new(), owner }
     }
 
     /// Makes a directory, or uses the one that another sandbox has made. The parent directory must exist, and its path must have no link.
@@ -158,7 +168,7 @@ impl Placeholders {
             let locked = match known {
                 Some(known) => Ok(known),
                 None => {
-                    let share = self.owner.take_share().ok_or(PlaceholderError::TooMany)?;
+                    let share = self.owner.take_share()?;
                     LockedPlaceholder::take(path, share, parents)
                 }
             };
@@ -176,11 +186,11 @@ impl Placeholders {
                 Err(error) => return Err(PlaceholderError::Host(error.into())),
             }
         }
-        Err(PlaceholderError::Host(io::Error::other("another process has locked it")))
+        Err(PlaceholderError::Locked)
     }
 
     /// The paths of the directories. Also has paths at which neither the server nor a command can make anything.
-    pub fn paths(&self) -> &Arc<[PathBuf]> {
+    pub fn paths(&self) -> &Arc<PlaceholderPaths> {
         &self.noted
     }
 }
@@ -198,7 +208,7 @@ impl Drop for Placeholders {
             }
         }
         if let Some(all) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            for path in &*self.noted {
+            for path in self.noted.as_slice() {
                 if all.get(path).is_some_and(|known| known.lock.strong_count() == 0) {
                     all.remove(path);
                 }
@@ -206,7 +216,8 @@ impl Drop for Placeholders {
         }
         let Some(notes) = self.owner.notes.as_ref().filter(|_| !self.noted.is_empty()) else { return };
         // The notes keep the directories that could not be removed, so that the guard tries again when the server has ended.
-        let (left, removed): (Vec<_>, Vec<_>) = self.noted.iter().cloned().partition(|path| left.contains(path));
+        let (left, removed): (Vec<_>, Vec<_>) =
+            self.noted.as_slice().iter().cloned().partition(|path| left.contains(path));
         notes.leave(&left);
         notes.remove(&removed);
     }
@@ -389,9 +400,9 @@ pub fn remove_unused_placeholder(path: &Path) {
     }
 }
 
-/// Whether the file at `path`, which has these `facts`, is a placeholder. A directory that somebody has put files into is none any more. At
-/// the end of a path (`is_end`) files in it make no difference, so such a directory is not read if this process uses it, or if a umask has made
-/// it unreadable.
+/// Whether the file at `path`, which has these `facts`, is a placeholder. A directory that somebody has put files into is none any more.
+/// Reading the directory is saved if the path ends there (`is_end`) and this process uses the directory as a placeholder. It is not tried if
+/// the path ends there and a umask has made the directory unreadable.
 pub(super) fn is_placeholder(path: &Path, facts: &FileFacts, is_end: bool) -> bool {
     let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     let is_unreadable = facts.mode & Mode::RUSR.as_raw_mode() == 0;
@@ -405,9 +416,11 @@ pub(super) fn is_used(path: &Path, id: FileId) -> bool {
     known.is_some_and(|known| known.id == id && known.lock.strong_count() > 0)
 }
 
-/// Whether a directory has the permissions of a placeholder and belongs to this user.
+/// Whether a directory has the permissions of a placeholder, and belongs to a user whose placeholders this process can lock: to its own
+/// user, or to any user if this process is root. A placeholder that is not locked here may be removed, with the mount on it, by its server.
 fn has_permissions(facts: &FileFacts) -> bool {
-    facts.is_directory() && facts.mode & TELLING_BITS == TELLING_VALUE && facts.is_own()
+    let can_lock = facts.is_own() || rustix::process::geteuid().is_root();
+    facts.is_directory() && facts.mode & RECOGNISED_BITS == RECOGNISED_VALUE && can_lock
 }
 
 fn open_directory(parent: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, Errno> {

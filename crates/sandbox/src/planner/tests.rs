@@ -87,7 +87,8 @@ fn an_outer_path_is_mounted_before_the_paths_below_it_and_every_mount_names_its_
     for step in planned.plan.mounts.iter().filter(|step| !matches!(step.kind, MountKind::MadeDirectory)) {
         assert_eq!(step.source, Some(FileFacts::of_path(&step.path).unwrap().id), "{step:?}");
     }
-    let made: Vec<_> = planned.placeholders.paths().iter().map(|path| path.strip_prefix(&base).unwrap()).collect();
+    let made: Vec<_> =
+        planned.placeholders.paths().as_slice().iter().map(|path| path.strip_prefix(&base).unwrap()).collect();
     let expected = ["ws/.agents", "ws/.codex", "ws/d/w/.agents", "ws/d/w/.codex", "ws/d/w/.git"];
     assert_eq!(made, expected.map(Path::new));
 }
@@ -253,13 +254,13 @@ fn a_directory_that_somebody_has_made_meanwhile_is_not_taken_for_a_placeholder()
 fn an_owner_has_only_its_share_of_placeholders() {
     let directory = tempfile::tempdir().unwrap();
     let (greedy, other) = (PlaceholderOwner::default(), PlaceholderOwner::default());
-    let mut shares: Vec<_> = std::iter::from_fn(|| greedy.take_share()).collect();
+    let mut shares: Vec<_> = std::iter::from_fn(|| greedy.take_share().ok()).collect();
     assert!((1..=MAX_PLACEHOLDERS_OF_OWNER).contains(&shares.len()), "{}", shares.len());
     let add = |owner: &PlaceholderOwner, name: &str| {
         let mut placeholders = Placeholders::new(Vec::new(), owner.clone());
         placeholders.add(&directory.path().join(name), None, &mut LastParent::default()).map(|_| placeholders)
     };
-    assert!(matches!(add(&greedy, "a"), Err(PlaceholderError::TooMany)));
+    assert!(matches!(add(&greedy, "a"), Err(PlaceholderError::OwnerHasTooMany)));
     let made = add(&other, "b").unwrap();
     // What another owner has made can be shared.
     let seen = FileFacts::of_path(&directory.path().join("b")).unwrap().id;

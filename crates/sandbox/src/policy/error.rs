@@ -50,9 +50,9 @@ pub enum PolicyError {
         "comparing {wildcards} bytes of sandbox glob patterns with {paths} bytes of paths takes too long; use fewer or shorter patterns"
     )]
     PatternsTooCostly {
-        /// The bytes of the patterns.
+        /// The bytes of the patterns up to the one that exceeds the limit.
         wildcards: usize,
-        /// The bytes of the paths.
+        /// The bytes of the paths and patterns up to the one that exceeds the limit.
         paths: usize,
     },
     /// The directory to which a `.git` file leads cannot be protected.

@@ -1,11 +1,12 @@
-//! A policy whose entries are concrete: [`FilePolicy::access`] is the one function that decides about a path.
+//! A policy whose entries are concrete. [`FilePolicy::access`] says what the rules mean for a path as it is written. When a sandbox
+//! is made, the planner applies the same rules to the paths to which links lead; the test `random_trees` compares both.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use super::{Access, GlobPattern, lexical};
 
-/// What is allowed for which paths. Two policies with the same [`key`](Self::key) decide the same for every path.
+/// What is allowed for which paths.
 #[derive(Clone, Debug)]
 pub struct FilePolicy {
     /// Sorted by target, one entry for each target, paths before globs.
@@ -65,14 +66,6 @@ pub struct AccessDecision<'a> {
     pub matched: PathBuf,
 }
 
-/// Identifies a policy by what it allows, not by how it was spelled.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PolicyKey {
-    entries: Vec<(EntryTarget, Access)>,
-    /// None if there is no glob.
-    glob_scan_max_depth: Option<NonZeroUsize>,
-}
-
 impl FilePolicy {
     /// Sorts the entries and keeps for each target the one that decides.
     pub(super) fn new(mut entries: Vec<PolicyEntry>, glob_scan_max_depth: Option<NonZeroUsize>) -> Self {
@@ -122,9 +115,19 @@ impl FilePolicy {
         }
     }
 
-    /// Whether every path may be read: the root may be read or written, and no entry denies anything.
-    pub fn reads_everything(&self) -> bool {
-        self.path_entry(Path::new("/")).is_some() && self.entries.iter().all(|entry| entry.access != Access::Deny)
+    /// Those of the sorted paths that may be written. A path below two writable entries comes twice. An entry is compared only with the
+    /// paths below it.
+    pub fn writable_among<'a>(&self, paths: &'a [PathBuf]) -> impl Iterator<Item = &'a Path> {
+        let writable = self.entries[..self.path_count].iter().filter(|entry| entry.access == Access::Write);
+        let below = writable.flat_map(|entry| match &entry.target {
+            EntryTarget::Path(directory) => {
+                let first = paths.partition_point(|path| lexical::path_order(path, directory).is_lt());
+                let end = paths[first..].partition_point(|path| path.starts_with(directory));
+                &paths[first..first + end]
+            }
+            EntryTarget::Glob(_) => &[],
+        });
+        below.map(PathBuf::as_path).filter(|path| self.access(path).access == Access::Write)
     }
 
     /// Whether every path may be written: the root may be written, and no entry allows less.
@@ -148,14 +151,6 @@ impl FilePolicy {
     /// sandbox does not cover.
     pub fn glob_scan_max_depth(&self) -> Option<NonZeroUsize> {
         self.glob_scan_max_depth
-    }
-
-    /// What the policy allows, for finding a sandbox that was made for an equal policy.
-    pub fn key(&self) -> PolicyKey {
-        PolicyKey {
-            entries: self.entries.iter().map(|entry| (entry.target.clone(), entry.access)).collect(),
-            glob_scan_max_depth: if self.globs().is_empty() { None } else { self.glob_scan_max_depth },
-        }
     }
 
     fn path_entry(&self, path: &Path) -> Option<&PolicyEntry> {

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub(super) use braces::expand;
+pub(crate) use name_pattern::NameCharacters;
 use name_pattern::NamePattern;
 
 use super::{PolicyError, lexical};
@@ -92,7 +93,9 @@ impl GlobPattern {
             return true;
         }
         let Ok(below) = directory.strip_prefix(&self.directory) else { return false };
-        below.iter().fold(self.walk(), |walk, name| walk.after(name)).may_match_below()
+        let mut walk = self.walk();
+        below.iter().for_each(|name| walk.enter(&NameCharacters::new(name), &mut 0));
+        walk.may_match_below()
     }
 
     /// Begins to compare with paths below [`Self::directory`].
@@ -106,7 +109,7 @@ impl GlobPattern {
         let mut walk = self.walk();
         let mut longest = None;
         for (index, name) in below.iter().enumerate() {
-            walk.enter(name);
+            walk.enter(&NameCharacters::new(name), &mut 0);
             if walk.has_matched() {
                 longest = Some(lexical::depth(&self.directory) + index + 1);
             } else if walk.is_stuck() {
@@ -116,8 +119,8 @@ impl GlobPattern {
         longest
     }
 
-    /// Bytes of the part that has wildcards, which is what matching costs.
-    pub(crate) fn wildcard_bytes(&self) -> usize {
+    /// Bytes of the part that has wildcards.
+    pub(super) fn wildcard_bytes(&self) -> usize {
         self.parts
             .iter()
             .map(|part| match part {
@@ -150,6 +153,9 @@ impl fmt::Debug for GlobPattern {
     }
 }
 
+/// Taking memory costs about as much as this many steps.
+const ALLOCATION_STEPS: usize = 16;
+
 /// Matches a path name by name. `positions` is the set of pattern parts that may come next, as in an NFA.
 #[derive(Clone)]
 pub(crate) struct GlobWalk<'a> {
@@ -167,20 +173,31 @@ impl<'a> GlobWalk<'a> {
         walk
     }
 
-    /// The walk one name further.
-    pub(crate) fn after(&self, name: &OsStr) -> Self {
+    /// Whether the pattern matches the path one name further. Adds the steps that this takes to `steps`.
+    pub(crate) fn matches_next(&self, name: &NameCharacters, steps: &mut usize) -> bool {
+        *steps += 1;
+        // A pattern ends with a name, never with `**`.
+        match (self.parts.last(), self.positions[self.parts.len() - 1]) {
+            (Some(GlobPart::Name(last)), true) => last.matches(name, steps),
+            _ => false,
+        }
+    }
+
+    /// The walk one name further. Adds the steps that this takes to `steps`.
+    pub(crate) fn after(&self, name: &NameCharacters, steps: &mut usize) -> Self {
         let mut walk = self.clone();
-        walk.enter(name);
+        walk.enter(name, steps);
         walk
     }
 
-    fn enter(&mut self, name: &OsStr) {
-        let characters = name_pattern::characters(name.as_bytes());
+    fn enter(&mut self, name: &NameCharacters, steps: &mut usize) {
+        // Each part is looked at, here and in `skip_any_depth`, and memory is taken for the flags.
+        *steps += ALLOCATION_STEPS + 2 * self.parts.len();
         let mut reached = vec![false; self.positions.len()];
         for (index, part) in self.parts.iter().enumerate().filter(|(index, _)| self.positions[*index]) {
             match part {
                 GlobPart::AnyDepth => reached[index] = true,
-                GlobPart::Name(pattern) if pattern.matches(&characters) => reached[index + 1] = true,
+                GlobPart::Name(pattern) if pattern.matches(name, steps) => reached[index + 1] = true,
                 GlobPart::Name(_) => {}
             }
         }

@@ -1,7 +1,7 @@
 //! Limits of a policy. They bound what a policy costs to resolve and to look up, and leave much room for policies that
 //! people write. They are fixed, because no real policy comes near them.
 
-/// Entries that a client may send in one policy. Each writable entry gets up to four protections in addition.
+/// Entries that a client may send in one policy. Each writable entry gets up to seven protections in addition.
 pub const MAX_REQUESTED_ENTRIES: usize = 2048;
 
 /// Workspace roots of one policy. Each `project_roots` entry is multiplied by them.

@@ -29,7 +29,9 @@ pub fn resolve_policy(request: &PolicyRequest, facts: &mut MachineFacts<'_>) -> 
     if request.workspace_roots.len() > MAX_WORKSPACE_ROOTS {
         return Err(PolicyError::TooManyWorkspaceRoots(request.workspace_roots.len()));
     }
-    if request.cwd.is_none() && entries.iter().any(|entry| depends_on_context(&entry.target)) {
+    if request.cwd.is_none()
+        && entries.iter().any(|entry| matches!(entry.target, RequestedTarget::ProjectRoots { .. }))
+    {
         return Err(PolicyError::MissingCwd);
     }
     let context = Context {
@@ -73,14 +75,6 @@ fn everything(source: EntrySource) -> FilePolicy {
     FilePolicy::new(vec![root], None)
 }
 
-fn depends_on_context(target: &RequestedTarget) -> bool {
-    match target {
-        RequestedTarget::ProjectRoots { .. } => true,
-        RequestedTarget::Glob(pattern) => !pattern.starts_with('/'),
-        _ => false,
-    }
-}
-
 fn targets(
     target: &RequestedTarget,
     access: Access,
@@ -117,14 +111,24 @@ fn targets(
 fn globs(pattern: &str, context: &Context) -> Result<Vec<EntryTarget>, PolicyError> {
     refuse_nul(Path::new(pattern))?;
     let in_roots = pattern.strip_prefix(PROJECT_ROOTS_PREFIX);
-    if pattern.is_empty() {
-        return Err(PolicyError::BadPattern { pattern: String::new(), reason: "the pattern is empty" });
+    if in_roots.is_some() && context.cwd.is_none() {
+        return Err(PolicyError::MissingCwd);
     }
     let mut targets = Vec::new();
     for alternative in expand(in_roots.unwrap_or(pattern))? {
+        // An empty pattern would deny the whole directory to which patterns are relative.
+        if alternative.trim_start_matches('/').is_empty() && (in_roots.is_some() || alternative.is_empty()) {
+            return Err(PolicyError::BadPattern {
+                pattern: pattern.to_owned(),
+                reason: "the pattern, or one of its alternatives, is empty",
+            });
+        }
         if in_roots.is_none() {
-            // An absolute pattern needs no base. Without a cwd every pattern is absolute.
-            let base = context.cwd.as_deref().unwrap_or(Path::new("/"));
+            let base = match &context.cwd {
+                Some(cwd) => cwd,
+                None if alternative.starts_with('/') => Path::new("/"),
+                None => return Err(PolicyError::MissingCwd),
+            };
             targets.push(glob_target(GlobPattern::parse(&alternative, base)?));
             continue;
         }
@@ -160,7 +164,7 @@ fn below_root(root: &Path, subpath: &Path) -> Result<PathBuf, PolicyError> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, PolicyError> {
-    // Checked first: a long root would be copied for each entry that stands for all roots.
+    // Checked before anything is copied, because a long root is copied for each entry that stands for all roots.
     if path.as_os_str().len() > MAX_PATH_BYTES {
         return Err(PolicyError::PathTooLong(path.as_os_str().len()));
     }

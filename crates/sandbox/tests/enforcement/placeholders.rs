@@ -58,7 +58,7 @@ fn a_lock_of_a_command_on_a_placeholder_stops_only_its_own_policy() {
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let writable = |path: &Path| policy(vec![root(Access::Read), entry(path, Access::Write)]);
     let refused = plan_sandbox(&writable(first.path()), SandboxNetwork::None).unwrap_err().to_string();
-    assert!(refused.contains("another process has locked it"), "{refused}");
+    assert!(refused.contains("is locked by another process"), "{refused}");
     assert!(plan_sandbox(&writable(second.path()), SandboxNetwork::None).is_ok());
     drop(locked);
     drop(workspace_sandbox(first.path()));

@@ -113,6 +113,12 @@ pub(crate) fn attack_with_namespaces(sandbox: impl Fn(&Yard) -> TestSandbox) {
         );
         attack(&format!("clone3 {name}"), Goal::Exit, &clone3);
     }
+    attack_in(
+        "a lease on a file",
+        Goal::Exit,
+        "import fcntl\npath = os.path.join(ws, 'leased')\nopen(path, 'w').close()\nfcntl.fcntl(os.open(path, os.O_RDONLY), 1024, 1)",
+        &sandbox,
+    );
     let enter = "call(libc.setns, os.open('/proc/self/ns/ipc', 0), 0)";
     attack_needing_root_in("setns", Goal::Exit, enter, &sandbox);
     attack_needing_root_in("chroot", Goal::Exit, "os.chroot(ws)", &sandbox);

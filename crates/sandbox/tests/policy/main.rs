@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use sandbox::{
-    Access, FilePolicy, MINIMAL_ROOTS, MachineFacts, PolicyError, PolicyRequest, RequestedEntry, RequestedFiles,
-    RequestedTarget, resolve_policy,
+    Access, EntryTarget, FilePolicy, MINIMAL_ROOTS, MachineFacts, PolicyError, PolicyRequest, RequestedEntry,
+    RequestedFiles, RequestedTarget, resolve_policy,
 };
 
 /// A machine as a test imagines it.
@@ -33,6 +33,11 @@ impl Default for Machine {
             git_files: HashMap::new(),
         }
     }
+}
+
+/// What a policy allows, however it was spelled.
+fn meaning(policy: &FilePolicy) -> Vec<(EntryTarget, Access)> {
+    policy.entries().iter().map(|entry| (entry.target.clone(), entry.access)).collect()
 }
 
 impl Machine {

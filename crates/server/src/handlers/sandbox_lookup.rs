@@ -4,14 +4,12 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use protocol::{SandboxContext, WireError};
-use sandbox::{NetworkRule, SandboxNetwork};
 
 use super::start::StartSpec;
 use crate::sandbox_policy::process_sandbox_rules;
 use crate::sandboxes::{MechanismChoice, SandboxRefusal, SessionSandbox};
 use crate::session::Session;
-
-type SandboxSearch = Box<dyn FnOnce() -> Result<Arc<SessionSandbox>, WireError> + Send>;
+use crate::starter::SandboxSearch;
 
 /// How the sandbox of a process is found.
 pub(super) enum SandboxLookup {
@@ -45,17 +43,13 @@ fn search(spec: &StartSpec, context: SandboxContext, session: &Arc<Session>) -> 
     let is_proxied = spec.proxy.is_some();
     Box::new(move || {
         let rules = process_sandbox_rules(&context, &cwd, tmpdir.as_deref())?;
-        let network = match rules.network {
-            NetworkRule::Restricted => SandboxNetwork::None,
-            NetworkRule::Enabled => SandboxNetwork::Host,
-        };
         // A command must not reach the proxy of another command, so each of them has a network, and with it a sandbox, of its own.
         // It needs a network namespace, so it does not matter whether the request asks for Landlock.
         let found = if is_proxied {
             owner.sandboxes.make_own(&owner.tags, &rules.files)
         } else {
             let choice = if context.use_legacy_landlock { MechanismChoice::Landlock } else { MechanismChoice::Best };
-            owner.sandboxes.obtain_for_command(&owner.tags, &rules.files, network, choice)
+            owner.sandboxes.obtain_for_command(&owner.tags, &rules.files, rules.network, choice)
         };
         found.map_err(|error| match error {
             SandboxRefusal::NotConfigured => WireError::invalid_params(error.to_string()),

@@ -316,7 +316,7 @@ async fn launch(
     let (sandbox, place) = match lookup {
         SandboxLookup::None => (None, StartPlace::Host),
         SandboxLookup::Found(sandbox) => (Some(Arc::clone(&sandbox)), StartPlace::Sandbox(sandbox)),
-        SandboxLookup::Later(find) => (None, StartPlace::Found(find)),
+        SandboxLookup::Later(find) => (None, StartPlace::ToFind(find)),
     };
     let launched = launch_at(place, sandbox.clone(), shared, spec, session, (reservation, requester)).await;
     if launched.is_err() {
@@ -337,7 +337,7 @@ async fn launch_at(
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let confinement = match place {
         StartPlace::Host => ProcessConfinement::Unconfined,
-        StartPlace::Sandbox(_) | StartPlace::Found(_) => ProcessConfinement::Sandboxed,
+        StartPlace::Sandbox(_) | StartPlace::ToFind(_) => ProcessConfinement::Sandboxed,
     };
     let Execution { argv, mut env } = execution(shared, &spec, session, sandbox.as_ref()).await;
     let network_proxy = match (spec.proxy.take(), sandbox.as_ref().and_then(|sandbox| sandbox.listener())) {
@@ -482,7 +482,9 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
         SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
         SpawnError::Limit(error) => limit_error(error),
         SpawnError::Cwd { source, path }
+        | SpawnError::SandboxedCwd { source, path }
         | SpawnError::Program { source, path }
+        | SpawnError::SandboxedProgram { source, path }
         | SpawnError::MemoryLimit { source, path } => {
             WireError::internal(message).with_data(ErrorData::from_io(source, Some(path)))
         }

@@ -114,6 +114,11 @@ fixed_limits! {
         MAX_HANGING_STARTS_PER_SESSION: usize = MAX_HANGING_STARTS / 4, Count,
         "A quarter of the limit for all sessions, so that other sessions can still start processes.";
 
+        /// Starts in sandboxes that take longer than 250 ms, in one session, because they hang or because their policy has much to search.
+        /// A further start in a sandbox of the session waits until one of them ends.
+        MAX_HANGING_SANDBOX_STARTS_PER_SESSION: usize = 4, Count,
+        "A policy with many deny globs takes up to a second of CPU time for each start.";
+
         /// Time that `process/terminate` waits for the last output of the process to be sent.
         /// The request is answered before the output has been sent.
         DELIVERY_PATIENCE: Duration = Duration::from_secs(1), Milliseconds,

@@ -7,13 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use sandbox::PlaceholderPaths;
 
-use super::{SessionSandbox, is_unused};
+use super::session_sandbox::{SessionSandbox, is_unused};
 use crate::placeholder_list::PlaceholderList;
 
 /// How long a start waits for another start that is just ending sandboxes of the same session. Not longer, because the file system of a
 /// placeholder can hang.
-const OTHERS_PATIENCE: Duration = Duration::from_millis(100);
+const OTHERS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The sandboxes of all sessions of a server.
 pub(crate) struct AllSandboxes {
@@ -41,25 +42,41 @@ impl AllSandboxes {
         self.placeholders.has_none()
     }
 
-    /// Ends unused sandboxes with a placeholder in `cwd`, above it or below it, because a command that starts there without a sandbox
-    /// may want to make a directory in its place. Blocks.
+    /// Ends unused sandboxes with a placeholder whose directory is `cwd`, or above or below it, because a command that starts there without a
+    /// sandbox may want to make a directory in its place. Blocks.
     pub(crate) fn end_unused_around(&self, cwd: &Path) {
-        // Placeholders have paths without links.
-        let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-        self.end_unused(|placeholder| {
-            placeholder.starts_with(&cwd) || placeholder.parent().is_some_and(|parent| cwd.starts_with(parent))
-        });
+        let cwd = without_links(cwd);
+        self.end_unused(|placeholders| placeholders.has_around(&cwd));
     }
 
-    /// Ends unused sandboxes that have a placeholder for which `is_in_the_way` is true. Returns whether it has ended one. Blocks.
-    pub(super) fn end_unused(&self, is_in_the_way: impl Fn(&Path) -> bool) -> bool {
+    /// Whether a sandbox, used or not, has a placeholder where [`end_unused_around`](Self::end_unused_around) looks. Looks up the path, and
+    /// waits for nothing else.
+    pub(crate) fn have_placeholders_around(&self, cwd: &Path) -> bool {
         if self.have_no_placeholders() {
             return false;
         }
-        let sessions: Vec<_> = self.sessions.lock().iter().filter_map(Weak::upgrade).collect();
-        // `any` would stop at the first session that has one.
-        sessions.iter().filter(|list| list.end_unused(&is_in_the_way)).count() > 0
+        let cwd = without_links(cwd);
+        let is_around = |sandbox: &Arc<SessionSandbox>| sandbox.placeholder_paths().has_around(&cwd);
+        self.sessions().iter().any(|list| list.lock().iter().any(is_around))
     }
+
+    /// Ends unused sandboxes for whose placeholders `are_in_the_way` is true. Returns whether it has ended one. Blocks.
+    pub(super) fn end_unused(&self, are_in_the_way: impl Fn(&PlaceholderPaths) -> bool) -> bool {
+        if self.have_no_placeholders() {
+            return false;
+        }
+        // `any` would stop at the first session that has one.
+        self.sessions().iter().filter(|list| list.end_unused(&are_in_the_way)).count() > 0
+    }
+
+    fn sessions(&self) -> Vec<Arc<SandboxList>> {
+        self.sessions.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Placeholders have paths without links.
+fn without_links(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// The sandboxes that requests of a session may use again.
@@ -76,16 +93,17 @@ impl SandboxList {
         self.known.lock()
     }
 
-    fn end_unused(&self, is_in_the_way: &impl Fn(&Path) -> bool) -> bool {
-        let Some(_one_at_a_time) = self.ending.try_lock_for(OTHERS_PATIENCE) else { return false };
+    /// As [`AllSandboxes::end_unused`], for one session.
+    pub(super) fn end_unused(&self, are_in_the_way: impl Fn(&PlaceholderPaths) -> bool) -> bool {
+        let Some(_one_at_a_time) = self.ending.try_lock_for(OTHERS_TIMEOUT) else { return false };
         // The sandboxes themselves are not shared here, because a shared sandbox counts as used.
         let looked_at =
-            |sandbox: &Arc<SessionSandbox>| (Arc::clone(sandbox.placeholders.paths()), Arc::clone(&sandbox.commands));
+            |sandbox: &Arc<SessionSandbox>| (Arc::clone(sandbox.placeholder_paths()), Arc::clone(&sandbox.commands));
         let mut in_the_way: Vec<_> = self.lock().iter().map(looked_at).collect();
-        in_the_way.retain(|(placeholders, _)| placeholders.iter().any(|path| is_in_the_way(path)));
+        in_the_way.retain(|(placeholders, _)| !placeholders.is_empty() && are_in_the_way(placeholders));
         in_the_way.iter().for_each(|(_, commands)| commands.wait_for_last_processes());
-        let has_these = |sandbox: &SessionSandbox, placeholders: &Arc<[PathBuf]>| {
-            Arc::ptr_eq(sandbox.placeholders.paths(), placeholders)
+        let has_these = |sandbox: &SessionSandbox, placeholders: &Arc<PlaceholderPaths>| {
+            Arc::ptr_eq(sandbox.placeholder_paths(), placeholders)
         };
         let ended: Vec<_> = self
             .lock()

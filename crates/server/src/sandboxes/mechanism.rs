@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sandbox::{FilePolicy, LandlockUnfit, Placeholders, SandboxNetwork, plan_landlock};
 use spawn::SessionTags;
 
-use super::{MAX_PLANS, SandboxRefusal, SessionSandbox, SessionSandboxes, end_those_in_the_way_of};
+use super::{SandboxRefusal, SessionSandbox, SessionSandboxes, end_those_in_the_way_of, while_files_change};
 
 /// Which mechanism a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +51,13 @@ impl SessionSandboxes {
         network: SandboxNetwork,
     ) -> Result<Result<Arc<SessionSandbox>, LandlockUnfit>, SandboxRefusal> {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
-        end_those_in_the_way_of(policy, &Placeholders::default(), launcher);
-        for _ in 0..MAX_PLANS {
-            let plan = match plan_landlock(policy, network) {
-                Ok(plan) => sandbox::EnforcementPlan::Landlock(plan),
-                Err(unfit) => return Ok(Err(unfit)),
-            };
-            match self.find_or_make(launcher, tags, plan, Placeholders::default()) {
-                Err(SandboxRefusal::Build(error)) if error.is_about_changed_files() => {}
-                other => return other.map(Ok),
-            }
+        if let Err(unfit) = plan_landlock(policy, network) {
+            return Ok(Err(unfit));
         }
-        Err(SandboxRefusal::Unsteady)
+        end_those_in_the_way_of(policy, &Placeholders::default(), launcher);
+        while_files_change(|| match plan_landlock(policy, network) {
+            Ok(plan) => self.find_or_make(launcher, tags, plan.into(), Placeholders::default()).map(Ok),
+            Err(unfit) => Ok(Err(unfit)),
+        })
     }
 }

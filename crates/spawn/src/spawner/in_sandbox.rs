@@ -1,5 +1,6 @@
 //! Starts processes in a sandbox: another process makes the child (see `maker`), and everything else is as with other children.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ impl Spawner {
         cancelled.hang_up_when_cancelled(server_end.try_clone().map_err(no_socket())?);
 
         let resources = plan.as_ref().map_or(&[][..], |plan| &plan.resources);
-        let limits = ChildLimits::new(self.tags_work().then_some(tag), resources);
+        let limits = ChildLimits::new(self.tags_work().then_some(tag), resources).leave_descriptors_in_flight();
         let other_limits: Vec<_> = limits.others.iter().map(ResourceLimit::numbers).collect();
         let starting = StartingLeader::new(tag);
         let other_children = children().leader_count();
@@ -75,8 +76,13 @@ impl Spawner {
         let MadeChild { pid, lifeline } = made.map_err(|error| match error {
             _ if cancelled.is_cancelled() => SpawnError::Cancelled,
             MakeError::Cancelled => SpawnError::Cancelled,
-            MakeError::Cwd(source) => SpawnError::Cwd { path: command.cwd.clone(), source },
-            MakeError::Program(source) => not_executed(command, program, source),
+            MakeError::Cwd(source) => SpawnError::SandboxedCwd { path: command.cwd.clone(), source },
+            MakeError::Program(source) => match not_executed(command, program, source) {
+                SpawnError::Program { path, source } if is_about_path(&source) => {
+                    SpawnError::SandboxedProgram { path, source }
+                }
+                other => other,
+            },
             MakeError::Resource(action, source) => SpawnError::Resource { action, source },
         })?;
         let pid = Pid::from_raw(pid).ok_or(Errno::SRCH).map_err(SpawnError::resource("watch the process"))?;
@@ -90,4 +96,9 @@ impl Spawner {
         })?;
         Ok(Spawned { child, io: wiring.finish(other_children < HOLD_PIPES_BELOW_CHILDREN) })
     }
+}
+
+/// Whether an error may say that the sandbox hides a path.
+fn is_about_path(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }

@@ -61,13 +61,18 @@ fixed_limits! {
         MAX_POLICY_GLOB_SCANNED: usize = sandbox::MAX_GLOB_SCANNED, Count,
         "The search is repeated before every command.";
 
+        /// Steps of comparing names of files with the deny globs of a policy. A comparison takes a few steps, and more for a long name or glob.
+        /// The request is refused.
+        MAX_POLICY_GLOB_STEPS: usize = sandbox::MAX_GLOB_STEPS, Count,
+        "About half a second. The search is repeated before every command.";
+
         /// Terminals that the commands of a sandbox have at once, without those of `tty: true`.
         /// A command cannot make a further terminal.
         MAX_SANDBOX_TERMINALS: u32 = sandbox::MAX_TERMINALS, Count,
         "The machine has a limit for the terminals of all its processes together.";
 
-        /// Bytes of a `.git` file that names another directory.
-        /// The named directory is not protected.
+        /// Bytes of a `.git` file or a file `commondir` that names another directory.
+        /// The directory that a `.git` file names is not protected. If the file is a `commondir`, the policy is refused.
         MAX_GIT_FILE_BYTES: u64 = 1 << 20, Bytes,
         "Git refuses a larger file too.";
     }
