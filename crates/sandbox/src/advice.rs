@@ -124,49 +124,62 @@ impl MachineSettings {
 }
 
 fn explain(failure: &BuildFailure, settings: &MachineSettings) -> String {
-    let error = std::io::Error::from_raw_os_error(failure.errno);
-    let forbidden = matches!(failure.errno, libc::EPERM | libc::EACCES);
-    let makes_namespaces = matches!(failure.step, BuildStep::Namespaces | BuildStep::UserMapping);
+    let explained = match failure.errno {
+        libc::ENOSPC => explain_full(NamespaceKind::of_step(failure.step), settings),
+        libc::EPERM | libc::EACCES => explain_forbidden(failure.step, settings),
+        libc::EAGAIN => {
+            let makes_process =
+                matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles | BuildStep::Confinement);
+            makes_process.then(|| TOO_FEW_PROCESSES.to_owned())
+        }
+        libc::EINVAL => makes_namespaces(failure.step).then(|| {
+            "the kernel of this machine has no user namespaces; boot a kernel with CONFIG_USER_NS".to_owned()
+        }),
+        _ => None,
+    };
+    explained.unwrap_or_else(|| explain_step(failure))
+}
+
+fn makes_namespaces(step: BuildStep) -> bool {
+    matches!(step, BuildStep::Namespaces | BuildStep::UserMapping)
+}
+
+/// Explains why the kernel did not permit a step.
+fn explain_forbidden(step: BuildStep, settings: &MachineSettings) -> Option<String> {
     // AppArmor may allow a namespace, but give it no capabilities. Then the first step fails that needs one: the mapping, the loopback
     // interface or the first mount.
-    let may_lack_capabilities = makes_namespaces || matches!(failure.step, BuildStep::Loopback | BuildStep::BaseTree);
-    if failure.errno == libc::ENOSPC
-        && let Some(reason) = explain_full(NamespaceKind::of_step(failure.step), settings)
-    {
-        return reason;
-    }
-    if failure.errno == libc::EAGAIN
-        && matches!(failure.step, BuildStep::UserMapping | BuildStep::DeviceFiles | BuildStep::Confinement)
-    {
-        return TOO_FEW_PROCESSES.to_owned();
-    }
-    // The step makes a user namespace inside another one, which counts as unprivileged also if the server runs as root.
-    let is_unprivileged = !settings.is_root || failure.step == BuildStep::UserMapping;
-    if makes_namespaces && forbidden && settings.user_namespaces_only_for_root && is_unprivileged {
-        return "unprivileged user namespaces are switched off on this machine; switch them on as root with `sysctl -w kernel.unprivileged_userns_clone=1`"
-            .to_owned();
-    }
-    if may_lack_capabilities && forbidden && settings.restricted_by_apparmor && !settings.is_root {
-        return "AppArmor restricts user namespaces on this machine; allow them as root with `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor profile with the rule `userns`"
-            .to_owned();
-    }
-    if may_lack_capabilities
-        && forbidden
-        && let Some(profile) = &settings.apparmor_profile
-    {
-        return format!(
-            "the AppArmor profile {profile} of the server forbids making sandboxes; run the server unconfined, or give the profile the rules `userns`, `mount`, `umount` and `pivot_root`"
+    let may_lack_capabilities = makes_namespaces(step) || matches!(step, BuildStep::Loopback | BuildStep::BaseTree);
+    // This step makes a user namespace inside another one, which counts as unprivileged also if the server runs as root.
+    let is_unprivileged = !settings.is_root || step == BuildStep::UserMapping;
+    if makes_namespaces(step) && settings.user_namespaces_only_for_root && is_unprivileged {
+        return Some(
+            "unprivileged user namespaces are switched off on this machine; switch them on as root with `sysctl -w kernel.unprivileged_userns_clone=1`"
+                .to_owned(),
         );
     }
-    if makes_namespaces && forbidden && settings.has_filter {
-        return "a seccomp filter, probably that of a container, forbids new namespaces; start the container with `--security-opt seccomp=unconfined`, or run the server outside of it"
-            .to_owned();
+    if may_lack_capabilities && settings.restricted_by_apparmor && !settings.is_root {
+        return Some(
+            "AppArmor restricts user namespaces on this machine; allow them as root with `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor profile with the rule `userns`"
+                .to_owned(),
+        );
     }
-    if makes_namespaces && failure.errno == libc::EINVAL {
-        return "the kernel of this machine has no user namespaces; boot a kernel with CONFIG_USER_NS".to_owned();
+    if may_lack_capabilities && let Some(profile) = &settings.apparmor_profile {
+        return Some(format!(
+            "the AppArmor profile {profile} of the server forbids making sandboxes; run the server unconfined, or give the profile the rules `userns`, `mount`, `umount` and `pivot_root`"
+        ));
     }
+    (makes_namespaces(step) && settings.has_filter).then(|| {
+        "a seccomp filter, probably that of a container, forbids new namespaces; start the container with `--security-opt seccomp=unconfined`, or run the server outside of it"
+            .to_owned()
+    })
+}
+
+/// Names the step and the error, and says what to do as far as the error alone tells.
+fn explain_step(failure: &BuildFailure) -> String {
+    let error = std::io::Error::from_raw_os_error(failure.errno);
     let about = if failure.detail.is_empty() { String::new() } else { format!(" {}", failure.detail) };
-    if failure.step == BuildStep::Confinement && (forbidden || failure.errno == libc::ENOSYS) {
+    let is_refused = matches!(failure.errno, libc::EPERM | libc::EACCES | libc::ENOSYS);
+    if failure.step == BuildStep::Confinement && is_refused {
         return format!(
             "a command cannot be confined{about} ({error}), probably because a seccomp filter around the server forbids it; run the server outside of its container, or with a filter that allows it"
         );

@@ -103,8 +103,7 @@ fn scan_within(
                 left.files = left.files.checked_sub(1).ok_or(PlanError::TooManyFiles { limit: limits.files })?;
                 let name = NameCharacters::new(&entry.file_name());
                 let mut steps = 0;
-                let is_match =
-                    globs.iter().fold(false, |matched, glob| glob.walk.matches_next(&name, &mut steps) || matched);
+                let is_match = globs.iter().any(|glob| glob.walk.matches_next(&name, &mut steps));
                 let path = entry.path();
                 let mut below = Vec::new();
                 if is_directory(&entry)? {

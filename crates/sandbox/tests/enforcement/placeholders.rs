@@ -169,3 +169,22 @@ fn placeholders_are_the_same_for_every_umask() {
     drop(workspace_sandbox(&workspace));
     assert_eq!(existing(&workspace), 0);
 }
+
+/// A server of root keeps the placeholders of other users' servers, which would otherwise take its mounts away when they remove them.
+#[test]
+fn root_locks_placeholders_of_other_users() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".git");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o1500)).unwrap();
+    std::os::unix::fs::chown(&path, Some(12345), Some(12345)).unwrap();
+    let sandbox = workspace_sandbox(directory.path());
+    let opened = fs::File::open(&path).unwrap();
+    let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    assert_eq!(rustix::fs::flock(&opened, exclusive), Err(rustix::io::Errno::WOULDBLOCK));
+    drop(sandbox);
+    assert_eq!(existing(directory.path()), 0, "the last user removes it");
+}
