@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object_only::objects_only;
 use crate::{PathUri, SandboxContext};
 
 /// Params of `capabilityRoots/discoverV1`.
@@ -17,6 +18,7 @@ pub struct DiscoverParams {
 
 /// A directory that is scanned for plugins and skills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct CapabilityRoot {
     /// Chosen by the client and returned in the result. Any text is allowed, and several roots may have the same id.
     pub id: String,
@@ -97,6 +99,8 @@ pub struct CapabilityFile {
     /// The unchanged text of the file, including a byte order mark and carriage returns.
     pub contents: String,
 }
+
+objects_only!(CapabilityRoot);
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@ mod watch;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object_only::objects_only;
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 pub use block::{
@@ -182,6 +183,7 @@ pub struct FileMetadata {
 
 /// A time as file systems store it: `secs` and then `nanos` after 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct FileTime {
     /// Whole seconds since 1970. Negative for earlier times.
     pub secs: i64,
@@ -263,7 +265,7 @@ pub struct WalkParams {
 
 /// Limits of a walk, and which directories it enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct WalkOptions {
     /// How many levels of directories the walk enters below the root, at most 64. 0 lists only the entries of the root.
     pub max_depth: usize,
@@ -414,6 +416,8 @@ pub struct SymlinkParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
+
+objects_only!(FileTime, WalkOptions);
 
 #[cfg(test)]
 mod tests;

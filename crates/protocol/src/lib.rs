@@ -25,6 +25,7 @@ mod legacy;
 mod limits;
 mod method;
 mod network_policy;
+mod object_only;
 mod output;
 mod process;
 mod pushed;
@@ -66,8 +67,8 @@ pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
-    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream,
-    TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
+    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::object_only::objects_only;
 use crate::{
     Base64Bytes, ExitResources, LimitReached, ManagedNetwork, MemoryScope, NetworkProxyLaunch, PathUri, ProcessId,
     ProcessLimits, ProcessUsage, ShellInfo, WriteId,
@@ -117,7 +118,7 @@ impl StartParams {
 
 /// Which captured shell state a start may share with other starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct ShellSnapshot {
     /// Chosen by the client, 1 to 256 bytes. Only starts with the same scope, shell, `cwd` and `envPolicy` share a snapshot.
     pub scope_id: String,
@@ -127,6 +128,7 @@ pub struct ShellSnapshot {
 
 /// Size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct WindowSize {
     /// Number of lines.
     pub rows: u16,
@@ -137,7 +139,7 @@ pub struct WindowSize {
 /// How the child's environment is derived from the server's. All members are required, and they apply in this order: `inherit`,
 /// the excludes, `set`, `includeOnly`. Patterns know `*` and `?`, ignore case and match whole names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct EnvPolicy {
     /// Which variables of the server the child starts with.
     pub inherit: EnvInherit,
@@ -261,6 +263,7 @@ impl ReadParams {
 
 /// How much of a chunk a reader already has. Both members are 0 if the reader has no part of any chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ChunkPart {
     /// Number of the chunk. The whole `part` has no effect unless this is the first retained chunk after `afterSeq`.
     pub seq: u64,
@@ -560,6 +563,8 @@ pub struct ClosedNotification {
     /// Sequence number of this event, which is always the last of the process.
     pub seq: u64,
 }
+
+objects_only!(ShellSnapshot, WindowSize, EnvPolicy, ChunkPart);
 
 #[cfg(test)]
 mod tests {
