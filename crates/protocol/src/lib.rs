@@ -30,6 +30,7 @@ mod output;
 mod process;
 mod pushed;
 mod sandbox;
+mod sandbox_denial;
 mod shortened;
 mod uri;
 
@@ -67,7 +68,7 @@ pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
-    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
     WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
@@ -75,5 +76,6 @@ pub use sandbox::{
     FileSystemPermissions, MissingPathBehavior, NetworkAccess, PathAccess, PermissionEntry, PermissionPath,
     Permissions, ProxySettingsMode, SandboxContext, SpecialPath, WindowsSandboxLevel,
 };
+pub use sandbox_denial::SandboxDenial;
 pub use shortened::shortened;
 pub use uri::{PathUri, PathUriError};

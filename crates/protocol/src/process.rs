@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::object_only::objects_only;
+use crate::sandbox_denial::kept_denials;
 use crate::{
     Base64Bytes, ExitResources, LimitReached, ManagedNetwork, MemoryScope, NetworkProxyLaunch, PathUri, ProcessId,
-    ProcessLimits, ProcessUsage, ShellInfo, WriteId,
+    ProcessLimits, ProcessUsage, SandboxDenial, ShellInfo, WriteId,
 };
 
 /// Params of `process/start`.
@@ -304,7 +305,7 @@ pub struct ReadResult {
     #[serde(default)]
     pub sandbox_denied: bool,
     /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "kept_denials")]
     pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -521,7 +522,7 @@ pub struct ExitedNotification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
     /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "kept_denials")]
     pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -532,19 +533,6 @@ pub struct ExitedNotification {
     /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_reached: Option<LimitReached>,
-}
-
-/// Extension `sandboxDenials`: something that a sandbox has refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SandboxDenial {
-    /// The system call that was refused, such as `socket`.
-    pub operation: String,
-    /// What the call was about, such as `AF_INET` for a socket. Absent if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// How often it was refused.
-    pub count: u64,
 }
 
 impl ExitedNotification {
