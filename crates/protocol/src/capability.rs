@@ -24,8 +24,8 @@ pub struct CapabilityRoot {
     pub id: String,
     /// The directory to scan.
     pub path: PathUri,
-    /// The sandbox for every read below this root. A sandbox that restricts files makes the root fail, because the server
-    /// cannot enforce it yet. Absent: no restriction.
+    /// The sandbox for every read below this root. A sandbox that restricts files makes the root fail if the server
+    /// cannot enforce it. Absent: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }

@@ -51,7 +51,7 @@ pub struct FileParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -72,7 +72,7 @@ pub struct OpenParams {
     pub handle_id: String,
     /// The file to open. Must be a regular file; a symbolic link is followed.
     pub path: PathUri,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -131,7 +131,7 @@ pub struct WriteFileParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -149,7 +149,7 @@ pub struct CreateDirectoryParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -197,7 +197,7 @@ pub struct FileTime {
 pub struct PathParams {
     /// The path to resolve, or the symbolic link to read. It must exist.
     pub path: PathUri,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -219,7 +219,7 @@ pub struct ReadDirectoryParams {
     /// such links are left out.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dangling_links: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -258,7 +258,7 @@ pub struct WalkParams {
     pub path: PathUri,
     /// Limits of the walk, and which directories it enters.
     pub options: WalkOptions,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -335,7 +335,7 @@ pub struct RemoveParams {
     /// False: a symbolic link anywhere in the path is an error, and `recursive` must be false too. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -351,7 +351,7 @@ pub struct CopyParams {
     pub destination_path: PathUri,
     /// Must be true to copy a directory. Required.
     pub recursive: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -367,7 +367,7 @@ pub struct RenameParams {
     /// True, or absent: an existing file at the new path is replaced. False: the new path must not exist.
     #[serde(default = "default_true")]
     pub replace: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -388,7 +388,7 @@ pub struct SetMetadataParams {
     /// link is changed, and a `mode` is an error. A symbolic link earlier in the path is an error.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -412,7 +412,7 @@ pub struct SymlinkParams {
     /// The target of the link, which need not exist. On the wire, its members stand beside `path`.
     #[serde(flatten)]
     pub target: LinkTarget,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }

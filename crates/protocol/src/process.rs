@@ -69,15 +69,14 @@ pub struct StartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
     /// Whether all network access of the process must go through the managed network: a proxy that decides which
-    /// hosts the process may reach. The server refuses true, because it cannot enforce this yet. Absent: false.
+    /// hosts the process may reach. The server refuses true without `networkProxy`. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce_managed_network: bool,
     /// What the sandbox must know about the managed network, for example the ports of its proxy. The server accepts
     /// this and does not use it. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_network: Option<ManagedNetwork>,
-    /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
-    /// launch one yet. Absent: no proxy.
+    /// Configuration of a network proxy that the server launches for the process. It needs a sandbox. Absent: no proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<NetworkProxyLaunch>,
     /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
@@ -194,7 +193,8 @@ pub struct StartResult {
     pub memory_limit_scope: Option<MemoryScope>,
 }
 
-/// Which mechanism confines a process. This server answers only `none`; the others come from other implementations.
+/// Which mechanism confines a process. This server answers only `none` and `linuxSeccomp`, the latter also for Landlock; the
+/// others come from other implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxType {
