@@ -15,6 +15,22 @@ pub(crate) fn readable(text: &str) -> String {
     })
 }
 
+/// As [`readable`], but at most `most` characters, escapes included. `…` stands for a rest that was cut off.
+pub(crate) fn readable_beginning(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    let mut length = 0;
+    for c in text.chars() {
+        let next = readable(c.encode_utf8(&mut [0; 4]));
+        length += next.chars().count();
+        if length > most {
+            shown.push('…');
+            break;
+        }
+        shown += &next;
+    }
+    shown
+}
+
 /// A line of JSON. Characters that would act on a terminal are escaped. A parser reads the same value.
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
     // The escaped characters can occur only inside of JSON strings, and four hexadecimal digits suffice for all of
@@ -113,6 +129,14 @@ mod tests {
             "\u{5d0}\u{200d}",
             "letters that are written from right to left stay"
         );
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_escapes() {
+        assert_eq!(readable_beginning("äbc", 3), "äbc");
+        assert_eq!(readable_beginning("äbcd", 3), "äbc…");
+        assert_eq!(readable_beginning("a\x1b[", 7), "a\\u{1b}…");
+        assert_eq!(readable_beginning("a\x1b[", 6), "a…");
     }
 
     #[test]

@@ -189,6 +189,26 @@ async fn a_command_that_the_server_starts_without_the_sandbox_is_ended() {
 }
 
 #[tokio::test]
+async fn a_command_whose_sandbox_type_cannot_be_decoded_is_ended() {
+    for sandbox_type in [json!("junk"), json!(5)] {
+        for (command, argv) in [("run", &["--", "make"][..]), ("shell", &[]), ("mcp-stdio", &["--", "make"])] {
+            let server = RecordingServer::start(json!(null));
+            // The command of this server does not end by itself.
+            let sandbox_type = sandbox_type.clone();
+            server.server.on("process/start", move |request: &ClientMessage| {
+                let id = request.params["processId"].clone();
+                ScriptedReply::Result(json!({"processId": id, "sandboxType": sandbox_type}))
+            });
+            let (stdout, stderr, code) = server.run(command, &[&["--sandbox", "read-only"], argv].concat()).await;
+            assert_eq!((stdout.as_str(), code), ("", Some(125)), "{command}: {stderr}");
+            assert!(stderr.contains("so the command is ended: failed to decode an answer"), "{command}: {stderr}");
+            let is_end = |message: &ClientMessage| message.method == "process/terminate";
+            assert_eq!(server.server.received().iter().filter(|message| is_end(message)).count(), 1, "{command}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_reason_of_a_refusal_is_shown() {
     let server = RecordingServer::start(Value::Null);
     let reason = "failed to prepare process sandbox: user namespaces are switched off on this machine";

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object_only::objects_only;
 use crate::{PathUri, SandboxContext};
 
 /// Params of `capabilityRoots/discoverV1`.
@@ -17,13 +18,14 @@ pub struct DiscoverParams {
 
 /// A directory that is scanned for plugins and skills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct CapabilityRoot {
     /// Chosen by the client and returned in the result. Any text is allowed, and several roots may have the same id.
     pub id: String,
     /// The directory to scan.
     pub path: PathUri,
-    /// The sandbox for every read below this root. A sandbox that restricts files makes the root fail, because the server
-    /// cannot enforce it yet. Absent: no restriction.
+    /// The sandbox for every read below this root. A sandbox that restricts files makes the root fail if the server
+    /// cannot enforce it. Absent: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -97,6 +99,8 @@ pub struct CapabilityFile {
     /// The unchanged text of the file, including a byte order mark and carriage returns.
     pub contents: String,
 }
+
+objects_only!(CapabilityRoot);
 
 #[cfg(test)]
 mod tests {

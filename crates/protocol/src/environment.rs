@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
+use crate::object_only::objects_only;
 
 /// Result of `environment/info`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,7 @@ pub struct EnvironmentInfo {
 
 /// A shell of the machine that the server runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ShellInfo {
     /// Kind of the shell: `zsh`, `bash`, `sh`, `powershell` or `cmd`.
     pub name: String,
@@ -114,6 +116,8 @@ pub struct EnvironmentStatus {
     /// Always `ready`: a server that cannot work does not answer.
     pub status: String,
 }
+
+objects_only!(ShellInfo);
 
 #[cfg(test)]
 mod tests {

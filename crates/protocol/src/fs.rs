@@ -13,6 +13,7 @@ mod watch;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object_only::objects_only;
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 pub use block::{
@@ -50,7 +51,7 @@ pub struct FileParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -71,7 +72,7 @@ pub struct OpenParams {
     pub handle_id: String,
     /// The file to open. Must be a regular file; a symbolic link is followed.
     pub path: PathUri,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -130,7 +131,7 @@ pub struct WriteFileParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -148,7 +149,7 @@ pub struct CreateDirectoryParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -182,6 +183,7 @@ pub struct FileMetadata {
 
 /// A time as file systems store it: `secs` and then `nanos` after 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct FileTime {
     /// Whole seconds since 1970. Negative for earlier times.
     pub secs: i64,
@@ -195,7 +197,7 @@ pub struct FileTime {
 pub struct PathParams {
     /// The path to resolve, or the symbolic link to read. It must exist.
     pub path: PathUri,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -217,7 +219,7 @@ pub struct ReadDirectoryParams {
     /// such links are left out.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dangling_links: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -256,14 +258,14 @@ pub struct WalkParams {
     pub path: PathUri,
     /// Limits of the walk, and which directories it enters.
     pub options: WalkOptions,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
 
 /// Limits of a walk, and which directories it enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct WalkOptions {
     /// How many levels of directories the walk enters below the root, at most 64. 0 lists only the entries of the root.
     pub max_depth: usize,
@@ -333,7 +335,7 @@ pub struct RemoveParams {
     /// False: a symbolic link anywhere in the path is an error, and `recursive` must be false too. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -349,7 +351,7 @@ pub struct CopyParams {
     pub destination_path: PathUri,
     /// Must be true to copy a directory. Required.
     pub recursive: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -365,7 +367,7 @@ pub struct RenameParams {
     /// True, or absent: an existing file at the new path is replaced. False: the new path must not exist.
     #[serde(default = "default_true")]
     pub replace: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -386,7 +388,7 @@ pub struct SetMetadataParams {
     /// link is changed, and a `mode` is an error. A symbolic link earlier in the path is an error.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -410,10 +412,12 @@ pub struct SymlinkParams {
     /// The target of the link, which need not exist. On the wire, its members stand beside `path`.
     #[serde(flatten)]
     pub target: LinkTarget,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
+
+objects_only!(FileTime, WalkOptions);
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::Base64Bytes;
+use crate::object_only::objects_only;
 
 /// A header of a request or of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct HttpHeader {
     /// Name of the header. In a response it is in lower case.
     pub name: String,
@@ -152,3 +153,5 @@ pub struct PushedBodyDelta<'a> {
     #[serde(default)]
     pub error: Option<String>,
 }
+
+objects_only!(HttpHeader);

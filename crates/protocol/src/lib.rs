@@ -25,10 +25,12 @@ mod legacy;
 mod limits;
 mod method;
 mod network_policy;
+mod object_only;
 mod output;
 mod process;
 mod pushed;
 mod sandbox;
+mod sandbox_denial;
 mod shortened;
 mod uri;
 
@@ -66,13 +68,14 @@ pub use output::{OutputEvent, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
     ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
-    SandboxDenial, SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream,
-    TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
+    SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{
     FileSystemPermissions, MissingPathBehavior, NetworkAccess, PathAccess, PermissionEntry, PermissionPath,
     Permissions, ProxySettingsMode, SandboxContext, SpecialPath, WindowsSandboxLevel,
 };
+pub use sandbox_denial::SandboxDenial;
 pub use shortened::shortened;
 pub use uri::{PathUri, PathUriError};

@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object_only::objects_only;
+
 /// The member `limits` of `process/start`. Every limit is at least 1; absent or null: no limit. A server that cannot enforce a limit
 /// refuses the start. Even without any limit, the exit event then carries the usage of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct ProcessLimits {
     /// Bytes of memory: of the process and its descendants together, or of the address space of each of them. `memoryLimitScope`
     /// in the answer says which.
@@ -136,6 +138,8 @@ impl ExitResources {
     /// The exit of a process that was started without `limits`.
     pub const NONE: Self = Self { usage: None, limit_reached: None };
 }
+
+objects_only!(ProcessLimits);
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ProcessId;
+use crate::object_only::objects_only;
 
 /// Longest process id of a process with policy questions, in bytes.
 pub const MAX_POLICY_PROCESS_ID_BYTES: usize = 256;
@@ -27,7 +28,7 @@ pub const MAX_POLICY_TIMESTAMP_BYTES: usize = 64;
 
 /// The member `networkProxy` of `process/start`: a proxy that the server launches for the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct NetworkProxyLaunch {
     /// What the proxy allows.
     pub proxy: NetworkProxyConfig,
@@ -106,7 +107,7 @@ pub enum UnixSocketPermission {
 
 /// Facts about the client, for the records of the client. Each can be null or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(remote = "Self", rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "the published protocol gives these members no meaning for the server")]
 pub struct NetworkAuditMetadata {
     pub conversation_id: Option<String>,
@@ -122,7 +123,7 @@ pub struct NetworkAuditMetadata {
 
 /// The member `managedNetwork` of `process/start`: what the sandbox must know about the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(remote = "Self", rename_all = "camelCase", default)]
 pub struct ManagedNetwork {
     /// TCP ports on loopback that the process may reach.
     pub loopback_ports: Vec<u16>,
@@ -156,6 +157,7 @@ pub struct NetworkPolicyParams {
 
 /// A target about which the client decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct NetworkPolicyRequest {
     /// How the program asked.
     pub protocol: NetworkProtocol,
@@ -188,7 +190,7 @@ pub struct NetworkPolicyResult {
 
 /// What a client decides about one request of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "type", rename_all = "snake_case")]
 pub enum NetworkPolicyVerdict {
     /// The request may go on.
     Allow,
@@ -316,6 +318,8 @@ fn is_reason(text: &str) -> bool {
 fn is_text(text: &str, limit: usize) -> bool {
     text.len() <= limit && !text.contains(char::is_control)
 }
+
+objects_only!(NetworkProxyLaunch, NetworkAuditMetadata, ManagedNetwork, NetworkPolicyRequest, NetworkPolicyVerdict);
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::object_only::objects_only;
+use crate::sandbox_denial::kept_denials;
 use crate::{
     Base64Bytes, ExitResources, LimitReached, ManagedNetwork, MemoryScope, NetworkProxyLaunch, PathUri, ProcessId,
-    ProcessLimits, ProcessUsage, ShellInfo, WriteId,
+    ProcessLimits, ProcessUsage, SandboxDenial, ShellInfo, WriteId,
 };
 
 /// Params of `process/start`.
@@ -67,15 +69,14 @@ pub struct StartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
     /// Whether all network access of the process must go through the managed network: a proxy that decides which
-    /// hosts the process may reach. The server refuses true, because it cannot enforce this yet. Absent: false.
+    /// hosts the process may reach. The server refuses true without `networkProxy`. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce_managed_network: bool,
     /// What the sandbox must know about the managed network, for example the ports of its proxy. The server accepts
     /// this and does not use it. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_network: Option<ManagedNetwork>,
-    /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
-    /// launch one yet. Absent: no proxy.
+    /// Configuration of a network proxy that the server launches for the process. It needs a sandbox. Absent: no proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<NetworkProxyLaunch>,
     /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
@@ -117,7 +118,7 @@ impl StartParams {
 
 /// Which captured shell state a start may share with other starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct ShellSnapshot {
     /// Chosen by the client, 1 to 256 bytes. Only starts with the same scope, shell, `cwd` and `envPolicy` share a snapshot.
     pub scope_id: String,
@@ -127,6 +128,7 @@ pub struct ShellSnapshot {
 
 /// Size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct WindowSize {
     /// Number of lines.
     pub rows: u16,
@@ -137,7 +139,7 @@ pub struct WindowSize {
 /// How the child's environment is derived from the server's. All members are required, and they apply in this order: `inherit`,
 /// the excludes, `set`, `includeOnly`. Patterns know `*` and `?`, ignore case and match whole names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct EnvPolicy {
     /// Which variables of the server the child starts with.
     pub inherit: EnvInherit,
@@ -191,7 +193,8 @@ pub struct StartResult {
     pub memory_limit_scope: Option<MemoryScope>,
 }
 
-/// Which mechanism confines a process. This server answers only `none`; the others come from other implementations.
+/// Which mechanism confines a process. This server answers only `none` and `linuxSeccomp`, the latter also for Landlock; the
+/// others come from other implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxType {
@@ -261,6 +264,7 @@ impl ReadParams {
 
 /// How much of a chunk a reader already has. Both members are 0 if the reader has no part of any chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ChunkPart {
     /// Number of the chunk. The whole `part` has no effect unless this is the first retained chunk after `afterSeq`.
     pub seq: u64,
@@ -301,7 +305,7 @@ pub struct ReadResult {
     #[serde(default)]
     pub sandbox_denied: bool,
     /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "kept_denials")]
     pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -518,7 +522,7 @@ pub struct ExitedNotification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
     /// Extension `sandboxDenials`: what the sandbox has refused until the exit, as far as the server knows. Absent: nothing is known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "kept_denials")]
     pub sandbox_denials: Vec<SandboxDenial>,
     /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -529,19 +533,6 @@ pub struct ExitedNotification {
     /// Extension `processLimits`: the limit that the process has reached, as far as the server knows. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_reached: Option<LimitReached>,
-}
-
-/// Extension `sandboxDenials`: something that a sandbox has refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SandboxDenial {
-    /// The system call that was refused, such as `socket`.
-    pub operation: String,
-    /// What the call was about, such as `AF_INET` for a socket. Absent if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// How often it was refused.
-    pub count: u64,
 }
 
 impl ExitedNotification {
@@ -560,6 +551,8 @@ pub struct ClosedNotification {
     /// Sequence number of this event, which is always the last of the process.
     pub seq: u64,
 }
+
+objects_only!(ShellSnapshot, WindowSize, EnvPolicy, ChunkPart);
 
 #[cfg(test)]
 mod tests {

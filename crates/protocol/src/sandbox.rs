@@ -2,16 +2,16 @@
 //! snake_case, as in the published protocol of `codex exec-server`.
 //!
 //! Start with [`SandboxContext`], the policy of a sandbox. This file has the shape of a policy, and decides whether a
-//! policy restricts anything. It does not enforce a policy, and neither does the server yet: the server refuses every
-//! policy that it would have to enforce.
+//! policy restricts anything. It does not enforce a policy; the crate `sandbox` does.
 
 use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
+use crate::object_only::objects_only;
 
 /// What a request or a process may access, and the directories to which the policy refers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct SandboxContext {
     /// What is allowed. Required.
     pub permissions: Permissions,
@@ -58,7 +58,7 @@ pub enum ProxySettingsMode {
 
 /// A permission profile: what is allowed, and who enforces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "type", rename_all = "snake_case")]
 pub enum Permissions {
     /// The server enforces the permissions.
     Managed {
@@ -88,7 +88,7 @@ pub enum NetworkAccess {
 
 /// Which paths may be read and written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "type", rename_all = "snake_case")]
 pub enum FileSystemPermissions {
     /// Every path may be read and written.
     Unrestricted,
@@ -104,6 +104,7 @@ pub enum FileSystemPermissions {
 
 /// One rule of a restricted policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct PermissionEntry {
     /// The paths that the rule applies to.
     pub path: PermissionPath,
@@ -137,7 +138,7 @@ pub enum MissingPathBehavior {
 
 /// The paths that a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "type", rename_all = "snake_case")]
 pub enum PermissionPath {
     /// A path and everything below it.
     Path {
@@ -158,7 +159,7 @@ pub enum PermissionPath {
 
 /// Locations that the machine or the context defines. Any other `kind` does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "kind", rename_all = "snake_case")]
 pub enum SpecialPath {
     /// The root directory `/`, and so every path.
     Root,
@@ -212,6 +213,8 @@ impl SandboxContext {
         }
     }
 }
+
+objects_only!(SandboxContext, Permissions, FileSystemPermissions, PermissionEntry, PermissionPath, SpecialPath);
 
 #[cfg(test)]
 mod tests {

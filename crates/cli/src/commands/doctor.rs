@@ -57,11 +57,18 @@ fn report_lines(report: &MachineReport) -> Vec<ReportLine> {
 
 fn lines(report: &MachineReport) -> String {
     let mut text = String::new();
-    for line in report_lines(report) {
+    let report_lines = report_lines(report);
+    // Advice refers to other lines by their names in JSON, which a person does not see.
+    let in_words = |advice: &str| {
+        report_lines.iter().fold(readable(advice), |advice, line| {
+            advice.replace(&format!("`{}`", line.name), &format!("\"{}\"", line.text))
+        })
+    };
+    for line in &report_lines {
         let state = if line.advice.is_none() { "ok" } else { "missing" };
         text += &format!("{state:<STATE_WIDTH$}{}\n", line.text);
-        if let Some(advice) = line.advice {
-            text += &format!("{:STATE_WIDTH$}{}\n", "", readable(&advice));
+        if let Some(advice) = &line.advice {
+            text += &format!("{:STATE_WIDTH$}{}\n", "", in_words(advice));
         }
     }
     text + summary(report.policies()) + "\n"
@@ -97,4 +104,29 @@ fn as_value(report: &MachineReport) -> Value {
     }
     object["landlock"]["version"] = json!(report.landlock_version);
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_other_lines_as_they_are_shown() {
+        let dependent = || Err("this needs sandboxes with namespaces (see `namespaces`); use `sysctl`".to_owned());
+        let report = MachineReport {
+            namespaces: Err("user namespaces are disabled".to_owned()),
+            own_proc: dependent(),
+            sandboxed_files: dependent(),
+            seccomp: Ok(()),
+            landlock: Ok(()),
+            landlock_version: Some(6),
+            process_tags: Ok(()),
+            tree_limits: Ok(()),
+            guard: Ok(()),
+        };
+        let expected = "\nmissing  file operations in sandboxes\n         this needs sandboxes with namespaces (see \
+                        \"sandboxes with namespaces\"); use `sysctl`\n";
+        assert!(lines(&report).contains(expected), "{}", lines(&report));
+        assert_eq!(as_value(&report)["ownProc"]["advice"], dependent().unwrap_err());
+    }
 }

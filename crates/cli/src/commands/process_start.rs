@@ -89,7 +89,8 @@ impl StartContext {
                 given.map_or(base.clone(), |given| base.join(given))
             }
         };
-        PathUri::from_native(&native).with_context(|| format!("{} is not absolute", native.display()))
+        PathUri::from_native(&native)
+            .with_context(|| format!("{} cannot be sent to a server as a `file:` URI", native.display()))
     }
 
     /// Our working directory, if the environment has it too: it is this machine, or a path map covers the directory.

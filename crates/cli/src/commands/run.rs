@@ -189,6 +189,9 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
         Err(error @ ExecServerError::Disconnected(_)) => Err(anyhow::Error::new(error).context(
             "the connection was lost before the server had said whether the command began; it is ended if the server can be reached",
         )),
+        Err(error @ ExecServerError::Json(_)) => Err(anyhow::Error::new(error).context(
+            "the server has not said in a known form whether and in which sandbox the command began, so the command is ended",
+        )),
         Err(error) => {
             let (code, reason) = exit_code::of_refused_start(client, error, &params).await?;
             crate::report_error(&reason);

@@ -15,7 +15,7 @@ use protocol::{
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use crate::terminal_text::readable;
+use crate::terminal_text::readable_beginning;
 
 /// The longest policy file. It is far more than a server accepts as the policy of a request.
 const MAX_POLICY_BYTES: u64 = 16 << 20;
@@ -96,7 +96,7 @@ fn from_file(path: &Path, workspace: &Path) -> anyhow::Result<SandboxContext> {
     })?;
     let not_a_policy = || format!("{shown} is not a sandbox policy; docs/sandbox.md has examples");
     let mut value: Value = serde_json::from_str(&text).with_context(not_a_policy)?;
-    // Of two members with the same name one would silently not count.
+    // serde would silently ignore one of two members with the same name.
     protocol::check_json(&text).with_context(not_a_policy)?;
     if !value.is_object() {
         return Err(anyhow::anyhow!("it must contain a JSON object").context(not_a_policy()));
@@ -169,15 +169,18 @@ impl PolicyExtension<'_> {
     }
 }
 
-/// A sentence for a command whose sandbox has probably made it fail.
+/// A sentence for a command whose sandbox has probably made it fail. It is short, whatever the server has sent.
 pub(crate) fn sentence_about_denial(denials: &[SandboxDenial]) -> String {
     const SHOWN: usize = 3;
+    // More than the name of any system call and of what it is about.
+    const NAME_CHARACTERS: usize = 64;
+    let name = |text: &str| readable_beginning(text, NAME_CHARACTERS);
     let mut refused: Vec<String> = denials
         .iter()
         .take(SHOWN)
         .map(|denial| match &denial.target {
-            Some(target) => format!("{} {}", readable(&denial.operation), readable(target)),
-            None => readable(&denial.operation),
+            Some(target) => format!("{} {}", name(&denial.operation), name(target)),
+            None => name(&denial.operation),
         })
         .collect();
     if denials.len() > SHOWN {
@@ -195,11 +198,14 @@ pub(crate) fn sentence_about_denial(denials: &[SandboxDenial]) -> String {
 }
 
 fn uri(path: &Path) -> anyhow::Result<PathUri> {
-    PathUri::from_native(path).with_context(|| format!("{} is not absolute", path.display()))
+    PathUri::from_native(path)
+        .with_context(|| format!("{} cannot be sent to a server as a `file:` URI", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::SpecialPath;
+
     use super::*;
 
     const NOTHING: PolicyExtension<'_> = PolicyExtension { writable: &[], allow_network: false };
@@ -270,6 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn the_names_that_a_client_protects_are_those_that_a_server_protects() {
+        let context = policy_context(Path::new("workspace-write"), Path::new("/ws"), &NOTHING).unwrap();
+        let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } =
+            context.permissions
+        else {
+            panic!("a managed policy");
+        };
+        let names: Vec<&str> = entries
+            .iter()
+            .filter_map(|entry| match &entry.path {
+                PermissionPath::Special { value: SpecialPath::ProjectRoots { subpath } } => subpath.as_deref(),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(names, sandbox::PROTECTED_NAMES);
+    }
+
+    #[test]
     fn a_denial_is_described_by_what_was_refused_if_that_is_known() {
         let sentence = |targets: &[&str]| {
             let denial = |target: &&str| SandboxDenial {
@@ -287,6 +311,11 @@ mod tests {
         }
         assert!(sentence(&["A", "B", "C", "D", "E"]).contains("(socket A, socket B, socket C, 2 more)"));
         assert!(sentence(&["\x1b[2J"]).contains("socket \\u{1b}[2J"), "the server chooses the text");
+        let long = "x".repeat(100_000);
+        let cut = format!("(socket {}…, socket A, socket {}…)", &long[..64], &long[..64]);
+        assert!(sentence(&[&long, "A", &long]).contains(&cut), "names are cut");
+        let everything_long = SandboxDenial { operation: long.clone(), target: Some(long), count: u64::MAX };
+        assert!(sentence_about_denial(&vec![everything_long; 5000]).chars().count() < 600);
     }
 
     #[test]

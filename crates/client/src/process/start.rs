@@ -14,6 +14,7 @@ use crate::records::{NetworkPolicyDecider, ProcessDecider, ProcessRecord};
 use crate::rpc::{CallError, CallSlot, PendingCall};
 
 /// Starts a process. If the connection is lost before the answer, the start fails, and a job kills the process over the next connection.
+/// If the answer cannot be decoded, the start fails too, and a job kills the process.
 pub(crate) async fn start(
     handle: &Arc<ClientHandle>,
     params: StartParams,
@@ -49,7 +50,13 @@ pub(crate) async fn start(
                         core.inbound.handle(&record, record.publish_early_events());
                         return Ok(ExecProcess::new(handle, &record, Some(&result)));
                     }
-                    Err(CallError::Failed(error)) => return Err(error),
+                    Err(CallError::Failed(error)) => {
+                        // After any answer but a refusal, the process may run, and its sandbox is not known.
+                        if !matches!(error, ExecServerError::Server { .. }) {
+                            core.inbound.add_job(BackgroundJob::Terminate(record.id.clone()));
+                        }
+                        return Err(error);
+                    }
                     Err(CallError::Lost) => {
                         core.inbound.add_job(BackgroundJob::Terminate(record.id.clone()));
                         return Err(core.lost_call_error(&rpc));

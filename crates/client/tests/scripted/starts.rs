@@ -64,6 +64,24 @@ async fn the_process_of_a_lost_start_is_killed_over_a_later_connection() {
     assert_eq!((server.count("process/start"), server.count("process/read"), server.connections_opened()), (1, 0, 3));
 }
 
+/// Nobody knows whether such a process runs, or in which sandbox.
+#[tokio::test]
+async fn a_process_whose_start_has_an_answer_that_cannot_be_decoded_is_killed() {
+    for answer in [
+        json!({"processId": "p", "sandboxType": "junk"}),
+        json!({"processId": "p", "sandboxType": 5}),
+        json!({"sandboxType": "none"}),
+        json!(null),
+    ] {
+        let server = ScriptedServer::new();
+        server.on("process/start", move |_| ScriptedReply::Result(answer.clone()));
+        let client = connect(&server).await;
+        let error = client.start(params("p")).await.err().unwrap();
+        assert!(matches!(&error, ExecServerError::Json(_)), "{error}");
+        assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
+    }
+}
+
 #[tokio::test]
 async fn a_process_whose_handle_was_dropped_is_killed_even_after_a_cut() {
     let server = ScriptedServer::new();

@@ -59,7 +59,7 @@ pub struct SearchParams {
     /// How many lines before and after each match are returned with it, at most 20. They do not count as matches. Absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_lines: Option<u32>,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }

@@ -21,7 +21,7 @@ pub struct CreateParams {
     /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }

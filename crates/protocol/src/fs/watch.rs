@@ -23,7 +23,7 @@ pub struct WatchParams {
     /// begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<u64>,
-    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
+    /// The sandbox for this request. It is refused if the server cannot enforce it. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
