@@ -1,4 +1,5 @@
-//! Chooses the *base*: the cgroup in which the server makes its own ones. That is the cgroup of the server or its parent. The base
+//! Chooses the *base*: the cgroup in which the server makes its own ones. That is the cgroup of the server, so that its limits hold
+//! for all trees together. It is the parent only if somebody has delegated the parent to the server (see [`choose`]). The base
 //! must pass its controllers on to the cgroups below it, and the kernel allows that only if no process is in the base
 //! itself. So a server that is alone in its cgroup moves into a cgroup below it, if its process is dedicated to it.
 
@@ -16,6 +17,10 @@ const SELF_DIRECTORY: &str = "exec-server-self";
 
 /// The extended attributes by which systemd marks a cgroup that it has delegated to a service. The second one can be read only by root.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
+
+/// The files with the limits of a cgroup. Without a limit, the first word in them is `max`, or they are empty.
+const LIMIT_FILES: [&str; 7] =
+    ["memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "io.max", "cpuset.cpus"];
 
 /// What the kernel can limit in the cgroups below a base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,18 +42,39 @@ impl Controllers {
     }
 }
 
-/// Finds a base and makes it pass its controllers on. If neither cgroup can be used, the error is about the server's own cgroup.
+/// Finds a base and makes it pass its controllers on. The limits of the server's own cgroup do not hold in the cgroups beside it. So
+/// the parent is used only if the own cgroup cannot be the base and has no limits, and if systemd has delegated exactly the parent:
+/// a service with `DelegateSubgroup=` runs in a cgroup below the delegated one. If neither cgroup can be used, the error is about the
+/// server's own cgroup.
 pub(super) fn choose() -> Result<PathBuf, String> {
-    let location = CgroupLocation::find()?;
-    let own_problem = match prepare(&location.own, MayMove::IfAlone) {
-        Ok(()) => return Ok(location.own),
+    choose_at(&CgroupLocation::find()?)
+}
+
+fn choose_at(location: &CgroupLocation) -> Result<PathBuf, String> {
+    let own = &location.own;
+    let own_problem = match prepare(own, MayMove::IfAlone) {
+        Ok(()) => return Ok(own.clone()),
         Err(problem) => problem,
     };
-    // A service with `DelegateSubgroup=` runs in a cgroup below the one that was delegated to it.
-    match location.parent() {
-        Some(parent) if prepare(parent, MayMove::Never).is_ok() => Ok(parent.to_owned()),
-        _ => Err(own_problem),
+    let Some(parent) = location.parent().filter(|parent| is_marked(parent)) else { return Err(own_problem) };
+    if let Some(file) = LIMIT_FILES.iter().map(|file| own.join(file)).find(|file| is_limited(file)) {
+        return Err(format!(
+            "{own_problem}; the delegated cgroup {} cannot be used instead, because the limit in {} would not hold for \
+             processes there; limit the delegated cgroup instead",
+            parent.display(),
+            file.display()
+        ));
     }
+    match prepare(parent, MayMove::Never) {
+        Ok(()) => Ok(parent.to_owned()),
+        Err(_) => Err(own_problem),
+    }
+}
+
+/// Whether there is a limit in one of the [`LIMIT_FILES`].
+fn is_limited(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.split_ascii_whitespace().next().is_some_and(|word| word != "max")
 }
 
 /// Whether the server may leave a cgroup so that it can pass its controllers on.
@@ -104,8 +130,9 @@ fn pass_on(base: &Path, controllers: Controllers, may_move: MayMove) -> Result<(
         let shown = base.display();
         if is_busy(&error) {
             format!(
-                "there are processes in the cgroup {shown}, so it cannot pass its controllers on; start the server as a \
-                 systemd service of its own with Delegate=yes, or with DelegateSubgroup= if another program embeds it"
+                "there are processes in the cgroup {shown}, so it cannot pass its controllers on; start the server alone in \
+                 a cgroup, for example as a systemd service of its own with Delegate=yes, or with DelegateSubgroup= if \
+                 another program embeds it"
             )
         } else {
             format!("cannot pass the controllers of the cgroup {shown} on: {error}")
@@ -155,16 +182,18 @@ fn move_back(base: &Path) {
 /// Whether changes of this process in a cgroup last. Ordinary users have the permissions only in cgroups that were delegated to
 /// them. Root may write everywhere, but systemd undoes changes in cgroups that it has not delegated.
 fn is_delegated(base: &Path) -> bool {
-    let is_marked = |directory: &Path| {
-        DELEGATION_MARKS.iter().any(|mark| {
-            let mut value = [0; 8];
-            let length = rustix::fs::getxattr(directory, *mark, &mut value);
-            length.is_ok_and(|length| value.get(..length) == Some(b"1".as_slice()))
-        })
-    };
     !rustix::process::geteuid().is_root()
         || !Path::new("/run/systemd/system").exists()
         || base.ancestors().any(is_marked)
+}
+
+/// Whether systemd has delegated exactly this cgroup.
+fn is_marked(directory: &Path) -> bool {
+    DELEGATION_MARKS.iter().any(|mark| {
+        let mut value = [0; 8];
+        let length = rustix::fs::getxattr(directory, *mark, &mut value);
+        length.is_ok_and(|length| value.get(..length) == Some(b"1".as_slice()))
+    })
 }
 
 #[cfg(test)]
@@ -231,6 +260,41 @@ mod tests {
         assert_eq!(own(), base);
         fs::write(location.own.join("cgroup.procs"), "0").unwrap();
         fs::remove_dir(&base).unwrap();
+    }
+
+    /// A server whose own cgroup lacks the controllers, below a cgroup that has them.
+    fn below_a_cgroup_with_controllers() -> (tempfile::TempDir, CgroupLocation) {
+        let parent = imitated("memory pids\n", "memory pids\n");
+        let own = parent.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("cgroup.controllers"), "").unwrap();
+        let location = CgroupLocation { mount_point: parent.path().to_owned(), own };
+        (parent, location)
+    }
+
+    #[test]
+    fn the_parent_is_the_base_only_if_it_is_delegated_and_the_own_cgroup_has_no_limits() {
+        let (parent, location) = below_a_cgroup_with_controllers();
+        let problem = choose_at(&location).unwrap_err();
+        assert!(problem.contains("/own has neither the memory nor the pids controller"), "{problem}");
+
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(parent.path(), "user.delegate", b"1", flags).is_err() {
+            return eprintln!("skipped: the temporary folder has no extended attributes");
+        }
+        assert_eq!(choose_at(&location).as_deref(), Ok(parent.path()));
+        for (file, unlimited, limited) in [
+            ("memory.max", "max\n", "104857600\n"),
+            ("cpu.max", "max 100000\n", "50000 100000\n"),
+            ("io.max", "", "8:0 rbps=9\n"),
+        ] {
+            fs::write(location.own.join(file), unlimited).unwrap();
+            assert_eq!(choose_at(&location).as_deref(), Ok(parent.path()), "{file}");
+            fs::write(location.own.join(file), limited).unwrap();
+            let problem = choose_at(&location).unwrap_err();
+            assert!(problem.contains(&format!("the limit in {}", location.own.join(file).display())), "{problem}");
+            fs::remove_file(location.own.join(file)).unwrap();
+        }
     }
 
     #[test]
