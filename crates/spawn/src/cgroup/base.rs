@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
+use super::leftovers::remove_of_ended_servers;
 use super::location::CgroupLocation;
 use crate::children::children;
 
@@ -89,11 +90,14 @@ fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
     let shown = base.display();
     let available = Controllers::read(&base.join("cgroup.controllers"))
         .map_err(|error| format!("cannot read the controllers of the cgroup {shown}: {error}"))?;
-    if available.is_empty() {
+    if let Some(kind @ ("threaded" | "domain invalid")) = type_of(base).as_deref() {
         return Err(format!(
-            "the cgroup {shown} has neither the memory nor the pids controller; if version 1 of cgroups uses them, boot \
-             with systemd.unified_cgroup_hierarchy=1, and if systemd starts the server, set Delegate=yes"
+            "the cgroup {shown} is part of a threaded cgroup (its cgroup.type is `{kind}`), and the kernel limits no \
+             processes in it; start the server in a cgroup of the type `domain`"
         ));
+    }
+    if available.is_empty() {
+        return Err(missing_controllers(base, available));
     }
     for file in ["cgroup.procs", "cgroup.subtree_control"] {
         if let Err(error) = rustix::fs::access(base.join(file), Access::WRITE_OK) {
@@ -113,8 +117,44 @@ fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
     pass_on(base, available, may_move)
 }
 
+/// A sentence that says which controllers are missing in a cgroup, and what to do.
+pub(super) fn missing_controllers(base: &Path, available: Controllers) -> String {
+    let missing = match (available.memory, available.pids) {
+        (false, true) => "the memory controller",
+        (true, false) => "the pids controller",
+        _ => "the memory controller and the pids controller",
+    };
+    let disabled = fs::read_to_string("/proc/cgroups").map(|text| disabled_at_boot(&text)).unwrap_or_default();
+    let advice = if (disabled.memory && !available.memory) || (disabled.pids && !available.pids) {
+        "the kernel was started without it; boot without cgroup_disable= for it, or with cgroup_enable=memory where memory is \
+         disabled by default"
+    } else {
+        "if version 1 of cgroups uses it, boot with systemd.unified_cgroup_hierarchy=1; if systemd starts the server, set \
+         Delegate=yes; otherwise write `+memory +pids` to cgroup.subtree_control of the cgroup above"
+    };
+    format!("the cgroup {} lacks {missing}; {advice}", base.display())
+}
+
+/// The controllers that are switched off according to the text of `/proc/cgroups`: the last number in their line is 0.
+fn disabled_at_boot(text: &str) -> Controllers {
+    let is_disabled = |name| {
+        let mut lines = text.lines().map(str::split_ascii_whitespace);
+        lines.any(|mut words| words.next() == Some(name) && words.last() == Some("0"))
+    };
+    Controllers { memory: is_disabled("memory"), pids: is_disabled("pids") }
+}
+
+/// What `cgroup.type` says. None for the root of the hierarchy, which has no such file.
+fn type_of(cgroup: &Path) -> Option<String> {
+    fs::read_to_string(cgroup.join("cgroup.type")).ok().map(|text| text.trim().to_owned())
+}
+
 /// Makes the controllers available in the cgroups below `base`.
 fn pass_on(base: &Path, controllers: Controllers, may_move: MayMove) -> Result<(), String> {
+    // The kernel lets a cgroup with processes pass on the pids controller alone. But the cgroup is threaded then, and no process
+    // may enter the cgroups below it.
+    let has_moved = make_room(base, may_move).map_err(|error| cannot_pass_on(base, &error))?;
+    // Making room can have switched a controller off.
     let enabled = Controllers::read(&base.join("cgroup.subtree_control")).unwrap_or_default();
     let wanted: Vec<&str> = [
         (controllers.memory && !enabled.memory).then_some("+memory"),
@@ -126,28 +166,24 @@ fn pass_on(base: &Path, controllers: Controllers, may_move: MayMove) -> Result<(
     if wanted.is_empty() {
         return Ok(());
     }
-    enable_below(base, &wanted.join(" "), may_move).map_err(|error| {
-        let shown = base.display();
-        if is_busy(&error) {
-            format!(
-                "there are processes in the cgroup {shown}, so it cannot pass its controllers on; start the server alone in \
-                 a cgroup, for example as a systemd service of its own with Delegate=yes, or with DelegateSubgroup= if \
-                 another program embeds it"
-            )
-        } else {
-            format!("cannot pass the controllers of the cgroup {shown} on: {error}")
+    fs::write(base.join("cgroup.subtree_control"), wanted.join(" ")).map_err(|error| {
+        if has_moved {
+            move_back(base);
         }
+        cannot_pass_on(base, &error)
     })
 }
 
-/// Enables controllers in the cgroups below `base`.
-fn enable_below(base: &Path, words: &str, may_move: MayMove) -> io::Result<()> {
-    let enable = || fs::write(base.join("cgroup.subtree_control"), words);
-    match enable() {
-        Err(error) if is_busy(&error) && may_move == MayMove::IfAlone => {
-            make_room(base).and_then(|()| enable().inspect_err(|_| move_back(base)))
-        }
-        other => other,
+fn cannot_pass_on(base: &Path, error: &io::Error) -> String {
+    let shown = base.display();
+    if is_busy(error) {
+        format!(
+            "there are processes in the cgroup {shown}, so it cannot pass its controllers on; start the server alone in \
+                 a cgroup, for example as a systemd service of its own with Delegate=yes, or with DelegateSubgroup= if \
+                 another program embeds it"
+        )
+    } else {
+        format!("cannot pass the controllers of the cgroup {shown} on: {error}")
     }
 }
 
@@ -155,14 +191,26 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// Moves this process into a cgroup below `base`, if it is alone in `base` and does nothing but run the server.
-fn make_room(base: &Path) -> io::Result<()> {
+/// Makes sure that no process is in `base`: moves this process into a cgroup below it, if this process is alone in `base` and does
+/// nothing but run the server. Says whether it has moved.
+fn make_room(base: &Path, may_move: MayMove) -> io::Result<bool> {
+    let Some(kind) = type_of(base) else {
+        // The root of the hierarchy passes its controllers on while it has processes.
+        return Ok(false);
+    };
+    let processes = fs::read_to_string(base.join("cgroup.procs"))?;
+    if processes.trim().is_empty() {
+        return Ok(false);
+    }
     let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
-    let is_alone = fs::read_to_string(base.join("cgroup.procs"))?.lines().all(|pid| pid == own);
+    let is_alone = processes.lines().all(|pid| pid == own);
     // A process that is dedicated to the server (see `HostProcess`) adopts the orphans of its children.
     let is_dedicated = children().adopts_orphans();
-    if !is_alone || !is_dedicated {
+    if may_move == MayMove::Never || !is_alone || !is_dedicated {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    if kind == "domain threaded" {
+        stop_threading(base)?;
     }
     let directory = base.join(SELF_DIRECTORY);
     match fs::create_dir(&directory) {
@@ -170,7 +218,32 @@ fn make_room(base: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
     }
-    fs::write(directory.join("cgroup.procs"), "0")
+    fs::write(directory.join("cgroup.procs"), "0")?;
+    Ok(true)
+}
+
+/// Switches the pids controller off below a cgroup that has processes and passes this controller on. No process may enter the cgroups
+/// below such a cgroup. An earlier server that was killed together with its guard can have left it.
+fn stop_threading(base: &Path) -> io::Result<()> {
+    remove_of_ended_servers(base);
+    if has_foreign_cgroups(base) {
+        return Err(io::Error::other(
+            "its cgroup.type is `domain threaded`, because there are both processes in it and cgroups with controllers below \
+             it; remove the cgroups below it, or start the server in another cgroup",
+        ));
+    }
+    fs::write(base.join("cgroup.subtree_control"), "-pids")
+}
+
+/// Whether there are cgroups in `base` other than [`SELF_DIRECTORY`]. True if that cannot be found out.
+fn has_foreign_cgroups(base: &Path) -> bool {
+    fs::read_dir(base).map_or(true, |mut entries| {
+        entries.any(|entry| {
+            entry.map_or(true, |entry| {
+                entry.file_name() != SELF_DIRECTORY && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            })
+        })
+    })
 }
 
 /// Returns to `base` after [`make_room`], because leaving it did not help.
@@ -247,6 +320,7 @@ mod tests {
             return eprintln!("skipped: cannot make a cgroup in {}", location.own.display());
         }
         let own = || CgroupLocation::find().unwrap().own;
+        let make_room = |base| make_room(base, MayMove::IfAlone);
         assert!(is_busy(&make_room(&base).unwrap_err()), "the process is not dedicated to the server");
         let _host = crate::HostProcess::dedicate().unwrap();
         let mut neighbour = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
@@ -254,8 +328,9 @@ mod tests {
         neighbour.kill().unwrap();
         neighbour.wait().unwrap();
         assert_eq!(own(), base);
-        make_room(&base).unwrap();
+        assert!(make_room(&base).unwrap());
         assert_eq!(own(), base.join(SELF_DIRECTORY));
+        assert!(!make_room(&base).unwrap(), "there is room already");
         move_back(&base);
         assert_eq!(own(), base);
         fs::write(location.own.join("cgroup.procs"), "0").unwrap();
@@ -276,7 +351,7 @@ mod tests {
     fn the_parent_is_the_base_only_if_it_is_delegated_and_the_own_cgroup_has_no_limits() {
         let (parent, location) = below_a_cgroup_with_controllers();
         let problem = choose_at(&location).unwrap_err();
-        assert!(problem.contains("/own has neither the memory nor the pids controller"), "{problem}");
+        assert!(problem.contains("/own lacks the memory controller and the pids controller"), "{problem}");
 
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(parent.path(), "user.delegate", b"1", flags).is_err() {
@@ -300,8 +375,27 @@ mod tests {
     #[test]
     fn a_base_without_the_controllers_is_refused_with_the_fix() {
         let problem = prepare(imitated("hugetlb\n", "").path(), MayMove::Never).unwrap_err();
-        assert!(problem.contains("neither the memory nor the pids controller"), "{problem}");
-        assert!(problem.contains("systemd.unified_cgroup_hierarchy=1"), "{problem}");
+        assert!(problem.contains("lacks the memory controller and the pids controller; "), "{problem}");
         assert!(prepare(Path::new("/nonexistent"), MayMove::Never).is_err());
+    }
+
+    #[test]
+    fn a_controller_that_the_kernel_was_started_without_is_recognised() {
+        let text = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t9\t1\nmemory\t0\t9\t0\npids\t0\t10\t1\n";
+        assert_eq!(disabled_at_boot(text), Controllers { memory: true, pids: false });
+        assert_eq!(disabled_at_boot("memory 0 9 1\nmemory_other 0 9 0\n"), Controllers::default());
+        assert_eq!(disabled_at_boot(""), Controllers::default());
+    }
+
+    #[test]
+    fn a_threaded_cgroup_and_one_with_processes_are_no_base_even_if_nothing_is_to_be_enabled() {
+        let folder = imitated("pids\n", "pids\n");
+        fs::write(folder.path().join("cgroup.type"), "threaded\n").unwrap();
+        let problem = prepare(folder.path(), MayMove::IfAlone).unwrap_err();
+        assert!(problem.contains("cgroup.type is `threaded`"), "{problem}");
+        fs::write(folder.path().join("cgroup.type"), "domain threaded\n").unwrap();
+        fs::write(folder.path().join("cgroup.procs"), "1\n").unwrap();
+        let problem = prepare(folder.path(), MayMove::IfAlone).unwrap_err();
+        assert!(problem.contains("there are processes in the cgroup"), "{problem}");
     }
 }

@@ -123,17 +123,12 @@ impl ServerCgroup {
 
     /// A sentence about the controllers that this cgroup lacks. None if it has both.
     pub(crate) fn missing_controllers(&self) -> Option<String> {
-        let missing = match (self.controllers.memory, self.controllers.pids) {
-            (true, true) => return None,
-            (false, true) => "memory controller",
-            (true, false) => "pids controller",
-            (false, false) => "memory and pids controllers",
-        };
-        Some(format!(
-            "the cgroup {} lacks the {missing}; if version 1 of cgroups uses them, boot with \
-             systemd.unified_cgroup_hierarchy=1, and if systemd starts the server, set Delegate=yes",
-            self.directory.display()
-        ))
+        if self.controllers.memory && self.controllers.pids {
+            return None;
+        }
+        // The cgroup of the server may be gone when somebody reads the sentence, but the base stays.
+        let base = self.directory.parent().unwrap_or(&self.directory);
+        Some(base::missing_controllers(base, self.controllers))
     }
 
     /// Makes the cgroup of a tree. The tree is killed and the cgroup removed together with the tree of `tag`.
