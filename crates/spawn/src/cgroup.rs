@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The server has its directory locked. If it is killed, the guard (see `guard`) or the next server removes the
-//! directory. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
+//! directory. When the server ends, it and its guard leave the base as it was, unless another server uses it. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
 
 mod base;
 mod leftovers;
@@ -20,7 +20,7 @@ mod tree_cgroup;
 
 use std::ffi::OsString;
 
-pub(crate) use base::Controllers;
+pub(crate) use base::{Controllers, give_back};
 pub(crate) use leftovers::remove_after_server_end;
 pub(crate) use server_cgroup::ServerCgroup;
 pub(crate) use tree_cgroup::{CgroupCounts, CgroupLimits, TreeCgroup, kill_cgroups, remove_empty_cgroups};

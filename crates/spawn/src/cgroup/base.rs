@@ -5,16 +5,24 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags};
 
-use super::leftovers::remove_of_ended_servers;
+use super::leftovers::{lock, remove_of_ended_servers};
 use super::location::CgroupLocation;
 use crate::children::children;
+use crate::descriptors::above_stdio;
 
 /// The cgroup of the server itself, if the server had to leave the base.
 const SELF_DIRECTORY: &str = "exec-server-self";
+
+/// How often a server looks whether it is alone in its cgroup, and the pause in between. A guard that passes through needs less than a
+/// millisecond on an idle machine. A server that is never alone starts later by this time.
+const ALONE_TRIES: usize = 20;
+const ALONE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The extended attributes by which systemd marks a cgroup that it has delegated to a service. The second one can be read only by root.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
@@ -43,22 +51,35 @@ impl Controllers {
     }
 }
 
+/// A cgroup in which this server may make its own cgroup.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) directory: PathBuf,
+    /// The directory, locked, so that no server that ends takes the controllers away before this server has made its cgroup. None
+    /// if it could not be locked in time, because any process may lock it.
+    _lock: Option<OwnedFd>,
+}
+
 /// Finds a base and makes it pass its controllers on. The limits of the server's own cgroup do not hold in the cgroups beside it. So
 /// the parent is used only if the own cgroup cannot be the base and has no limits, and if systemd has delegated exactly the parent:
 /// a service with `DelegateSubgroup=` runs in a cgroup below the delegated one. If neither cgroup can be used, the error is about the
-/// server's own cgroup.
-pub(super) fn choose() -> Result<PathBuf, String> {
+/// server's own cgroup. A server that finds itself in [`SELF_DIRECTORY`] uses the parent too: it, or the server that started it, has
+/// made this cgroup to leave the parent.
+pub(super) fn choose() -> Result<Base, String> {
     choose_at(&CgroupLocation::find()?)
 }
 
-fn choose_at(location: &CgroupLocation) -> Result<PathBuf, String> {
+fn choose_at(location: &CgroupLocation) -> Result<Base, String> {
     let own = &location.own;
+    if let Some(left) = left_base(location).filter(|_| limit_of(own).is_none()) {
+        return prepare(left, MayMove::Never);
+    }
     let own_problem = match prepare(own, MayMove::IfAlone) {
-        Ok(()) => return Ok(own.clone()),
+        Ok(base) => return Ok(base),
         Err(problem) => problem,
     };
     let Some(parent) = location.parent().filter(|parent| is_marked(parent)) else { return Err(own_problem) };
-    if let Some(file) = LIMIT_FILES.iter().map(|file| own.join(file)).find(|file| is_limited(file)) {
+    if let Some(file) = limit_of(own) {
         return Err(format!(
             "{own_problem}; the delegated cgroup {} cannot be used instead, because the limit in {} would not hold for \
              processes there; limit the delegated cgroup instead",
@@ -66,16 +87,20 @@ fn choose_at(location: &CgroupLocation) -> Result<PathBuf, String> {
             file.display()
         ));
     }
-    match prepare(parent, MayMove::Never) {
-        Ok(()) => Ok(parent.to_owned()),
-        Err(_) => Err(own_problem),
-    }
+    prepare(parent, MayMove::Never).map_err(|_| own_problem)
 }
 
-/// Whether there is a limit in one of the [`LIMIT_FILES`].
-fn is_limited(file: &Path) -> bool {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    text.split_ascii_whitespace().next().is_some_and(|word| word != "max")
+/// The base that this process, or the server that started it, has left for [`SELF_DIRECTORY`]. None if the process is in another cgroup.
+fn left_base(location: &CgroupLocation) -> Option<&Path> {
+    location.parent().filter(|_| location.own.ends_with(SELF_DIRECTORY))
+}
+
+/// The first of the [`LIMIT_FILES`] that has a limit.
+fn limit_of(cgroup: &Path) -> Option<PathBuf> {
+    LIMIT_FILES.iter().map(|file| cgroup.join(file)).find(|file| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.split_ascii_whitespace().next().is_some_and(|word| word != "max")
+    })
 }
 
 /// Whether the server may leave a cgroup so that it can pass its controllers on.
@@ -86,7 +111,7 @@ enum MayMove {
     IfAlone,
 }
 
-fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
+fn prepare(base: &Path, may_move: MayMove) -> Result<Base, String> {
     let shown = base.display();
     let available = Controllers::read(&base.join("cgroup.controllers"))
         .map_err(|error| format!("cannot read the controllers of the cgroup {shown}: {error}"))?;
@@ -114,7 +139,16 @@ fn prepare(base: &Path, may_move: MayMove) -> Result<(), String> {
              Delegate=yes"
         ));
     }
-    pass_on(base, available, may_move)
+    let lock = lock_base(base);
+    pass_on(base, available, may_move)?;
+    Ok(Base { directory: base.to_owned(), _lock: lock })
+}
+
+fn lock_base(base: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(base, flags, Mode::empty()).map_err(io::Error::from).and_then(above_stdio).ok()?;
+    lock(&opened).ok()?;
+    Some(opened)
 }
 
 /// A sentence that says which controllers are missing in a cgroup, and what to do.
@@ -202,11 +236,9 @@ fn make_room(base: &Path, may_move: MayMove) -> io::Result<bool> {
     if processes.trim().is_empty() {
         return Ok(false);
     }
-    let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
-    let is_alone = processes.lines().all(|pid| pid == own);
     // A process that is dedicated to the server (see `HostProcess`) adopts the orphans of its children.
     let is_dedicated = children().adopts_orphans();
-    if may_move == MayMove::Never || !is_alone || !is_dedicated {
+    if may_move == MayMove::Never || !is_dedicated || !is_soon_alone(base)? {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     if kind == "domain threaded" {
@@ -220,6 +252,20 @@ fn make_room(base: &Path, may_move: MayMove) -> io::Result<bool> {
     }
     fs::write(directory.join("cgroup.procs"), "0")?;
     Ok(true)
+}
+
+/// Whether this process is alone in a cgroup. Waits for a moment, because the guard of an earlier server passes through the cgroup
+/// when it ends, see [`give_back`].
+fn is_soon_alone(cgroup: &Path) -> io::Result<bool> {
+    let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
+    let is_alone = || Ok(fs::read_to_string(cgroup.join("cgroup.procs"))?.lines().all(|pid| pid == own));
+    for _ in 1..ALONE_TRIES {
+        if is_alone()? {
+            return Ok(true);
+        }
+        std::thread::sleep(ALONE_PAUSE);
+    }
+    is_alone()
 }
 
 /// Switches the pids controller off below a cgroup that has processes and passes this controller on. No process may enter the cgroups
@@ -246,10 +292,30 @@ fn has_foreign_cgroups(base: &Path) -> bool {
     })
 }
 
-/// Returns to `base` after [`make_room`], because leaving it did not help.
+/// Undoes what [`choose`] has changed in the base that this process has left, if no other server uses the base: otherwise no program
+/// could start a server in that cgroup again, because the kernel refuses processes in a cgroup that passes its controllers on. A server
+/// that ends does this, and its guard after it, so that whichever is the last in [`SELF_DIRECTORY`] removes it.
+pub(crate) fn give_back() {
+    let Ok(location) = CgroupLocation::find() else { return };
+    let Some(base) = left_base(&location) else { return };
+    // Without the lock, the controllers could be taken from a server that is just starting.
+    let Some(_lock) = lock_base(base) else { return };
+    if has_foreign_cgroups(base) {
+        return;
+    }
+    let file = base.join("cgroup.subtree_control");
+    let enabled = Controllers::read(&file).unwrap_or_default();
+    let words = [enabled.memory.then_some("-memory"), enabled.pids.then_some("-pids")];
+    let words: Vec<&str> = words.into_iter().flatten().collect();
+    if words.is_empty() || fs::write(&file, words.join(" ")).is_ok() {
+        move_back(base);
+    }
+}
+
+/// Returns to `base` after [`make_room`].
 fn move_back(base: &Path) {
     let _stays_in_the_cgroup_below = fs::write(base.join("cgroup.procs"), "0");
-    let _another_server_may_use_it = fs::remove_dir(base.join(SELF_DIRECTORY));
+    let _another_process_may_be_in_it = fs::remove_dir(base.join(SELF_DIRECTORY));
 }
 
 /// Whether changes of this process in a cgroup last. Ordinary users have the permissions only in cgroups that were delegated to
@@ -331,8 +397,23 @@ mod tests {
         assert!(make_room(&base).unwrap());
         assert_eq!(own(), base.join(SELF_DIRECTORY));
         assert!(!make_room(&base).unwrap(), "there is room already");
-        move_back(&base);
+
+        // Another server uses the base.
+        fs::create_dir(base.join("exec-server-beef")).unwrap();
+        give_back();
+        assert_eq!(own(), base.join(SELF_DIRECTORY));
+        fs::remove_dir(base.join("exec-server-beef")).unwrap();
+        // The guard of this server is still there.
+        let mut guard = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        give_back();
         assert_eq!(own(), base);
+        assert!(base.join(SELF_DIRECTORY).exists());
+        guard.kill().unwrap();
+        guard.wait().unwrap();
+        assert!(make_room(&base).unwrap());
+        give_back();
+        assert_eq!(own(), base);
+        assert!(!base.join(SELF_DIRECTORY).exists());
         fs::write(location.own.join("cgroup.procs"), "0").unwrap();
         fs::remove_dir(&base).unwrap();
     }
@@ -357,19 +438,30 @@ mod tests {
         if rustix::fs::setxattr(parent.path(), "user.delegate", b"1", flags).is_err() {
             return eprintln!("skipped: the temporary folder has no extended attributes");
         }
-        assert_eq!(choose_at(&location).as_deref(), Ok(parent.path()));
+        assert_eq!(choose_at(&location).unwrap().directory, parent.path());
         for (file, unlimited, limited) in [
             ("memory.max", "max\n", "104857600\n"),
             ("cpu.max", "max 100000\n", "50000 100000\n"),
             ("io.max", "", "8:0 rbps=9\n"),
         ] {
             fs::write(location.own.join(file), unlimited).unwrap();
-            assert_eq!(choose_at(&location).as_deref(), Ok(parent.path()), "{file}");
+            assert_eq!(choose_at(&location).unwrap().directory, parent.path(), "{file}");
             fs::write(location.own.join(file), limited).unwrap();
             let problem = choose_at(&location).unwrap_err();
             assert!(problem.contains(&format!("the limit in {}", location.own.join(file).display())), "{problem}");
             fs::remove_file(location.own.join(file)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_server_in_the_cgroup_of_another_server_uses_the_base_of_that_server() {
+        let (parent, location) = below_a_cgroup_with_controllers();
+        let own = parent.path().join(SELF_DIRECTORY);
+        fs::rename(&location.own, &own).unwrap();
+        let location = CgroupLocation { own, ..location };
+        assert_eq!(choose_at(&location).unwrap().directory, parent.path());
+        fs::write(location.own.join("pids.max"), "30\n").unwrap();
+        assert!(choose_at(&location).unwrap_err().contains("exec-server-self lacks"));
     }
 
     #[test]
