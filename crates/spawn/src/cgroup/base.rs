@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, Mode, OFlags};
 
+use super::create_cgroup;
 use super::leftovers::{lock, remove_of_ended_servers};
 use super::location::CgroupLocation;
 use crate::children::children;
@@ -245,7 +246,7 @@ fn make_room(base: &Path, may_move: MayMove) -> io::Result<bool> {
         stop_threading(base)?;
     }
     let directory = base.join(SELF_DIRECTORY);
-    match fs::create_dir(&directory) {
+    match create_cgroup(&directory) {
         // An earlier server has left it, or another server is in it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,

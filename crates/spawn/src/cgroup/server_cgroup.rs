@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::base::{self, Controllers};
 use super::leftovers::{is_at, lock, remove_directory_tree, remove_of_ended_servers};
-use super::server_directory;
 use super::tree_cgroup::{CgroupLimits, TreeCgroup};
+use super::{create_cgroup, server_directory};
 use crate::descriptors::above_stdio;
 use crate::exec_args::CStringArray;
 use crate::rlimit::ChildLimits;
@@ -65,7 +65,7 @@ impl ServerCgroup {
     }
 
     fn make(directory: &Path) -> io::Result<Self> {
-        fs::create_dir(directory)?;
+        create_cgroup(directory)?;
         Self::lock_and_set_up(directory).inspect_err(|_| {
             let _may_be_gone = fs::remove_dir(directory);
         })

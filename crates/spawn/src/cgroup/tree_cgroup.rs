@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::create_cgroup;
 use super::leftovers::remove_directory_tree;
 use crate::descriptors::above_stdio;
 use crate::lock::lock;
@@ -60,7 +61,7 @@ fn registry() -> MutexGuard<'static, Vec<RegisteredCgroup>> {
 impl TreeCgroup {
     /// Makes the directory and sets the limits. Without a tag, no kill finds the cgroup.
     pub(super) fn make(directory: &Path, limits: CgroupLimits, tag: Option<Tag>) -> io::Result<Self> {
-        fs::create_dir(directory)?;
+        create_cgroup(directory)?;
         let cgroup = Self { directory: directory.to_owned() };
         if let Some(tag) = tag {
             registry().push(RegisteredCgroup { tag, directory: directory.to_owned(), is_dropped: false });
