@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The server has its directory locked. If it is killed, the guard (see `guard`) or the next server removes the
-//! directory. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
+//! directory. When the server ends, it and its guard leave the base as it was, unless another server uses it. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
 
 mod base;
 mod leftovers;
@@ -19,8 +19,11 @@ mod server_cgroup;
 mod tree_cgroup;
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
 
-pub(crate) use base::Controllers;
+pub(crate) use base::{Controllers, give_back};
 pub(crate) use leftovers::remove_after_server_end;
 pub(crate) use server_cgroup::ServerCgroup;
 pub(crate) use tree_cgroup::{CgroupCounts, CgroupLimits, TreeCgroup, kill_cgroups, remove_empty_cgroups};
@@ -39,6 +42,23 @@ const SERVER_PREFIX: &str = "exec-server-";
 pub fn check_cgroups() -> Result<(), String> {
     let server = ServerCgroup::new(ServerInstance::unused(&std::collections::HashSet::new()))?;
     server.missing_controllers().map_or(Ok(()), Err)
+}
+
+/// Makes a cgroup. The kernel says only "try again" if there may be no further cgroup, so the error then says what is in the way.
+fn create_cgroup(directory: &Path) -> io::Result<()> {
+    fs::create_dir(directory).map_err(|error| explained(error, directory))
+}
+
+fn explained(error: io::Error, directory: &Path) -> io::Error {
+    if error.raw_os_error() != Some(libc::EAGAIN) {
+        return error;
+    }
+    let text = format!(
+        "cgroup.max.descendants or cgroup.max.depth of a cgroup above {} allows no further cgroup below it; set it to a \
+         higher number",
+        directory.display()
+    );
+    io::Error::new(error.kind(), text)
 }
 
 fn server_directory(instance: ServerInstance) -> OsString {

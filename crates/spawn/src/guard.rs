@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::cgroup::remove_after_server_end;
+use crate::cgroup::{give_back, remove_after_server_end};
 use crate::children::{StartingGuard, children};
 use crate::descriptors;
 use crate::exec_args::CStringArray;
@@ -174,6 +174,8 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
     }
     // SAFETY: the server has put its notes or `/dev/null` at this number, and nothing ever closes it.
     keep_notes_of_ended_server(unsafe { BorrowedFd::borrow_raw(NOTES_FD) });
+    // At the very end, because the guard then is in the cgroup that the next server needs for itself.
+    give_back();
     exit_code
 }
 

@@ -5,8 +5,10 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::location::CgroupLocation;
 use super::tree_cgroup::kill_directory;
@@ -16,6 +18,10 @@ use crate::tag::ServerInstance;
 /// The deepest nesting of cgroups that is removed. A process of a tree may have nested cgroups below that of its tree, and this
 /// bounds the recursion.
 const DEEPEST: usize = 16;
+
+/// How often a server tries to lock a directory. Another server that takes the directory for a leftover has it locked while it removes it.
+const LOCK_TRIES: usize = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Removes a cgroup and all cgroups below it. Fails if a process is in one of them, after it has removed the others.
 pub(super) fn remove_directory_tree(directory: &Path) -> io::Result<()> {
@@ -52,6 +58,18 @@ pub(super) fn remove_of_ended_servers(base: &Path) {
             let _processes_may_be_left = remove_directory_tree(&entry.path());
         }
     }
+}
+
+/// Locks a directory. Does not wait for the lock without a limit, because any process that can open the directory could hold it.
+pub(super) fn lock(directory: &OwnedFd) -> io::Result<()> {
+    let try_lock = || rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
+    for _ in 1..LOCK_TRIES {
+        match try_lock() {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            locked => return Ok(locked?),
+        }
+    }
+    Ok(try_lock()?)
 }
 
 /// Locks a directory. None if a server has locked it, or if that cannot be found out.

@@ -29,13 +29,18 @@ impl CgroupLocation {
         )?;
         let own = PathBuf::from(OsString::from_vec(own.to_vec()));
         let mut is_mounted = false;
-        for (root, mount_point) in lines(mounts).filter_map(cgroup2_mount) {
+        let mounts: Vec<_> = lines(mounts).filter_map(Mount::parse).collect();
+        for mount in mounts.iter().filter(|mount| mount.is_cgroup2) {
+            // Another file system is mounted over it, so its path leads there.
+            if mounts.iter().any(|other| other.parent == mount.id && other.mount_point == mount.mount_point) {
+                continue;
+            }
             is_mounted = true;
             // A container may see only a part of the hierarchy: the part below `root`.
-            if let Ok(below) = own.strip_prefix(&root)
+            if let Ok(below) = own.strip_prefix(&mount.root)
                 && !below.components().any(|component| component.as_os_str() == "..")
             {
-                return Ok(Self { own: mount_point.join(below), mount_point });
+                return Ok(Self { own: mount.mount_point.join(below), mount_point: mount.mount_point.clone() });
             }
         }
         Err(if is_mounted {
@@ -52,14 +57,27 @@ impl CgroupLocation {
     }
 }
 
-/// The root and the mount point of a cgroup2 mount. None for a line about another file system.
-fn cgroup2_mount(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let root = unescape(fields.nth(3)?);
-    let mount_point = unescape(fields.next()?);
-    // The number of optional fields varies, and a single dash ends them.
-    fields.find(|field| *field == b"-")?;
-    (fields.next()? == b"cgroup2").then_some((root, mount_point))
+/// A line of `/proc/self/mountinfo`.
+struct Mount<'a> {
+    id: &'a [u8],
+    /// The mount in which the mount point is.
+    parent: &'a [u8],
+    /// The directory of the file system that is mounted.
+    root: PathBuf,
+    mount_point: PathBuf,
+    is_cgroup2: bool,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (id, parent) = (fields.next()?, fields.next()?);
+        let root = unescape(fields.nth(1)?);
+        let mount_point = unescape(fields.next()?);
+        // The number of optional fields varies, and a single dash ends them.
+        fields.find(|field| *field == b"-")?;
+        Some(Self { id, parent, root, mount_point, is_cgroup2: fields.next()? == b"cgroup2" })
+    }
 }
 
 /// The kernel writes a space as `\040`, and other special bytes in the same way.
@@ -110,6 +128,19 @@ mod tests {
         for elsewhere in ["0::/docker/other\n", "0::/docker/abc/../other\n"] {
             assert!(parse(mounts, elsewhere).unwrap_err().contains("not visible in this container"), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn a_mount_under_another_one_is_not_used() {
+        let line = |id, parent, root, kind| format!("{id} {parent} 0:26 {root} /sys/fs/cgroup rw - {kind} x rw\n");
+        let (first, part) = (line(30, 24, "/", "cgroup2"), line(41, 30, "/x", "cgroup2"));
+        // The kernel does not always list the upper mount last.
+        for mounts in [format!("{first}{part}"), format!("{part}{first}")] {
+            assert_eq!(parse(&mounts, "0::/x/y\n").unwrap().own, Path::new("/sys/fs/cgroup/y"));
+            assert!(parse(&mounts, "0::/y\n").unwrap_err().contains("not visible in this container"), "{mounts}");
+        }
+        let hidden = format!("{first}{}", line(41, 30, "/", "tmpfs"));
+        assert!(parse(&hidden, "0::/x\n").unwrap_err().contains("not mounted"));
     }
 
     #[test]

@@ -6,15 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::base::{self, Controllers};
-use super::leftovers::{is_at, remove_directory_tree, remove_of_ended_servers};
-use super::server_directory;
+use super::leftovers::{is_at, lock, remove_directory_tree, remove_of_ended_servers};
 use super::tree_cgroup::{CgroupLimits, TreeCgroup};
+use super::{create_cgroup, server_directory};
 use crate::descriptors::above_stdio;
 use crate::exec_args::CStringArray;
 use crate::rlimit::ChildLimits;
@@ -25,11 +24,8 @@ use crate::vfork::{self, FileActions};
 /// leftover and remove it, until this server has locked it. Each further try fails only if yet another server starts.
 const TRIES: usize = 16;
 
-/// How often the server tries to lock its new directory. Another server that takes it for a leftover has it locked while it removes it.
-const LOCK_TRIES: usize = 1000;
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
-
-/// The cgroup of this server. Dropping it removes the cgroup if no process is left in it.
+/// The cgroup of this server. Dropping it removes the cgroup if no process is left in it, and returns to the base if the server has
+/// left it and no other server uses it.
 #[derive(Debug)]
 pub(crate) struct ServerCgroup {
     directory: PathBuf,
@@ -44,8 +40,10 @@ impl ServerCgroup {
     /// Makes the cgroup of a server. The error says why cgroups cannot be used and what to do.
     pub(crate) fn new(instance: ServerInstance) -> Result<Self, String> {
         let base = base::choose()?;
-        remove_of_ended_servers(&base);
-        Self::in_base(&base, instance)
+        remove_of_ended_servers(&base.directory);
+        let made = Self::in_base(&base.directory, instance);
+        drop(base);
+        made.inspect_err(|_| base::give_back())
     }
 
     /// Makes the cgroup of a server in a base that passes its controllers on.
@@ -67,7 +65,7 @@ impl ServerCgroup {
     }
 
     fn make(directory: &Path) -> io::Result<Self> {
-        fs::create_dir(directory)?;
+        create_cgroup(directory)?;
         Self::lock_and_set_up(directory).inspect_err(|_| {
             let _may_be_gone = fs::remove_dir(directory);
         })
@@ -123,17 +121,12 @@ impl ServerCgroup {
 
     /// A sentence about the controllers that this cgroup lacks. None if it has both.
     pub(crate) fn missing_controllers(&self) -> Option<String> {
-        let missing = match (self.controllers.memory, self.controllers.pids) {
-            (true, true) => return None,
-            (false, true) => "memory controller",
-            (true, false) => "pids controller",
-            (false, false) => "memory and pids controllers",
-        };
-        Some(format!(
-            "the cgroup {} lacks the {missing}; if version 1 of cgroups uses them, boot with \
-             systemd.unified_cgroup_hierarchy=1, and if systemd starts the server, set Delegate=yes",
-            self.directory.display()
-        ))
+        if self.controllers.memory && self.controllers.pids {
+            return None;
+        }
+        // The cgroup of the server may be gone when somebody reads the sentence, but the base stays.
+        let base = self.directory.parent().unwrap_or(&self.directory);
+        Some(base::missing_controllers(base, self.controllers))
     }
 
     /// Makes the cgroup of a tree. The tree is killed and the cgroup removed together with the tree of `tag`.
@@ -147,20 +140,9 @@ impl ServerCgroup {
     }
 }
 
-/// Locks a directory. Does not wait for the lock without a limit, because any process that can open the directory could hold it.
-fn lock(directory: &OwnedFd) -> io::Result<()> {
-    let try_lock = || rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
-    for _ in 1..LOCK_TRIES {
-        match try_lock() {
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            locked => return Ok(locked?),
-        }
-    }
-    Ok(try_lock()?)
-}
-
 impl Drop for ServerCgroup {
     fn drop(&mut self) {
         let _removed_or_left_for_the_guard = remove_directory_tree(&self.directory);
+        base::give_back();
     }
 }

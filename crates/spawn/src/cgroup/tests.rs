@@ -181,6 +181,21 @@ fn the_cgroups_of_a_server_that_has_ended_are_killed_and_removed() {
 }
 
 #[test]
+fn a_bound_on_the_number_and_depth_of_cgroups_is_named() {
+    let Some(base) = TestBase::new("bounds") else { return };
+    for (file, number) in
+        [("cgroup.max.descendants", "0"), ("cgroup.max.descendants", "1"), ("cgroup.max.depth", "1")]
+    {
+        fs::write(base.0.join(file), number).unwrap();
+        let problem = ServerCgroup::in_base(&base.0, instance()).unwrap_err();
+        let names_bound = problem.contains("cgroup.max.descendants or cgroup.max.depth of a cgroup above");
+        assert!(names_bound, "{file} {number}: {problem}");
+        fs::write(base.0.join(file), "max").unwrap();
+    }
+    assert_eq!(directories_in(&base.0), 0);
+}
+
+#[test]
 fn two_servers_with_one_name_do_not_share_a_cgroup() {
     let Some(base) = TestBase::new("twice") else { return };
     let number = instance();

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::create_cgroup;
 use super::leftovers::remove_directory_tree;
 use crate::descriptors::above_stdio;
 use crate::lock::lock;
@@ -26,9 +27,13 @@ pub(crate) struct CgroupLimits {
 pub(crate) struct CgroupCounts {
     pub(crate) peak_memory_bytes: Option<u64>,
     pub(crate) peak_pids: Option<u64>,
-    /// How many processes the kernel has killed because the memory was used up.
+    /// How often the memory that this cgroup may use was used up.
+    pub(crate) own_ooms: u64,
+    /// How many processes of this cgroup and of those below it the kernel has killed because some memory was used up: that of
+    /// the cgroup, of one above it, or of the machine.
     pub(crate) oom_kills: u64,
-    /// How many times a process could not start another one because of the limit.
+    /// How many times a process could not start another one because of the limit. Kernels before 6.11 count the limits of the cgroups
+    /// above too.
     pub(crate) refused_forks: u64,
 }
 
@@ -56,7 +61,7 @@ fn registry() -> MutexGuard<'static, Vec<RegisteredCgroup>> {
 impl TreeCgroup {
     /// Makes the directory and sets the limits. Without a tag, no kill finds the cgroup.
     pub(super) fn make(directory: &Path, limits: CgroupLimits, tag: Option<Tag>) -> io::Result<Self> {
-        fs::create_dir(directory)?;
+        create_cgroup(directory)?;
         let cgroup = Self { directory: directory.to_owned() };
         if let Some(tag) = tag {
             registry().push(RegisteredCgroup { tag, directory: directory.to_owned(), is_dropped: false });
@@ -86,12 +91,15 @@ impl TreeCgroup {
     /// have no `pids.peak`.
     pub(crate) fn counts(&self) -> CgroupCounts {
         let number = |file| self.read(file).and_then(|text| text.trim().parse().ok());
-        let event = |file, name| self.read(file).and_then(|text| event_count(&text, name)).unwrap_or(0);
+        let event = |file, name| self.read(file).and_then(|text| event_count(&text, name));
+        // The files for this cgroup alone are newer (5.2 and 6.11). The others also count the cgroups that the tree has made below.
+        let own_event = |local, file, name| event(local, name).or_else(|| event(file, name)).unwrap_or(0);
         CgroupCounts {
             peak_memory_bytes: number("memory.peak"),
             peak_pids: number("pids.peak"),
-            oom_kills: event("memory.events", "oom_kill"),
-            refused_forks: event("pids.events", "max"),
+            own_ooms: own_event("memory.events.local", "memory.events", "oom"),
+            oom_kills: event("memory.events", "oom_kill").unwrap_or(0),
+            refused_forks: own_event("pids.events.local", "pids.events", "max"),
         }
     }
 
@@ -206,10 +214,27 @@ mod tests {
             ("memory.events", "low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 1\n"),
             ("pids.events", "max 5\n"),
         ]);
-        let expected =
-            CgroupCounts { peak_memory_bytes: Some(1 << 20), peak_pids: Some(12), oom_kills: 2, refused_forks: 5 };
+        let expected = CgroupCounts {
+            peak_memory_bytes: Some(1 << 20),
+            peak_pids: Some(12),
+            own_ooms: 1,
+            oom_kills: 2,
+            refused_forks: 5,
+        };
         assert_eq!(cgroup.counts(), expected);
         assert_eq!(imitated(&[]).1.counts(), CgroupCounts::default());
+    }
+
+    #[test]
+    fn limits_of_other_cgroups_are_not_counted_if_the_kernel_tells_them_apart() {
+        let (_folder, cgroup) = imitated(&[
+            ("memory.events", "low 0\nhigh 0\nmax 9\noom 7\noom_kill 2\n"),
+            ("memory.events.local", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n"),
+            ("pids.events", "max 5\n"),
+            ("pids.events.local", "max 0\n"),
+        ]);
+        let expected = CgroupCounts { oom_kills: 2, ..CgroupCounts::default() };
+        assert_eq!(cgroup.counts(), expected);
     }
 
     #[test]

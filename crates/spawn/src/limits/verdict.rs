@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::{LimitKind, LimitPlan, ReachedLimit};
-use crate::cgroup::CgroupCounts;
+use crate::cgroup::{CgroupCounts, CgroupLimits};
 use crate::child::ChildExitStatus;
 use crate::procfs;
 use crate::rlimit;
@@ -42,6 +42,8 @@ pub(crate) struct WatchedLimits {
     /// The CPU time after which the kernel kills the process.
     cpu_kill_seconds: Option<u64>,
     has_file_size: bool,
+    /// What the cgroup of the tree limits. Nothing without a cgroup.
+    cgroup: CgroupLimits,
 }
 
 impl WatchedLimits {
@@ -53,6 +55,7 @@ impl WatchedLimits {
         Self {
             cpu_kill_seconds: hard_limit(libc::RLIMIT_CPU),
             has_file_size: hard_limit(libc::RLIMIT_FSIZE).is_some(),
+            cgroup: plan.cgroup.unwrap_or_default(),
         }
     }
 
@@ -76,13 +79,28 @@ impl WatchedLimits {
             }
             ChildExitStatus::Signaled(libc::SIGKILL) if is_cpu_used_up() => ended_by(LimitKind::CpuTime),
             ChildExitStatus::Signaled(libc::SIGXFSZ) if self.has_file_size => ended_by(LimitKind::FileSize),
-            _ if counts.oom_kills > 0 => {
+            _ if self.has_used_up_memory(counts) => {
                 let has_ended_process = status == ChildExitStatus::Signaled(libc::SIGKILL);
                 Some(ReachedLimit { limit: LimitKind::Memory, has_ended_process })
             }
-            _ if counts.refused_forks > 0 => Some(ReachedLimit { limit: LimitKind::Pids, has_ended_process: false }),
+            _ if self.has_used_up_pids(counts) => {
+                Some(ReachedLimit { limit: LimitKind::Pids, has_ended_process: false })
+            }
             _ => None,
         }
+    }
+
+    /// Whether the kernel has killed a process because of this limit. The kernel also counts a kill here if the whole machine, or a
+    /// cgroup above that of the tree, has run out of memory.
+    fn has_used_up_memory(&self, counts: CgroupCounts) -> bool {
+        self.cgroup.memory_bytes.is_some() && counts.own_ooms > 0 && counts.oom_kills > 0
+    }
+
+    /// Whether a process was refused because of this limit. Kernels before 6.11 also count a refusal here if a cgroup above that of
+    /// the tree has reached its limit. Then the tree has never had as many processes as its own limit allows.
+    fn has_used_up_pids(&self, counts: CgroupCounts) -> bool {
+        let is_reached = |limit| counts.peak_pids.is_none_or(|peak| peak >= limit);
+        counts.refused_forks > 0 && self.cgroup.pids.is_some_and(is_reached)
     }
 }
 
@@ -137,11 +155,28 @@ mod tests {
 
     #[test]
     fn the_counters_of_the_cgroup_tell_about_memory_and_about_refused_forks() {
-        let any = watched(SpawnLimits::default());
-        let oom = CgroupCounts { oom_kills: 1, refused_forks: 3, ..CgroupCounts::default() };
-        assert_eq!(reached(any, KILLED, (0, 0), oom), Some((LimitKind::Memory, true)));
-        assert_eq!(reached(any, ChildExitStatus::Exited(1), (0, 0), oom), Some((LimitKind::Memory, false)));
+        let both = watched(SpawnLimits { memory_bytes: Some(1 << 20), pids: Some(9), ..SpawnLimits::default() });
+        let oom = CgroupCounts { own_ooms: 1, oom_kills: 1, refused_forks: 3, ..CgroupCounts::default() };
+        assert_eq!(reached(both, KILLED, (0, 0), oom), Some((LimitKind::Memory, true)));
+        assert_eq!(reached(both, ChildExitStatus::Exited(1), (0, 0), oom), Some((LimitKind::Memory, false)));
         let forks = CgroupCounts { refused_forks: 3, ..CgroupCounts::default() };
-        assert_eq!(reached(any, ChildExitStatus::Exited(0), (0, 0), forks), Some((LimitKind::Pids, false)));
+        assert_eq!(reached(both, ChildExitStatus::Exited(0), (0, 0), forks), Some((LimitKind::Pids, false)));
+        let at_limit = CgroupCounts { peak_pids: Some(9), ..forks };
+        assert_eq!(reached(both, ChildExitStatus::Exited(0), (0, 0), at_limit), Some((LimitKind::Pids, false)));
+    }
+
+    #[test]
+    fn memory_and_processes_that_have_run_out_elsewhere_are_no_limit_of_the_tree() {
+        let memory = watched(SpawnLimits { memory_bytes: Some(1 << 30), ..SpawnLimits::default() });
+        let pids = watched(SpawnLimits { pids: Some(50), ..SpawnLimits::default() });
+        // The memory of the machine or of an enclosing cgroup.
+        let killed = CgroupCounts { oom_kills: 1, ..CgroupCounts::default() };
+        assert_eq!(reached(memory, KILLED, (0, 0), killed), None);
+        let limit_of_the_process = CgroupCounts { own_ooms: 1, ..killed };
+        assert_eq!(reached(pids, KILLED, (0, 0), limit_of_the_process), None, "the memory was not limited");
+        // The `pids.max` of an enclosing cgroup.
+        let refused = CgroupCounts { refused_forks: 3, peak_pids: Some(25), ..CgroupCounts::default() };
+        assert_eq!(reached(pids, ChildExitStatus::Exited(0), (0, 0), refused), None);
+        assert_eq!(reached(memory, ChildExitStatus::Exited(0), (0, 0), refused), None, "pids were not limited");
     }
 }
