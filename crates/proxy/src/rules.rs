@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::TargetHost;
-use crate::local_address::is_local_address;
+use crate::local_address::{is_local_address, reached_address};
 use crate::local_networks::LocalNetworks;
 use crate::patterns::{DomainPatterns, DomainRule};
 use crate::policy::{DecisionSource, ProxyProtocol, reason};
@@ -150,7 +150,7 @@ impl NetworkRules {
     /// Whether a pattern denies this address, by whatever name the program asks for it.
     fn denies_address(&self, address: IpAddr) -> bool {
         // A connection to the address 0.0.0.0 or :: reaches loopback.
-        let reached = match address.to_canonical() {
+        let reached = match reached_address(address) {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
             other => other,
@@ -326,6 +326,24 @@ mod tests {
             assert_eq!(refusal(&rules, "a.test", &["192.0.2.1", address]), Some(reason::DENIED), "{address}");
         }
         assert!(allows(&rules, "a.test", &["127.0.0.2"]));
+    }
+
+    #[test]
+    fn a_denied_address_is_refused_inside_an_ipv6_address_that_leads_to_it() {
+        let denied =
+            [("*", DomainRule::Allow), ("9.9.9.9", DomainRule::Deny), ("64:ff9b::808:808", DomainRule::Deny)];
+        for local in [LocalTargets::Refused, LocalTargets::Allowed] {
+            let rules = rules(local, &denied);
+            for address in
+                ["::ffff:9.9.9.9", "64:ff9b::9.9.9.9", "2002:909:909::", "2002:909:909::1", "64:ff9b::8.8.8.8"]
+            {
+                assert_eq!(host_rule(&rules, address), HostRule::Denied(reason::DENIED), "{address}");
+                assert_eq!(refusal(&rules, "a.test", &[address]), Some(reason::DENIED), "{address}");
+            }
+            for address in ["8.8.8.8", "64:ff9b::9.9.9.8", "2002:909:908::"] {
+                assert_eq!(host_rule(&rules, address), HostRule::Allowed, "{address}");
+            }
+        }
     }
 
     #[test]
