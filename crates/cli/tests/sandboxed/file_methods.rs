@@ -159,6 +159,28 @@ async fn methods_that_read_fail_where_reading_is_denied() {
 }
 
 #[tokio::test]
+async fn methods_that_read_fail_where_a_link_leads_to_what_is_denied() {
+    let mut scene = FileScene::new().await;
+    let denied = scene.outside.path().join("denied");
+    for name in ["file", "folder", "none"] {
+        symlink(denied.join(name), scene.workspace.path().join(format!("to-{name}"))).unwrap();
+    }
+    for name in ["to-file", "to-folder", "to-none"] {
+        let link = scene.inside(name);
+        for method in ["fs/readFile", "fs/readDirectory", "fs/getMetadata", "fs/canonicalize"] {
+            scene.assert_denied(method, json!({"path": link})).await;
+        }
+        scene.assert_denied("fs/open", json!({"path": link, "handleId": "h"})).await;
+        scene.assert_denied("fs/search", json!({"searchId": "s", "path": link, "pattern": "needle"})).await;
+        let mut walked = walk(&link);
+        walked["options"]["followDirectorySymlinks"] = json!(true);
+        scene.assert_denied("fs/walk", walked).await;
+        scene.assert_denied("fs/watch", json!({"watchId": "w", "path": link, "recursive": true})).await;
+        scene.assert_denied("fs/writeFile", json!({"path": link, "dataBase64": ""})).await;
+    }
+}
+
+#[tokio::test]
 async fn methods_that_write_work_in_the_workspace() {
     let mut scene = FileScene::new().await;
     let at = |name: &str| scene.workspace.path().join(name);
