@@ -181,6 +181,38 @@ async fn methods_that_read_fail_where_a_link_leads_to_what_is_denied() {
 }
 
 #[tokio::test]
+async fn an_entry_that_is_not_valid_is_refused_also_if_everything_is_allowed() {
+    let mut scene = FileScene::new().await;
+    let all = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "write"});
+    let glob = json!({"path": {"type": "glob_pattern", "pattern": "/x*"}, "access": "write"});
+    for (entry, start) in [
+        (
+            path_entry("file:///C:/x", "write"),
+            "invalid sandbox permission path URI: 'file:///C:/x' is invalid on 'linux'",
+        ),
+        (glob, "failed to prepare fs sandbox: sandbox glob pattern `/x*` must have access deny"),
+    ] {
+        scene.sandbox["permissions"]["file_system"]["entries"] = json!([all, entry]);
+        let (file, new) = (scene.inside("file"), scene.inside("new"));
+        for (method, mut params) in [
+            ("fs/readFile", json!({"path": file})),
+            ("fs/getMetadata", json!({"path": file})),
+            ("fs/writeFile", json!({"path": new, "dataBase64": ""})),
+            ("fs/search", json!({"searchId": "s", "path": file, "pattern": "needle"})),
+            ("fs/watch", json!({"watchId": "w", "path": file, "recursive": false})),
+        ] {
+            params["sandbox"] = scene.sandbox.clone();
+            let error = scene.client.call_error(method, params).await;
+            assert_eq!(error["code"], -32600, "{method}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with(start), "{method}: {error}");
+        }
+    }
+    assert!(!scene.workspace.names().contains(&"new".to_owned()));
+    scene.sandbox["permissions"]["file_system"]["entries"] = json!([all]);
+    scene.call("fs/writeFile", json!({"path": scene.inside("new"), "dataBase64": ""})).await;
+}
+
+#[tokio::test]
 async fn methods_that_write_work_in_the_workspace() {
     let mut scene = FileScene::new().await;
     let at = |name: &str| scene.workspace.path().join(name);
