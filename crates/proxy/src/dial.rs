@@ -1,7 +1,7 @@
 //! Connects to the addresses of a target, one after the other.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::connect_failure::ConnectFailure;
 
 /// Connects to the first address that accepts. Each address gets an equal part of the time that is left, so that one
-/// that does not answer leaves time for the others.
-pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<TcpStream, ConnectFailure> {
+/// that does not answer leaves time for the others. Returns the address that has accepted too.
+pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<(TcpStream, IpAddr), ConnectFailure> {
     let deadline = Instant::now() + time;
     let mut failure = ConnectFailure::Unreachable(io::ErrorKind::AddrNotAvailable);
     for (tried, address) in addresses.iter().enumerate() {
@@ -23,7 +23,7 @@ pub(crate) async fn dial(addresses: &[SocketAddr], time: Duration) -> Result<Tcp
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
-                return Ok(stream);
+                return Ok((stream, address.ip()));
             }
             Ok(Err(error)) => failure = ConnectFailure::Unreachable(error.kind()),
             Err(_) => failure = ConnectFailure::TimedOut,

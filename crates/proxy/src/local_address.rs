@@ -1,17 +1,28 @@
 //! Which addresses are not on the public internet: the machine itself, its local networks, and reserved
-//! ranges. A target at such an address is reached only if the rules allow local targets or name this address.
+//! ranges. A target at such an address is reached only if the rules allow local targets or name this address. Some
+//! ranges are local on every machine; the networks of this machine are an argument.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is local, or reserved for a special use. An IPv6 address that leads to an IPv4 address (mapped,
-/// translated or tunnelled) counts as that IPv4 address.
-pub(crate) fn is_local_address(address: IpAddr) -> bool {
+use crate::local_networks::LocalNetworks;
+
+/// Whether the address is reserved for a special use, or local: in a range that is local everywhere, or in a network of
+/// this machine. An IPv6 address that leads to an IPv4 address counts as that IPv4 address.
+pub(crate) fn is_local_address(address: IpAddr, networks: &LocalNetworks) -> bool {
+    let reached = reached_address(address);
+    let is_in_local_range = match reached {
+        IpAddr::V4(reached) => is_local_v4(reached),
+        IpAddr::V6(reached) => is_local_v6(reached),
+    };
+    is_in_local_range || networks.contains(reached) || networks.contains(address)
+}
+
+/// The address to which a connection to `address` leads: the IPv4 address in a mapped, translated or tunnelled IPv6
+/// address, and any other address itself.
+pub(crate) fn reached_address(address: IpAddr) -> IpAddr {
     match address {
-        IpAddr::V4(address) => is_local_v4(address),
-        IpAddr::V6(address) => match carried_v4(address) {
-            Some(carried) => is_local_v4(carried),
-            None => is_local_v6(address),
-        },
+        IpAddr::V6(address) => carried_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -63,6 +74,7 @@ fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local_networks::tests::networks;
 
     #[test]
     fn local_and_special_addresses_are_local() {
@@ -108,7 +120,7 @@ mod tests {
             "100::1",
             "3fff::1",
         ] {
-            assert!(is_local_address(text.parse().unwrap()), "{text}");
+            assert!(is_local_address(text.parse().unwrap(), &LocalNetworks::default()), "{text}");
         }
     }
 
@@ -137,7 +149,18 @@ mod tests {
             "64:ff9b::101:101",
             "::ffff:1.1.1.1",
         ] {
-            assert!(!is_local_address(text.parse().unwrap()), "{text}");
+            assert!(!is_local_address(text.parse().unwrap(), &LocalNetworks::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_in_networks_of_this_machine_are_local() {
+        let networks = networks(&["1.2.3.4/24", "2a00:1::1/64"]);
+        for text in ["1.2.3.4", "1.2.3.200", "::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "2002:102:304::1", "2a00:1::2"] {
+            assert!(is_local_address(text.parse().unwrap(), &networks), "{text}");
+        }
+        for text in ["1.2.4.4", "::ffff:1.2.4.4", "2002:102:404::1", "2a00:1:0:1::1"] {
+            assert!(!is_local_address(text.parse().unwrap(), &networks), "{text}");
         }
     }
 }

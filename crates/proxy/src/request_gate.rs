@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::activity::Activity;
 use crate::connect_failure::ConnectFailure;
 use crate::host::TargetHost;
+use crate::interfaces::Interfaces;
 use crate::limits::MAX_ADDRESSES;
 use crate::policy::{
     Decider, DeciderAnswer, DecisionObserver, DecisionSource, NameResolver, PolicyQuestion, ProxyDecision,
@@ -24,6 +25,8 @@ pub(crate) struct RequestGate {
     pub(crate) decider: Option<Arc<dyn Decider>>,
     pub(crate) observer: Arc<dyn DecisionObserver>,
     pub(crate) resolver: Arc<dyn NameResolver>,
+    /// The interfaces of this machine, whose networks are local targets.
+    pub(crate) interfaces: Interfaces,
     pub(crate) lookup_timeout: Duration,
 }
 
@@ -77,7 +80,8 @@ impl RequestGate {
         if decision.verdict == ProxyVerdict::Allow {
             found = self.addresses(&request.host).await;
             let addresses = found.as_deref().unwrap_or_default();
-            if let Some(reason) = self.rules.refusal_of_addresses(&request.host, addresses) {
+            let networks = self.interfaces.networks();
+            if let Some(reason) = self.rules.refusal_of_addresses(&request.host, addresses, &networks) {
                 decision = request.deny(DecisionSource::BaselinePolicy, reason);
             }
         }
@@ -89,13 +93,26 @@ impl RequestGate {
         Ok(found?.into_iter().map(|address| SocketAddr::new(address, request.port)).collect())
     }
 
+    /// Checks a connection that was made to an address from [`Self::admit`]. A refusal is told to the observer, after the
+    /// decision that the request is allowed.
+    pub(crate) async fn check_connection(
+        &self,
+        request: &TargetRequest,
+        own: IpAddr,
+        peer: IpAddr,
+    ) -> Result<(), ConnectFailure> {
+        let Some(reason) = self.rules.refusal_of_connection(&request.host, own, peer) else { return Ok(()) };
+        self.observer.observe(request.deny(DecisionSource::BaselinePolicy, reason)).await;
+        Err(ConnectFailure::Policy { host: request.host.to_string(), reason: reason.to_owned() })
+    }
+
     async fn decide_by_host(&self, request: &TargetRequest) -> ProxyDecision {
         // A tunnel hides its methods, so the rules see none.
         let method = request.method.as_deref().filter(|_| request.protocol == ProxyProtocol::Http);
         if let Err(refusal) = self.rules.check_protocol(request.protocol, method) {
             return request.deny(refusal.source, refusal.reason);
         }
-        let decider = match self.rules.rule_for_host(&request.host) {
+        let decider = match self.rules.rule_for_host(&request.host, &self.interfaces.networks()) {
             HostRule::Allowed => return request.allow(DecisionSource::BaselinePolicy),
             HostRule::Denied(reason) => return request.deny(DecisionSource::BaselinePolicy, reason),
             HostRule::Unlisted => match &self.decider {
@@ -165,6 +182,7 @@ mod tests {
             decider: None,
             observer: Arc::new(IgnoringObserver),
             resolver: Arc::new(HangingResolver),
+            interfaces: Interfaces::default(),
             lookup_timeout,
         };
         let request = TargetRequest {

@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::TargetHost;
-use crate::local_address::is_local_address;
+use crate::local_address::{is_local_address, reached_address};
+use crate::local_networks::LocalNetworks;
 use crate::patterns::{DomainPatterns, DomainRule};
 use crate::policy::{DecisionSource, ProxyProtocol, reason};
 
@@ -91,15 +92,15 @@ impl NetworkRules {
     }
 
     /// Decides by the text of the host. An address in a local range, or `localhost`, is refused here, before the decider
-    /// is asked.
-    pub(crate) fn rule_for_host(&self, host: &TargetHost) -> HostRule {
+    /// is asked. `networks` are those of this machine.
+    pub(crate) fn rule_for_host(&self, host: &TargetHost, networks: &LocalNetworks) -> HostRule {
         let rule = self.domains.rule_for(host);
         let is_denied_address = matches!(host, TargetHost::Address(address) if self.denies_address(*address));
         if rule == Some(DomainRule::Deny) || is_denied_address {
             return HostRule::Denied(reason::DENIED);
         }
         let is_local = match host {
-            TargetHost::Address(address) => is_local_address(*address),
+            TargetHost::Address(address) => is_local_address(*address, networks),
             TargetHost::Name(name) => is_localhost(name),
         };
         if is_local && !self.may_be_local(host) {
@@ -110,8 +111,13 @@ impl NetworkRules {
 
     /// Why no connection may be made to these addresses, to which the host resolves. None if it may. One local address is
     /// enough to refuse them all: a name with both kinds of addresses is likely a rebinding attack. One address that a
-    /// pattern denies is enough too.
-    pub(crate) fn refusal_of_addresses(&self, host: &TargetHost, addresses: &[IpAddr]) -> Option<&'static str> {
+    /// pattern denies is enough too. `networks` are those of this machine.
+    pub(crate) fn refusal_of_addresses(
+        &self,
+        host: &TargetHost,
+        addresses: &[IpAddr],
+        networks: &LocalNetworks,
+    ) -> Option<&'static str> {
         if addresses.iter().any(|address| self.denies_address(*address)) {
             return Some(reason::DENIED);
         }
@@ -124,15 +130,27 @@ impl NetworkRules {
             TargetHost::Address(known) if known == address => false,
             // An allowed `localhost` may lead to loopback only, not to other local networks.
             _ if may_be_local && address.is_loopback() => false,
-            _ => is_local_address(*address),
+            _ => is_local_address(*address, networks),
         });
         is_refused.then_some(reason::NOT_ALLOWED_LOCAL)
+    }
+
+    /// Why a connection must not be used that was made to an allowed address. None if it may. A connection whose two
+    /// ends have the same address leads to this machine, also if the address is not in the list of its interfaces.
+    pub(crate) fn refusal_of_connection(&self, host: &TargetHost, own: IpAddr, peer: IpAddr) -> Option<&'static str> {
+        let leads_here = own.to_canonical() == peer.to_canonical();
+        let may_lead_here = match host {
+            TargetHost::Address(_) => self.may_be_local(host),
+            TargetHost::Name(_) if self.local_targets == LocalTargets::Allowed => true,
+            TargetHost::Name(_) => self.may_be_local(host) && peer.to_canonical().is_loopback(),
+        };
+        (leads_here && !may_lead_here).then_some(reason::NOT_ALLOWED_LOCAL)
     }
 
     /// Whether a pattern denies this address, by whatever name the program asks for it.
     fn denies_address(&self, address: IpAddr) -> bool {
         // A connection to the address 0.0.0.0 or :: reaches loopback.
-        let reached = match address.to_canonical() {
+        let reached = match reached_address(address) {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
             other => other,
@@ -160,19 +178,25 @@ fn is_localhost(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local_networks::tests::networks;
 
     fn rules(local_targets: LocalTargets, patterns: &[(&str, DomainRule)]) -> NetworkRules {
         let domains = DomainPatterns::new(patterns.iter().copied()).unwrap();
         NetworkRules { mode: ProxyMode::Full, local_targets, socks5: Socks5Support::Enabled, domains }
     }
 
+    /// The networks of the machine on which the tests seem to run.
+    fn own_networks() -> LocalNetworks {
+        networks(&["1.2.3.4/24", "2a00:1::1/64"])
+    }
+
     fn host_rule(rules: &NetworkRules, host: &str) -> HostRule {
-        rules.rule_for_host(&TargetHost::parse(host).unwrap())
+        rules.rule_for_host(&TargetHost::parse(host).unwrap(), &own_networks())
     }
 
     fn refusal(rules: &NetworkRules, host: &str, addresses: &[&str]) -> Option<&'static str> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        rules.refusal_of_addresses(&TargetHost::parse(host).unwrap(), &addresses)
+        rules.refusal_of_addresses(&TargetHost::parse(host).unwrap(), &addresses, &own_networks())
     }
 
     fn allows(rules: &NetworkRules, host: &str, addresses: &[&str]) -> bool {
@@ -249,6 +273,39 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_this_machine_is_a_local_target() {
+        let refused = rules(LocalTargets::Refused, EVERY_HOST);
+        for address in ["1.2.3.4", "1.2.3.5", "::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "2002:102:304::", "2a00:1::1"] {
+            assert_eq!(host_rule(&refused, address), HostRule::Denied(reason::NOT_ALLOWED_LOCAL), "{address}");
+            assert!(!allows(&refused, "example.com", &["9.9.9.9", address]), "{address}");
+        }
+        let exact = rules(LocalTargets::Refused, &[("1.2.3.4", DomainRule::Allow), ("localhost", DomainRule::Allow)]);
+        assert_eq!(host_rule(&exact, "1.2.3.4"), HostRule::Allowed);
+        assert!(allows(&exact, "1.2.3.4", &["1.2.3.4"]));
+        assert!(!allows(&exact, "localhost", &["1.2.3.4"]), "only loopback is meant");
+        assert!(allows(&rules(LocalTargets::Allowed, EVERY_HOST), "example.com", &["1.2.3.4"]));
+    }
+
+    #[test]
+    fn a_connection_from_an_address_to_itself_is_a_local_target() {
+        let exact = [("*", DomainRule::Allow), ("9.9.9.9", DomainRule::Allow), ("localhost", DomainRule::Allow)];
+        let refused = rules(LocalTargets::Refused, &exact);
+        let refusal = |rules: &NetworkRules, host: &str, own: &str, peer: &str| {
+            let host = TargetHost::parse(host).unwrap();
+            rules.refusal_of_connection(&host, own.parse().unwrap(), peer.parse().unwrap())
+        };
+        for (own, peer) in [("8.8.8.8", "8.8.8.8"), ("::ffff:8.8.8.8", "8.8.8.8"), ("2a01::1", "2a01::1")] {
+            for host in ["a.test", "8.8.8.8", "localhost"] {
+                assert_eq!(refusal(&refused, host, own, peer), Some(reason::NOT_ALLOWED_LOCAL), "{host} {own}");
+                assert_eq!(refusal(&rules(LocalTargets::Allowed, EVERY_HOST), host, own, peer), None);
+            }
+        }
+        assert_eq!(refusal(&refused, "a.test", "1.2.3.4", "8.8.8.8"), None);
+        assert_eq!(refusal(&refused, "9.9.9.9", "9.9.9.9", "9.9.9.9"), None);
+        assert_eq!(refusal(&refused, "localhost", "127.0.0.1", "127.0.0.1"), None);
+    }
+
+    #[test]
     fn a_pattern_for_a_name_and_all_below_it_does_not_allow_localhost() {
         let wildcard = rules(LocalTargets::Refused, &[("**.localhost", DomainRule::Allow)]);
         for host in ["localhost", "a.localhost"] {
@@ -269,6 +326,24 @@ mod tests {
             assert_eq!(refusal(&rules, "a.test", &["192.0.2.1", address]), Some(reason::DENIED), "{address}");
         }
         assert!(allows(&rules, "a.test", &["127.0.0.2"]));
+    }
+
+    #[test]
+    fn a_denied_address_is_refused_inside_an_ipv6_address_that_leads_to_it() {
+        let denied =
+            [("*", DomainRule::Allow), ("9.9.9.9", DomainRule::Deny), ("64:ff9b::808:808", DomainRule::Deny)];
+        for local in [LocalTargets::Refused, LocalTargets::Allowed] {
+            let rules = rules(local, &denied);
+            for address in
+                ["::ffff:9.9.9.9", "64:ff9b::9.9.9.9", "2002:909:909::", "2002:909:909::1", "64:ff9b::8.8.8.8"]
+            {
+                assert_eq!(host_rule(&rules, address), HostRule::Denied(reason::DENIED), "{address}");
+                assert_eq!(refusal(&rules, "a.test", &[address]), Some(reason::DENIED), "{address}");
+            }
+            for address in ["8.8.8.8", "64:ff9b::9.9.9.8", "2002:909:908::"] {
+                assert_eq!(host_rule(&rules, address), HostRule::Allowed, "{address}");
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Activity;
 use crate::connect_failure::ConnectFailure;
 use crate::dial::dial;
+use crate::interfaces::Interfaces;
 use crate::limits::ProxyLimits;
 use crate::policy::{Decider, DecisionObserver, NameResolver};
 use crate::request_gate::{RequestGate, TargetRequest};
@@ -64,8 +65,15 @@ impl NetworkProxy {
     /// program, even if the socket belongs to another network namespace.
     pub fn new(listener: TcpListener, config: ProxyConfig) -> Self {
         let ProxyConfig { rules, decider, observer, resolver, connection_permits, limits } = config;
-        let gate =
-            Arc::new(RequestGate { rules, decider, observer, resolver, lookup_timeout: limits.lookup_timeout });
+        let gate = RequestGate {
+            rules,
+            decider,
+            observer,
+            resolver,
+            interfaces: Interfaces::default(),
+            lookup_timeout: limits.lookup_timeout,
+        };
+        let gate = Arc::new(gate);
         Self { listener, gate, connection_permits, limits }
     }
 
@@ -150,7 +158,10 @@ impl ConnectionContext {
     /// Connects to a target if the gate allows it.
     pub(crate) async fn connect_if_allowed(&self, request: &TargetRequest) -> Result<TcpStream, ConnectFailure> {
         let addresses = self.gate.admit(request, &self.activity).await?;
-        dial(&addresses, self.limits.connect_timeout).await
+        let (target, peer) = dial(&addresses, self.limits.connect_timeout).await?;
+        let own = target.local_addr().map_err(|error| ConnectFailure::Unreachable(error.kind()))?;
+        self.gate.check_connection(request, own.ip(), peer).await?;
+        Ok(target)
     }
 }
 

@@ -50,10 +50,34 @@ pub fn process_sandbox_rules(
 /// -32600, as the protocol says for `fs/*`.
 pub(crate) fn file_sandbox_policy(context: &SandboxContext, tmpdir: Option<&OsStr>) -> Result<FilePolicy, WireError> {
     let request = policy_request(context, RefusalTexts::Files)?;
-    resolve(&request, tmpdir).map_err(|error| match error {
+    resolve(&request, tmpdir).map_err(unresolved)
+}
+
+/// Checks the paths and globs in a policy for file operations that allows everything, so that it is refused for the same
+/// entries as a policy that is enforced. Members that only matter for a sandbox, such as `cwd`, are not checked. Does not block.
+pub(crate) fn check_entries(context: &SandboxContext) -> Result<(), WireError> {
+    let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } =
+        &context.permissions
+    else {
+        return Ok(());
+    };
+    for entry in entries {
+        match requested_target(&entry.path, RefusalTexts::Files)? {
+            RequestedTarget::Glob(pattern) if entry.access != PathAccess::Deny => {
+                return Err(unresolved(PolicyError::GlobAllows(pattern)));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a policy for file operations that cannot be resolved.
+fn unresolved(error: PolicyError) -> WireError {
+    match error {
         PolicyError::MissingCwd => WireError::invalid_request(error.to_string()),
         _ => WireError::invalid_request(format!("failed to prepare fs sandbox: {error}")),
-    })
+    }
 }
 
 /// Which texts and code refusals have. The published protocol has different ones for processes and for files.
@@ -293,6 +317,32 @@ mod tests {
             &format!("failed to prepare process sandbox: {why}"),
             &format!("failed to prepare fs sandbox: {why}"),
         );
+    }
+
+    #[test]
+    fn entries_are_checked_also_if_the_policy_allows_everything() {
+        let all = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"write"}"#;
+        for (entry, why) in [
+            (
+                r#"{"path":{"type":"path","path":"file:///C:/x"},"access":"write"}"#,
+                "invalid sandbox permission path URI: 'file:///C:/x' is invalid on 'linux'",
+            ),
+            (
+                r#"{"path":{"type":"glob_pattern","pattern":"/a/*"},"access":"write"}"#,
+                "failed to prepare fs sandbox: sandbox glob pattern `/a/*` must have access deny; to allow access, name \
+                 the directory in a `path` entry",
+            ),
+        ] {
+            let context = restricted(&[all, entry].join(","), "");
+            assert!(!context.restricts_files());
+            let error = check_entries(&context).unwrap_err();
+            assert_eq!((error.code, error.message.as_str()), (-32600, why));
+            assert_eq!(file_sandbox_policy(&context, None).unwrap_err().message, why);
+        }
+        let needless = r#"{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}"#;
+        let elsewhere = r#""cwd":"file:///C:/x","workspaceRoots":["file://host/x"],"#;
+        assert!(check_entries(&restricted(&[all, needless].join(","), elsewhere)).is_ok());
+        assert!(check_entries(&context(r#"{"type":"disabled"}"#, "")).is_ok());
     }
 
     #[test]

@@ -159,6 +159,60 @@ async fn methods_that_read_fail_where_reading_is_denied() {
 }
 
 #[tokio::test]
+async fn methods_that_read_fail_where_a_link_leads_to_what_is_denied() {
+    let mut scene = FileScene::new().await;
+    let denied = scene.outside.path().join("denied");
+    for name in ["file", "folder", "none"] {
+        symlink(denied.join(name), scene.workspace.path().join(format!("to-{name}"))).unwrap();
+    }
+    for name in ["to-file", "to-folder", "to-none"] {
+        let link = scene.inside(name);
+        for method in ["fs/readFile", "fs/readDirectory", "fs/getMetadata", "fs/canonicalize"] {
+            scene.assert_denied(method, json!({"path": link})).await;
+        }
+        scene.assert_denied("fs/open", json!({"path": link, "handleId": "h"})).await;
+        scene.assert_denied("fs/search", json!({"searchId": "s", "path": link, "pattern": "needle"})).await;
+        let mut walked = walk(&link);
+        walked["options"]["followDirectorySymlinks"] = json!(true);
+        scene.assert_denied("fs/walk", walked).await;
+        scene.assert_denied("fs/watch", json!({"watchId": "w", "path": link, "recursive": true})).await;
+        scene.assert_denied("fs/writeFile", json!({"path": link, "dataBase64": ""})).await;
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_is_not_valid_is_refused_also_if_everything_is_allowed() {
+    let mut scene = FileScene::new().await;
+    let all = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "write"});
+    let glob = json!({"path": {"type": "glob_pattern", "pattern": "/x*"}, "access": "write"});
+    for (entry, start) in [
+        (
+            path_entry("file:///C:/x", "write"),
+            "invalid sandbox permission path URI: 'file:///C:/x' is invalid on 'linux'",
+        ),
+        (glob, "failed to prepare fs sandbox: sandbox glob pattern `/x*` must have access deny"),
+    ] {
+        scene.sandbox["permissions"]["file_system"]["entries"] = json!([all, entry]);
+        let (file, new) = (scene.inside("file"), scene.inside("new"));
+        for (method, mut params) in [
+            ("fs/readFile", json!({"path": file})),
+            ("fs/getMetadata", json!({"path": file})),
+            ("fs/writeFile", json!({"path": new, "dataBase64": ""})),
+            ("fs/search", json!({"searchId": "s", "path": file, "pattern": "needle"})),
+            ("fs/watch", json!({"watchId": "w", "path": file, "recursive": false})),
+        ] {
+            params["sandbox"] = scene.sandbox.clone();
+            let error = scene.client.call_error(method, params).await;
+            assert_eq!(error["code"], -32600, "{method}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with(start), "{method}: {error}");
+        }
+    }
+    assert!(!scene.workspace.names().contains(&"new".to_owned()));
+    scene.sandbox["permissions"]["file_system"]["entries"] = json!([all]);
+    scene.call("fs/writeFile", json!({"path": scene.inside("new"), "dataBase64": ""})).await;
+}
+
+#[tokio::test]
 async fn methods_that_write_work_in_the_workspace() {
     let mut scene = FileScene::new().await;
     let at = |name: &str| scene.workspace.path().join(name);

@@ -46,8 +46,13 @@ impl Watcher {
         options: WatchOptions,
         sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
-        // A symbolic link without a target is watched like a file.
-        let found = inside.stat(root).or_else(|_| inside.stat_itself(root)).map_err(FileError::at(root))?;
+        let found = inside.stat(root).or_else(|errno| match errno {
+            // Whether the target is a directory cannot be found out.
+            Errno::ACCESS => Err(errno),
+            // A symbolic link without a target is watched like a file.
+            _ => inside.stat_itself(root),
+        });
+        let found = found.map_err(FileError::at(root))?;
         let target = if kind(&found) == FileType::Directory {
             WatchTarget::Tree(Box::new(WatchedTree::new(&inotify, root, recursive, options)?))
         } else {

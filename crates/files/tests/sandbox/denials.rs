@@ -1,7 +1,7 @@
 //! Which errors say that the sandbox has caused them. These tests use the root that has the paths of the host, because
 //! the crate compares with the host.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use files::{DanglingLinks, FileRoot, Follow, SearchQuery, Upload};
@@ -36,6 +36,74 @@ fn writing_below_a_read_only_mount_is_denied_by_the_sandbox() {
     assert_denied(files::rename(&root, &file, &new, true), Errno::ROFS, true);
     assert_denied(files::copy(&root, &sandbox.at("ws/file"), &new, false, &not_cancelled()), Errno::ROFS, true);
     files::write_file(FileRoot::host(), &new, b"x", Follow::Yes).unwrap();
+}
+
+#[test]
+fn a_link_without_a_target_counts_as_what_it_would_create() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    let (link, chain) = (sandbox.at("ws/to-new"), sandbox.at("ws/plain/to-link"));
+    symlink("../ro/new", &link).unwrap();
+    symlink(sandbox.at("ws/./plain/../to-new"), &chain).unwrap();
+    for path in [&link, &chain] {
+        assert_denied(files::write_file(&root, path, b"x", Follow::Yes), Errno::ROFS, true);
+        assert_denied(Upload::create(&root, path, true, Follow::Yes), Errno::ROFS, true);
+        assert_denied(files::copy(&root, &sandbox.at("ws/file"), path, false, &not_cancelled()), Errno::ROFS, true);
+    }
+    // A link in a read-only directory is not removed, wherever it leads.
+    let in_read_only = sandbox.at("ro/to-writable");
+    symlink("../ws/file", &in_read_only).unwrap();
+    let removed = files::remove(&root, &in_read_only, false, false, Follow::Yes, &not_cancelled());
+    assert_denied(removed, Errno::ROFS, true);
+    assert_denied(files::rename(&root, &in_read_only, &sandbox.at("ro/other"), true), Errno::ROFS, true);
+    files::write_file(&root, &in_read_only, b"x", Follow::Yes).unwrap();
+    // A link that leads to itself leads nowhere.
+    symlink("round", sandbox.at("ws/round")).unwrap();
+    assert_denied(files::read_file(&root, &sandbox.at("ws/round"), Follow::Yes, 9), Errno::LOOP, false);
+}
+
+#[test]
+fn an_error_does_not_reveal_what_a_mask_hides() {
+    let sandbox = TestSandbox::start();
+    let root = sandbox.whole_root();
+    for name in ["locked", "locked/inner"] {
+        std::fs::create_dir(sandbox.at("masked").join(name)).unwrap();
+    }
+    std::fs::write(sandbox.at("masked/private"), "").unwrap();
+    for name in ["locked/inner", "locked", "private"] {
+        let nothing = std::fs::Permissions::from_mode(0o000);
+        std::fs::set_permissions(sandbox.at("masked").join(name), nothing).unwrap();
+    }
+    symlink("../masked/locked", sandbox.at("ws/to-locked")).unwrap();
+    symlink("../masked/none", sandbox.at("ws/to-none")).unwrap();
+    for name in
+        ["locked", "locked/x", "locked/inner/x", "none", "none/x", "none/x/y", "private", "private/x", "file/x"]
+    {
+        let path = sandbox.at("masked").join(name);
+        assert_denied(files::read_file(&root, &path, Follow::Yes, 99), Errno::ACCESS, true);
+        assert_denied(files::write_file(&root, &path, b"x", Follow::Yes), Errno::ACCESS, true);
+        assert_denied(files::read_directory(&root, &path, 99, DanglingLinks::Listed), Errno::ACCESS, true);
+        assert_denied(files::create_directory(&root, &path, true, Follow::Yes), Errno::ACCESS, true);
+    }
+    // The kernel does not leave the hidden directory either, so it reaches no file that may be read.
+    symlink("../masked/../ws/file", sandbox.at("ws/through-masked")).unwrap();
+    for name in ["through-masked", "to-locked", "to-locked/x", "to-locked/inner/x", "to-none", "to-none/x"] {
+        let path = sandbox.at("ws").join(name);
+        assert_denied(files::read_file(&root, &path, Follow::Yes, 99), Errno::ACCESS, true);
+        assert_denied(files::write_file(&root, &path, b"x", Follow::Yes), Errno::ACCESS, true);
+    }
+    // An ordinary user could not enter the directory on the host either.
+    std::fs::set_permissions(sandbox.at("masked"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    for name in ["locked/x", "none/x", "file"] {
+        let path = sandbox.at("masked").join(name);
+        assert_denied(files::read_file(&root, &path, Follow::Yes, 99), Errno::ACCESS, is_root());
+    }
+    // The temporary directory is removed at the end.
+    std::fs::set_permissions(sandbox.at("masked"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["locked", "locked/inner"] {
+        let all = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(sandbox.at("masked").join(name), all).unwrap();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod decisions;
 mod ending;
 mod hostile;
 mod local_targets;
+mod own_addresses;
 mod plain_http;
 mod socks5;
 mod support;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use files::FileRoot;
 use protocol::{SandboxContext, WireError};
 
+use crate::sandbox_policy::check_entries;
 use crate::session::Session;
 
 /// The root of a request, which may have to be made first. Call [`Self::ready`] in the task that answers the request,
@@ -16,6 +17,8 @@ pub(super) struct RequestRoot {
 
 enum RootState {
     Ready(FileRoot),
+    /// The policy is not valid.
+    Refused(WireError),
     /// The sandbox has to be looked for, and perhaps made.
     Wanted {
         context: Box<SandboxContext>,
@@ -26,8 +29,13 @@ enum RootState {
 impl RequestRoot {
     /// The root for a request with this sandbox. Does not wait.
     pub(super) fn of(sandbox: Option<&SandboxContext>, session: &Arc<Session>) -> Self {
-        let state = match sandbox.filter(|context| context.restricts_files()) {
+        let state = match sandbox {
             None => RootState::Ready(FileRoot::host().clone()),
+            // There is nothing to enforce, but an entry that is not valid is refused in every policy.
+            Some(context) if !context.restricts_files() => match check_entries(context) {
+                Ok(()) => RootState::Ready(FileRoot::host().clone()),
+                Err(error) => RootState::Refused(error),
+            },
             Some(context) => match session.sandboxes.recent_file_root(context) {
                 Some(root) => RootState::Ready(root),
                 None => RootState::Wanted { context: Box::new(context.clone()), session: Arc::clone(session) },
@@ -45,7 +53,7 @@ impl RequestRoot {
     pub(super) fn if_ready(&self) -> Option<&FileRoot> {
         match &self.state {
             RootState::Ready(root) => Some(root),
-            RootState::Wanted { .. } => None,
+            RootState::Refused(_) | RootState::Wanted { .. } => None,
         }
     }
 
@@ -54,6 +62,7 @@ impl RequestRoot {
     pub(super) async fn ready(self) -> Result<FileRoot, WireError> {
         let (context, session) = match self.state {
             RootState::Ready(root) => return Ok(root),
+            RootState::Refused(error) => return Err(error),
             RootState::Wanted { context, session } => (context, session),
         };
         let owner = Arc::clone(&session);

@@ -66,7 +66,7 @@ impl Drop for ActiveSearch {
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
     let begun = locate(&params.path, params.sandbox.as_ref(), &session).and_then(|located| {
-        files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
+        files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(refused)?;
         Ok((located, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
     });
     let ((file_root, root), active) = match begun {
@@ -185,11 +185,15 @@ fn prepare(
         threads: Some(threads),
         ..files::SearchQuery::below(root)
     };
-    search.prepare(file_root).map_err(|error| refused(&error))
+    search.prepare(file_root).map_err(refused)
 }
 
-fn refused(error: &files::PrepareSearchError) -> WireError {
-    WireError::invalid_params(format!("fs/search: {error}"))
+fn refused(error: files::PrepareSearchError) -> WireError {
+    match error {
+        // The path is at fault and not the query, so this is reported as by other operations.
+        files::PrepareSearchError::Root(error) if error.io().raw_os_error().is_some() => super::failed(error),
+        query => WireError::invalid_params(format!("fs/search: {query}")),
+    }
 }
 
 fn result(summary: SearchSummary, last_seq: u64) -> SearchResult {
