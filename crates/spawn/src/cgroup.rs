@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The server has its directory locked. If it is killed, the guard (see `guard`) or the next server removes the
-//! directory. When the server ends, it and its guard leave the base as it was, unless another server uses it. Start with [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
+//! directory. When the server ends, it and its guard leave the base as it was, unless another server uses it. Start with
+//! [`ServerCgroup::new`]. Errors of type `String` are sentences for people, which say what to change.
 
 mod base;
 mod leftovers;

@@ -41,7 +41,7 @@ const SERVER_EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The name of the guard in process listings. It differs from that of the server, so that `killall -9` with the name of the server does not
 /// kill the guard too.
-const NAME: &CStr = c"exec-guard";
+pub(crate) const GUARD_NAME: &CStr = c"exec-guard";
 
 /// The descriptor number at which the guard has the roster: the list of started processes, which the server writes.
 const ROSTER_FD: RawFd = 3;
@@ -133,7 +133,7 @@ impl Guard {
 }
 
 fn arguments(program: &GuardProgram, instance: ServerInstance) -> io::Result<Vec<CString>> {
-    let mut argv = vec![NAME.to_owned()];
+    let mut argv = vec![GUARD_NAME.to_owned()];
     for argument in &program.args {
         argv.push(CString::new(argument.as_bytes())?);
     }
@@ -155,7 +155,7 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
         return ExitCode::from(2);
     };
     signals::ignore_termination_signals();
-    let _not_essential = rustix::thread::set_name(NAME);
+    let _not_essential = rustix::thread::set_name(GUARD_NAME);
     // So that the guard does not keep the file system of its working directory busy.
     let _not_essential = std::env::set_current_dir("/");
     let server = guarded.wait_for_server_end();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Paths of placeholders. They contain no link.
 #[derive(Debug, Default)]
 pub struct PlaceholderPaths {
-    /// Sorted.
+    /// Sorted, so that those below a directory follow each other.
     paths: Vec<PathBuf>,
     /// The directories in which they are, sorted.
     parents: Vec<PathBuf>,

@@ -16,12 +16,13 @@ use super::leftovers::{lock, remove_of_ended_servers};
 use super::location::CgroupLocation;
 use crate::children::children;
 use crate::descriptors::above_stdio;
+use crate::guard::GUARD_NAME;
 
 /// The cgroup of the server itself, if the server had to leave the base.
 const SELF_DIRECTORY: &str = "exec-server-self";
 
-/// How often a server looks whether it is alone in its cgroup, and the pause in between. A guard that passes through needs less than a
-/// millisecond on an idle machine. A server that is never alone starts later by this time.
+/// How often a server looks whether a guard has left its cgroup, and the pause in between. A guard that passes through needs less than a
+/// millisecond on an idle machine.
 const ALONE_TRIES: usize = 20;
 const ALONE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -255,18 +256,25 @@ fn make_room(base: &Path, may_move: MayMove) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether this process is alone in a cgroup. Waits for a moment, because the guard of an earlier server passes through the cgroup
-/// when it ends, see [`give_back`].
+/// Whether this process is alone in a cgroup. Waits for a moment if the other processes are guards, because the guard of an earlier server
+/// passes through the cgroup when it ends, see [`give_back`].
 fn is_soon_alone(cgroup: &Path) -> io::Result<bool> {
     let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
-    let is_alone = || Ok(fs::read_to_string(cgroup.join("cgroup.procs"))?.lines().all(|pid| pid == own));
-    for _ in 1..ALONE_TRIES {
-        if is_alone()? {
+    let is_guard = |pid: &str| {
+        fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == GUARD_NAME.to_bytes())
+    };
+    for _ in 0..ALONE_TRIES {
+        let processes = fs::read_to_string(cgroup.join("cgroup.procs"))?;
+        let mut others = processes.lines().filter(|pid| *pid != own).peekable();
+        if others.peek().is_none() {
             return Ok(true);
+        }
+        if !others.all(is_guard) {
+            return Ok(false);
         }
         std::thread::sleep(ALONE_PAUSE);
     }
-    is_alone()
+    Ok(false)
 }
 
 /// Switches the pids controller off below a cgroup that has processes and passes this controller on. No process may enter the cgroups
