@@ -52,6 +52,14 @@ impl RecordingServer {
         Self { server, listener, folder }
     }
 
+    /// Answers a start with this type of sandbox. The command does not end by itself.
+    fn start_with_sandbox_type(&self, sandbox_type: Value) {
+        self.server.on("process/start", move |request: &ClientMessage| {
+            let id = request.params["processId"].clone();
+            ScriptedReply::Result(json!({"processId": id, "sandboxType": sandbox_type}))
+        });
+    }
+
     /// Runs a command in the environment of this server. Returns stdout, stderr and exit code.
     async fn run(&self, command: &str, args: &[&str]) -> (String, String, Option<i32>) {
         run_in(self.folder.path(), &[&[command, "--connect", self.listener.url()][..], args].concat()).await
@@ -168,12 +176,7 @@ async fn a_command_that_the_server_starts_without_the_sandbox_is_ended() {
     for sandbox_type in [json!("none"), Value::Null] {
         for (command, argv) in [("run", &["--", "make"][..]), ("shell", &[]), ("mcp-stdio", &["--", "make"])] {
             let server = RecordingServer::start(json!(null));
-            // The command of this server does not end by itself.
-            let sandbox_type = sandbox_type.clone();
-            server.server.on("process/start", move |request: &ClientMessage| {
-                let id = request.params["processId"].clone();
-                ScriptedReply::Result(json!({"processId": id, "sandboxType": sandbox_type}))
-            });
+            server.start_with_sandbox_type(sandbox_type.clone());
             let (stdout, stderr, code) = server.run(command, &[&["--sandbox", "read-only"], argv].concat()).await;
             let message = "exec-server: the server has started the command without the sandbox, so the command is \
                            ended; use a server that enforces sandboxes, or leave out --sandbox\n";
@@ -193,12 +196,7 @@ async fn a_command_whose_sandbox_type_cannot_be_decoded_is_ended() {
     for sandbox_type in [json!("junk"), json!(5)] {
         for (command, argv) in [("run", &["--", "make"][..]), ("shell", &[]), ("mcp-stdio", &["--", "make"])] {
             let server = RecordingServer::start(json!(null));
-            // The command of this server does not end by itself.
-            let sandbox_type = sandbox_type.clone();
-            server.server.on("process/start", move |request: &ClientMessage| {
-                let id = request.params["processId"].clone();
-                ScriptedReply::Result(json!({"processId": id, "sandboxType": sandbox_type}))
-            });
+            server.start_with_sandbox_type(sandbox_type.clone());
             let (stdout, stderr, code) = server.run(command, &[&["--sandbox", "read-only"], argv].concat()).await;
             assert_eq!((stdout.as_str(), code), ("", Some(125)), "{command}: {stderr}");
             assert!(stderr.contains("so the command is ended: failed to decode an answer"), "{command}: {stderr}");

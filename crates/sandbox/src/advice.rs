@@ -184,6 +184,11 @@ fn explain_step(failure: &BuildFailure) -> String {
             "a command cannot be confined{about} ({error}), probably because a seccomp filter around the server forbids it; run the server outside of its container, or with a filter that allows it"
         );
     }
+    if failure.step == BuildStep::Mount && failure.errno == libc::EACCES {
+        return format!(
+            "the sandbox could not mount{about}: {error}; a directory above it is closed to the user of the server, also if that is root, because in a sandbox root has no rights in directories of other users"
+        );
+    }
     if failure.errno == libc::ENOSYS && failure.step == BuildStep::Landlock {
         return "the kernel of this machine has no Landlock, or a seccomp filter around this process forbids it; use Linux 6.12 or newer"
             .to_owned();

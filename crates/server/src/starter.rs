@@ -148,7 +148,7 @@ impl Starter {
         };
         let start = host_start(Arc::clone(&command), tag, Arc::clone(&flag));
         let (looked_at, around) = (Arc::clone(&sandboxes), cwd.clone());
-        let attempt = move |spawner: &Spawner| (!looked_at.have_placeholders_around(&around)).then(|| start(spawner));
+        let attempt = move |spawner: &Spawner| (!looked_at.are_in_the_way_around(&around)).then(|| start(spawner));
         if let Some(started) = self.run(&self.threads, owner, attempt).await? {
             return Some(started);
         }

@@ -54,7 +54,8 @@ impl ChildLimits {
     /// files. A child with a lower limit cannot keep this process from sending descriptors.
     pub(crate) fn leave_descriptors_in_flight(mut self) -> Self {
         let Ok(own) = read(None, libc::RLIMIT_NOFILE) else { return self };
-        let most = own.rlim_cur - DESCRIPTORS_IN_FLIGHT.min(own.rlim_cur / 4);
+        // At a low limit, most of the descriptors are left to the child.
+        let most = own.rlim_cur - DESCRIPTORS_IN_FLIGHT.min(own.rlim_cur / 8 * 3);
         let lowered = |values: libc::rlimit64| libc::rlimit64 {
             rlim_cur: values.rlim_cur.min(most),
             rlim_max: values.rlim_max.min(most),
@@ -67,8 +68,9 @@ impl ChildLimits {
     }
 }
 
-/// How many descriptors a server and the launchers of its sandboxes can have sent to each other at once, whatever sandboxed commands send.
-const DESCRIPTORS_IN_FLIGHT: u64 = 256;
+/// By how much the limit of a sandboxed command is lower than that of the server. A command that has reached its limit can exceed it once,
+/// by the 253 descriptors of one message. The rest is left to the server and the launchers of its sandboxes.
+const DESCRIPTORS_IN_FLIGHT: u64 = 512;
 
 impl ResourceLimit {
     /// The number of the resource, the soft and the hard limit.

@@ -94,7 +94,7 @@ async fn without_a_limit_a_command_may_open_a_few_files_less_than_the_server() {
     let outside = until_closed(&mut client, "p").await.output;
     let [soft, hard, others @ ..] = &*outside.lines().collect::<Vec<_>>() else { panic!("{outside}") };
     let (soft, hard): (u64, u64) = (soft.parse().unwrap(), hard.parse().unwrap());
-    let lower = hard - 256.min(hard / 4);
+    let lower = hard - 512.min(hard / 8 * 3);
     let expected = format!("{}\n{lower}\n{}\n", soft.min(lower), others.join("\n"));
     assert_eq!(run(&mut client, limited("q", script, &workspace, json!({}))).await.output, expected);
 }

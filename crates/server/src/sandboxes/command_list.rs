@@ -52,6 +52,13 @@ impl CommandList {
         commands.running.is_empty()
     }
 
+    /// Whether all commands have ended, or are about to, so that the sandbox is unused soon.
+    pub(super) fn is_soon_empty(&self) -> bool {
+        let mut commands = self.commands.lock();
+        commands.forget_ended();
+        commands.running.iter().all(RunningCommand::is_ending)
+    }
+
     /// If all commands have ended, waits a moment for the last of their processes: the end of a command is known before these are gone.
     /// Does not wait while a command runs, and not a second time for a daemon.
     pub(super) fn wait_for_last_processes(&self) {
@@ -102,17 +109,19 @@ mod tests {
     fn only_the_last_processes_of_ended_commands_are_waited_for() {
         let list = CommandList::default();
         let (running, _sandbox) = add_command(&list);
+        assert!(!list.is_soon_empty());
         let begun = Instant::now();
         for _ in 0..10_000 {
             list.wait_for_last_processes();
         }
         assert!(begun.elapsed() < ENDING_PATIENCE * 100, "a running command is not waited for");
         drop(running);
+        assert!(list.is_soon_empty());
         let begun = Instant::now();
         list.wait_for_last_processes();
         assert!(begun.elapsed() >= ENDING_PATIENCE);
         assert!(list.commands.lock().running[0].has_daemons, "a daemon is waited for only once");
-        assert!(!list.is_empty());
+        assert!(!list.is_empty() && !list.is_soon_empty());
     }
 
     #[test]

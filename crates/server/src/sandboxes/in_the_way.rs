@@ -49,15 +49,16 @@ impl AllSandboxes {
         self.end_unused(|placeholders| placeholders.has_around(&cwd));
     }
 
-    /// Whether a sandbox, used or not, has a placeholder where [`end_unused_around`](Self::end_unused_around) looks. Looks up the path, and
-    /// waits for nothing else.
-    pub(crate) fn have_placeholders_around(&self, cwd: &Path) -> bool {
+    /// Whether [`end_unused_around`](Self::end_unused_around) would probably end a sandbox. Looks up the path, and waits for nothing else.
+    pub(crate) fn are_in_the_way_around(&self, cwd: &Path) -> bool {
         if self.have_no_placeholders() {
             return false;
         }
         let cwd = without_links(cwd);
-        let is_around = |sandbox: &Arc<SessionSandbox>| sandbox.placeholder_paths().has_around(&cwd);
-        self.sessions().iter().any(|list| list.lock().iter().any(is_around))
+        let is_in_the_way = |sandbox: &Arc<SessionSandbox>| {
+            sandbox.placeholder_paths().has_around(&cwd) && sandbox.commands.is_soon_empty()
+        };
+        self.sessions().iter().any(|list| list.lock().iter().any(is_in_the_way))
     }
 
     /// Ends unused sandboxes for whose placeholders `are_in_the_way` is true. Returns whether it has ended one. Blocks.
