@@ -210,6 +210,7 @@ mod tests {
 
     #[test]
     fn the_interfaces_of_this_machine_are_read() {
+        read_networks().unwrap();
         let interfaces = Interfaces::default();
         let first = interfaces.networks();
         assert!(Arc::ptr_eq(&first, &interfaces.networks()), "the list is kept for a moment");

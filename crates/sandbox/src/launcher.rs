@@ -30,7 +30,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::DumpableBehavior;
 
 use self::command::CommandStarter;
-pub use self::device_files::MAX_TERMINALS;
+pub use self::device_files::{MAX_SHARED_MEMORY_BYTES, MAX_SHARED_MEMORY_FILES, MAX_TERMINALS};
 use self::file_tree::EnteredTree;
 use self::isolation::CommandIsolation;
 use self::landlock_rules::LandlockRules;

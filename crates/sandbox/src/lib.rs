@@ -37,7 +37,7 @@ pub use denial::suggests_denial;
 pub use file_id::FileId;
 pub use landlock::{MissingLandlock, NEEDED_LANDLOCK_VERSION, landlock_version};
 pub use landlock_plan::{EnforcementPlan, LandlockFiles, LandlockPlan, ReadablePath};
-pub use launcher::{MAX_TERMINALS, SOCKET_FD, launcher_main};
+pub use launcher::{MAX_SHARED_MEMORY_BYTES, MAX_SHARED_MEMORY_FILES, MAX_TERMINALS, SOCKET_FD, launcher_main};
 pub use message::{BuildFailure, BuildReply, BuildStep, StartReply, StartRequest, StartStage};
 pub use open_files::open_files_limit;
 pub use plan::{BaseTree, MountKind, PlannedMount, SandboxNetwork, SandboxPlan};

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::makedev;
 use rustix::io::Errno;
 
 /// Opens the list of the mount namespace in which this process is now.
@@ -39,6 +40,10 @@ pub(crate) struct MountLine<'a> {
     pub(crate) id: u64,
     /// The mount on which it is mounted.
     pub(crate) parent: u64,
+    /// The number of its file system.
+    pub(crate) device: u64,
+    /// What of the file system is mounted, as the kernel writes it.
+    pub(crate) root: &'a [u8],
     pub(crate) path: PathBuf,
     /// The type of the file system.
     pub(crate) kind: &'a [u8],
@@ -50,9 +55,11 @@ impl<'a> MountLine<'a> {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
         let (id, parent) = (number()?, number()?);
-        let path = fields.nth(2)?;
+        let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+        let device = makedev(major.parse().ok()?, minor.parse().ok()?);
+        let (root, path) = (fields.next()?, fields.next()?);
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        Some(Self { id, parent, path: PathBuf::from(OsStr::from_bytes(&unescaped(path))), kind })
+        Some(Self { id, parent, device, root, path: PathBuf::from(OsStr::from_bytes(&unescaped(path))), kind })
     }
 }
 
@@ -85,12 +92,15 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_kernel_are_understood() {
-        let line = |id, path: &str, kind| Some(MountLine { id, parent: 35, path: path.into(), kind });
+        let device = makedev(0, 22);
+        let line =
+            |id, path: &str, kind| Some(MountLine { id, parent: 35, device, root: b"/", path: path.into(), kind });
         for (text, expected) in [
             ("36 35 0:22 / /proc/sys rw,nosuid shared:7 - sysfs sysfs rw", line(36, "/proc/sys", &b"sysfs"[..])),
             ("37 35 0:22 / /a\\040b\\134c rw master:1 shared:7 - proc none rw", line(37, "/a b\\c", b"proc")),
             ("38 35 0:22 / /data rw - ext4 /dev/sda1 rw", line(38, "/data", b"ext4")),
             ("39 35 0:22 / /data rw", None),
+            ("39 35 022 / /data rw - ext4 /dev/sda1 rw", None),
             ("", None),
         ] {
             assert_eq!(MountLine::parse(text.as_bytes()), expected, "{text}");
@@ -98,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_this_process_has_its_root_and_does_not_change_by_itself() {
+    fn the_list_of_this_process_has_its_root_and_is_read_from_the_beginning() {
         let table = open().unwrap();
         let text = read(&table).unwrap();
         let mut lines = text.split(|byte| *byte == b'\n').filter_map(MountLine::parse);

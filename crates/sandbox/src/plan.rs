@@ -78,7 +78,7 @@ pub enum MountKind {
     /// A symbolic link in memory, with this target. It can be made where [`Self::MadeDirectory`] can be made.
     MadeLink(PathBuf),
     /// Something that the host has mounted below a writable directory. It comes with that directory, so nothing is done, but the plan
-    /// differs from one without it.
+    /// differs from one without it. The source says which mount it is, and is no file.
     HostMount,
 }
 

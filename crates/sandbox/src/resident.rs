@@ -180,7 +180,7 @@ impl ResidentSandbox {
         is_hung_up(&self.launcher)
     }
 
-    /// Whether one of its mounts has gone. The kernel detaches a mount if the file under it is removed or replaced on the host. What is
+    /// Whether its mounts have changed, which usually means that one has gone. The kernel detaches a mount if the file under it is removed or replaced on the host. What is
     /// at the path then, possibly the same file again, is not covered any more.
     pub fn has_lost_mounts(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| {

@@ -230,8 +230,10 @@ mod tests {
 
     #[test]
     fn a_filter_fits_into_the_kernel_and_every_jump_stays_inside() {
-        for network in NETWORKS {
-            let program = filter(network, Refusal::Fails);
+        for (network, refusal) in
+            NETWORKS.into_iter().flat_map(|network| [(network, Refusal::Fails), (network, Refusal::IsReported)])
+        {
+            let program = filter(network, refusal);
             assert!(program.len() < 256, "a jump could be too far");
             for (index, step) in program.iter().enumerate() {
                 assert!(index + 1 + usize::from(step.jt.max(step.jf)) < program.len() || step.code == RETURN);

@@ -126,12 +126,7 @@ impl SessionSandboxes {
         let launcher = self.launcher.as_ref().ok_or(SandboxRefusal::NotConfigured)?;
         while_files_change(|| {
             let PlannedSandbox { plan, placeholders } = self.plan(launcher, policy, network)?;
-            let plan = plan.into();
-            // Does not wait for sandboxes that are being made.
-            if let Some(known) = self.find(&plan) {
-                return Ok(known);
-            }
-            self.find_or_make(launcher, tags, plan, placeholders)
+            self.find_or_make(launcher, tags, plan.into(), placeholders)
         })
     }
 
@@ -216,8 +211,12 @@ impl SessionSandboxes {
         plan: EnforcementPlan,
         placeholders: Placeholders,
     ) -> Result<Arc<SessionSandbox>, SandboxRefusal> {
+        // A claim counts as a sandbox that is being made, so none is taken for a sandbox that exists.
+        if let Some(known) = self.find(&plan) {
+            return Ok(known);
+        }
         let plan = Arc::new(plan);
-        let _claim = self.making.claim(&plan);
+        let claim = self.making.claim(&plan);
         // Another request may have made it meanwhile.
         if let Some(known) = self.find(&plan) {
             return Ok(known);
@@ -234,6 +233,8 @@ impl SessionSandboxes {
         let made = SessionSandbox::new(plan, placeholders, built, None);
         launcher.all_sandboxes().add(&self.known);
         self.known.lock().push(Arc::clone(&made));
+        drop(claim);
+        // Can block.
         drop(evicted);
         Ok(made)
     }

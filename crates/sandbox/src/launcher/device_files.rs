@@ -29,10 +29,10 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// How much shared memory (`/dev/shm`) the commands of a sandbox may use together.
-const SHARED_MEMORY_BYTES: &str = "64m";
+pub const MAX_SHARED_MEMORY_BYTES: u64 = 64 << 20;
 
-/// How many files `/dev/shm` may have. An empty file needs memory too, which the limit above does not count.
-const SHARED_MEMORY_FILES: &str = "16384";
+/// How many files `/dev/shm` may have. An empty file needs memory too, which [`MAX_SHARED_MEMORY_BYTES`] does not count.
+pub const MAX_SHARED_MEMORY_FILES: u32 = 16_384;
 
 /// How many terminals the commands of a sandbox may have. The machine has a limit for the terminals of all its processes together.
 pub const MAX_TERMINALS: u32 = 256;
@@ -97,11 +97,8 @@ pub(super) fn attach(host: &OwnedFd, root: &OwnedFd, base: BaseTree) -> Result<D
     mkdirat(&denied, DENIED_DIRECTORY, NO_PERMISSIONS)?;
     let open_denied = |name: &str| open_path(&denied, Path::new(name));
     let (denied_file, denied_directory) = (open_denied(DENIED_FILE)?, open_denied(DENIED_DIRECTORY)?);
-    attach_at(
-        "shm",
-        c"tmpfs",
-        &[(c"mode", "1777"), (c"size", SHARED_MEMORY_BYTES), (c"nr_inodes", SHARED_MEMORY_FILES)],
-    )?;
+    let (bytes, files) = (MAX_SHARED_MEMORY_BYTES.to_string(), MAX_SHARED_MEMORY_FILES.to_string());
+    attach_at("shm", c"tmpfs", &[(c"mode", "1777"), (c"size", &bytes), (c"nr_inodes", &files)])?;
     Ok(Devices { dev, denied_file, denied_directory, has_proc: attach_proc(root)? })
 }
 

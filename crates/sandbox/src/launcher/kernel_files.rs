@@ -147,7 +147,7 @@ impl MountTable {
 }
 
 fn listed_mount(line: &[u8]) -> Option<(u64, ListedMount)> {
-    let MountLine { id, parent, path, kind } = MountLine::parse(line)?;
+    let MountLine { id, parent, path, kind, .. } = MountLine::parse(line)?;
     Some((id, ListedMount { parent, path, is_of_the_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) }))
 }
 

@@ -56,7 +56,9 @@ impl AllSandboxes {
         }
         let cwd = without_links(cwd);
         let is_in_the_way = |sandbox: &Arc<SessionSandbox>| {
-            sandbox.placeholder_paths().has_around(&cwd) && sandbox.commands.is_soon_empty()
+            // The count of a sandbox that file operations use is higher.
+            let is_free = Arc::strong_count(sandbox) == 1 && sandbox.commands.is_soon_empty();
+            is_free && sandbox.placeholder_paths().has_around(&cwd)
         };
         self.sessions().iter().any(|list| list.lock().iter().any(is_in_the_way))
     }

@@ -66,6 +66,16 @@ fixed_limits! {
         MAX_POLICY_GLOB_STEPS: usize = sandbox::MAX_GLOB_STEPS, Count,
         "About half a second. The search is repeated before every command.";
 
+        /// Bytes of shared memory (`/dev/shm`) of all commands of a sandbox together.
+        /// A write fails with `ENOSPC`.
+        MAX_SANDBOX_SHARED_MEMORY: u64 = sandbox::MAX_SHARED_MEMORY_BYTES, Bytes,
+        "As in many containers.";
+
+        /// Files in the shared memory of a sandbox.
+        /// A command cannot make a further file.
+        MAX_SANDBOX_SHARED_FILES: u32 = sandbox::MAX_SHARED_MEMORY_FILES, Count,
+        "An empty file needs memory too.";
+
         /// Terminals that the commands of a sandbox have at once, without those of `tty: true`.
         /// A command cannot make a further terminal.
         MAX_SANDBOX_TERMINALS: u32 = sandbox::MAX_TERMINALS, Count,
