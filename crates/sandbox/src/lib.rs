@@ -21,6 +21,7 @@ mod landlock_plan;
 mod launcher;
 mod message;
 mod mount_table;
+mod mounted;
 mod null_device;
 mod open_files;
 mod plan;

@@ -19,6 +19,7 @@ use crate::channel::{self, ReceivedMessage};
 use crate::landlock_plan::EnforcementPlan;
 use crate::message::{BuildFailure, BuildReply, BuildStep, KEPT_DESCRIPTORS_KIND, StartReply, StartRequest};
 use crate::mount_table;
+use crate::mounted;
 use crate::null_device;
 
 /// Making a sandbox takes a few milliseconds, and more if the policy names thousands of paths. A launcher that has not
@@ -189,6 +190,17 @@ impl ResidentSandbox {
             *has_lost = *has_lost || mount_table::has_changed(&tree.mount_table);
             *has_lost
         })
+    }
+
+    /// Whether every mount of the plan from which the sandbox was made is still in its place. If not, [`Self::has_lost_mounts`] is true from
+    /// now on. Blocks, because it looks at each path.
+    pub fn has_its_mounts(&self, plan: &EnforcementPlan) -> bool {
+        let (Some(tree), EnforcementPlan::Namespaces(plan)) = (&self.tree, plan) else { return true };
+        if !self.has_lost_mounts() && mounted::first_missing(&tree.root, plan).is_none() {
+            return true;
+        }
+        *tree.has_lost_mounts.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        false
     }
 
     /// Starts a command, and waits until it executes its program. `server_end` and `launcher_end` are the ends of a socket pair for this

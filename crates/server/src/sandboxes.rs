@@ -188,20 +188,30 @@ impl SessionSandboxes {
     }
 
     /// The sandbox that was made from this plan, if its launcher still runs and no mount was lost. A sandbox that has lost a mount stays in
-    /// the list while commands run in it.
+    /// the list while commands run in it. Blocks.
     fn find(&self, plan: &EnforcementPlan) -> Option<Arc<SessionSandbox>> {
-        let mut known = self.known.lock();
-        let index =
-            known.iter().position(|sandbox| sandbox.is_made_from(plan) && !sandbox.resident.has_lost_mounts())?;
-        if known[index].resident.has_ended() {
-            let ended = known.remove(index);
-            // Dropping the sandbox can block, and the task that ends idle sandboxes waits for the lock.
-            drop(known);
-            drop(ended);
-            return None;
+        loop {
+            let usable = |sandbox: &&Arc<SessionSandbox>| sandbox.is_made_from(plan) && sandbox.is_whole();
+            let candidate = self.known.lock().iter().find(usable).cloned();
+            let Some(sandbox) = candidate else {
+                self.end_broken();
+                return None;
+            };
+            // Not while the list is locked, because looking at files can hang. A sandbox that fails here is not usable any more.
+            if sandbox.resident.has_its_mounts(plan) {
+                sandbox.touch();
+                return Some(sandbox);
+            }
         }
-        known[index].touch();
-        Some(Arc::clone(&known[index]))
+    }
+
+    /// Ends the sandboxes whose launchers have ended, and unused ones that have lost a mount. Blocks.
+    fn end_broken(&self) {
+        let is_over = |sandbox: &mut Arc<SessionSandbox>| {
+            sandbox.resident.has_ended() || (sandbox.resident.has_lost_mounts() && is_unused(sandbox))
+        };
+        // Dropped after the lock, which tasks wait for.
+        let _broken: Vec<_> = self.known.lock().extract_if(.., is_over).collect();
     }
 
     fn find_or_make(

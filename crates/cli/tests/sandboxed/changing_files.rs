@@ -78,8 +78,26 @@ fn replace_and_restore(path: &Path) {
     std::fs::rename(beside("kept"), path).unwrap();
 }
 
+/// Gives a file a second name, moves the first name away, and puts the second one in its place. The kernel moves the mounts along.
+fn move_and_link_again(path: &Path) {
+    let beside = |ending: &str| path.with_extension(ending);
+    std::fs::hard_link(path, beside("kept")).unwrap();
+    std::fs::rename(path, beside("moved")).unwrap();
+    std::fs::rename(beside("kept"), path).unwrap();
+}
+
 #[tokio::test]
 async fn a_file_that_was_replaced_and_restored_is_as_protected_as_before() {
+    a_file_stays_protected(replace_and_restore).await;
+}
+
+#[tokio::test]
+async fn a_file_whose_name_was_moved_and_made_again_is_as_protected_as_before() {
+    a_file_stays_protected(move_and_link_again).await;
+}
+
+/// Changes a denied and a read-only file outside of the sandbox. The next command and the next file operation find them protected.
+async fn a_file_stays_protected(change: fn(&Path)) {
     let (server, workspace) = (TestServer::start().await, Workspace::new());
     let mut client = server.client().await;
     let at = |name: &str| workspace.path().join(name);
@@ -102,11 +120,15 @@ async fn a_file_that_was_replaced_and_restored_is_as_protected_as_before() {
     assert_eq!(run(&mut client, start_params("before", &script, &sandbox)).await.output, refused);
     assert_eq!(client.call_error("fs/readFile", read.clone()).await["data"]["kind"], "sandboxDenied");
     for name in ["denied", "read-only"] {
-        replace_and_restore(&at(name));
+        change(&at(name));
     }
-    // File operations first, because they look at the policy at most once a second.
-    assert_eq!(client.call_error("fs/readFile", read).await["data"]["kind"], "sandboxDenied");
     assert_eq!(run(&mut client, start_params("after", &script, &sandbox)).await.output, refused);
+    // File operations look at the policy at most once a second.
+    eventually_async("the file is denied", async || {
+        let answer = client.request("fs/readFile", read.clone()).await;
+        (answer["error"]["data"]["kind"] == "sandboxDenied").then_some(())
+    })
+    .await;
     assert_eq!(std::fs::read_to_string(at("read-only")).unwrap(), "old");
     // A command of the old sandbox goes on.
     client.call("process/write", json!({"processId": "waiting", "chunk": testkit::base64("still here\n")})).await;

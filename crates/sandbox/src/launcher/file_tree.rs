@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, mkdirat, openat, statx, symlinkat};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
@@ -16,6 +16,7 @@ use super::mount_calls::{MountDepth, MountFlags, add_flags, attach, clone_mount,
 use crate::file_id::{FileFacts, FileId};
 use crate::message::{BuildFailure, BuildStep};
 use crate::mount_table;
+use crate::mounted;
 use crate::plan::{BaseTree, MountKind, PlannedMount, SandboxPlan};
 
 /// The directory on which the new tree is built.
@@ -72,25 +73,11 @@ pub(super) fn build(plan: &SandboxPlan) -> Result<EnteredTree, BuildFailure> {
     enter(&tree.root).map_err(|error| failure(BuildStep::ChangeRoot, error.into(), ""))?;
     // Forgets the changes that this function has made.
     mount_table::has_changed(&mount_table);
-    for PlannedMount { path, .. } in plan.mounts.iter().filter(|mount| mount.kind.is_mounted()) {
-        check_mounted(&tree.root, path)
-            .map_err(|error| failure(BuildStep::Mount, error.into(), path.display().to_string()))?;
+    if let Some(missing) = mounted::first_missing(&tree.root, plan) {
+        let path = missing.path.display().to_string();
+        return Err(failure(BuildStep::Mount, Errno::STALE.into(), path));
     }
     Ok(EnteredTree { has_proc: devices.has_proc, mount_table: mount_table.into() })
-}
-
-/// If somebody on the host removes or replaces a file, the kernel detaches the mounts on it in every mount namespace, and then the path may
-/// lead to the bare file. Fails with `ESTALE` if that has happened while the tree was built.
-fn check_mounted(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let inside = path.strip_prefix("/").unwrap_or(path);
-    match statx(root, inside, flags, StatxFlags::empty()) {
-        Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Ok(()),
-        // A device that the sandbox does not have, or a file that the user of the command cannot reach either.
-        Err(Errno::NOENT) if path.starts_with("/dev") => Ok(()),
-        Err(Errno::ACCESS) => Ok(()),
-        _ => Err(Errno::STALE),
-    }
 }
 
 /// Attaches the base of the tree at the building site, and returns a descriptor of its root directory.
