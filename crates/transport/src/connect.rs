@@ -34,6 +34,15 @@ pub struct ConnectOptions {
     pub headers: Vec<(String, String)>,
     /// Root certificates for `wss://`; by default those of the system.
     pub tls_roots: TlsRoots,
+    /// Whether messages are sent in binary frames, and those of the peer in text frames are dropped. Not used with
+    /// `unix://`.
+    pub is_binary: bool,
+}
+
+impl ConnectOptions {
+    fn framing(&self) -> Framing {
+        if self.is_binary { Framing::BinaryWebSocketClient } else { Framing::WebSocketClient }
+    }
 }
 
 impl fmt::Debug for ConnectOptions {
@@ -45,6 +54,7 @@ impl fmt::Debug for ConnectOptions {
             .field("limits", &self.limits)
             .field("headers", &headers)
             .field("tls_roots", &self.tls_roots)
+            .field("is_binary", &self.is_binary)
             .finish()
     }
 }
@@ -76,7 +86,7 @@ where
 {
     let target = UpgradeTarget { authority: host, path_and_query: "/", display_url: host };
     let already_read = upgrade::request(&mut io, target, &options).await?;
-    Ok(MessageStream::upgraded(tokio::io::split(io), Framing::WebSocketClient, already_read, peer, options.limits))
+    Ok(MessageStream::upgraded(tokio::io::split(io), options.framing(), already_read, peer, options.limits))
 }
 
 async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
@@ -85,14 +95,14 @@ async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Resul
     // Checked before connecting, so that a header that HTTP forbids causes no traffic.
     upgrade::check_headers(&options)?;
     let (mut tcp, peer) = connect_tcp(url).await?;
-    let limits = options.limits;
+    let (limits, framing) = (options.limits, options.framing());
     if !url.is_secure {
         let already_read = upgrade::request(&mut tcp, target, &options).await?;
-        return Ok(MessageStream::upgraded(tcp.into_split(), Framing::WebSocketClient, already_read, peer, limits));
+        return Ok(MessageStream::upgraded(tcp.into_split(), framing, already_read, peer, limits));
     }
     let mut tls = handshake_tls(tcp, url, &options.tls_roots).await?;
     let already_read = upgrade::request(&mut tls, target, &options).await?;
-    Ok(MessageStream::upgraded(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
+    Ok(MessageStream::upgraded(tokio::io::split(tls), framing, already_read, peer, limits))
 }
 
 /// Resolves the host and connects to the first of its addresses that answers.

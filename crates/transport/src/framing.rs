@@ -1,7 +1,8 @@
 //! Encodes messages and control frames for the wire. The caller writes each payload directly after its header, into
 //! the buffer that goes to the socket, so a payload is not copied. Decoding is in [`crate::Reader`].
 
-use crate::websocket::{MAX_CONTROL_BYTES, Opcode, apply_mask, mask_key, write_header};
+use crate::length_prefix::{ControlKind, write_control};
+use crate::websocket::{MAX_CONTROL_BYTES, Opcode, WebSocketRole, apply_mask, mask_key, write_header};
 
 /// The format in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,22 +11,54 @@ pub enum Framing {
     WebSocketServer,
     /// WebSocket frames as a client sends them: masked.
     WebSocketClient,
+    /// As [`Framing::WebSocketServer`], with binary messages. Text messages of the peer are dropped.
+    BinaryWebSocketServer,
+    /// As [`Framing::WebSocketClient`], with binary messages. Text messages of the peer are dropped.
+    BinaryWebSocketClient,
     /// One message per line, with `\n` at its end. There are no control frames.
     Lines,
+    /// Each message after its length, in four bytes with the highest byte first. The length 0 begins a control frame. The
+    /// stream of bytes behind this framing decides which control frames travel to the peer.
+    LengthPrefixed,
+}
+
+/// How a payload is wrapped.
+enum Wrapping {
+    WebSocket(WebSocketRole, Opcode),
+    Line,
+    Length,
 }
 
 impl Framing {
     /// Appends one message to `out`. `fill` appends the payload, which must have exactly `len` bytes. With [`Framing::Lines`] the payload
     /// must not contain a newline.
     pub fn frame(self, out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
-        match self {
-            Self::WebSocketServer | Self::WebSocketClient => self.websocket_frame(out, Opcode::Text, len, fill),
-            Self::Lines => {
+        match self.wrapping() {
+            Wrapping::WebSocket(role, opcode) => websocket_frame(role, out, opcode, len, fill),
+            Wrapping::Line => {
                 out.reserve(len + 1);
                 let start = append_exactly(out, len, fill);
                 debug_assert!(!out[start..].contains(&b'\n'), "the payload of a line contains a newline");
                 out.push(b'\n');
             }
+            Wrapping::Length => {
+                debug_assert!(len > 0, "an empty message would be taken for a control frame");
+                out.reserve(4 + len);
+                out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+                append_exactly(out, len, fill);
+            }
+        }
+    }
+
+    fn wrapping(self) -> Wrapping {
+        use WebSocketRole::{Client, Server};
+        match self {
+            Self::WebSocketServer => Wrapping::WebSocket(Server, Opcode::Text),
+            Self::WebSocketClient => Wrapping::WebSocket(Client, Opcode::Text),
+            Self::BinaryWebSocketServer => Wrapping::WebSocket(Server, Opcode::Binary),
+            Self::BinaryWebSocketClient => Wrapping::WebSocket(Client, Opcode::Binary),
+            Self::Lines => Wrapping::Line,
+            Self::LengthPrefixed => Wrapping::Length,
         }
     }
 
@@ -48,10 +81,7 @@ impl Framing {
 
     /// Whether this framing has pings and pongs.
     pub fn supports_ping(self) -> bool {
-        match self {
-            Self::WebSocketServer | Self::WebSocketClient => true,
-            Self::Lines => false,
-        }
+        self != Self::Lines
     }
 
     /// Whether a close frame can tell the peer why the connection is closed. If not, [`Framing::close`] appends nothing.
@@ -60,24 +90,32 @@ impl Framing {
     }
 
     fn control_frame(self, out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) -> bool {
-        if self.supports_ping() {
-            let payload = &payload[..payload.len().min(MAX_CONTROL_BYTES)];
-            self.websocket_frame(out, opcode, payload.len(), |out| {
-                out.extend_from_slice(payload);
-            });
+        let payload = &payload[..payload.len().min(MAX_CONTROL_BYTES)];
+        match self.wrapping() {
+            Wrapping::WebSocket(role, _) => {
+                websocket_frame(role, out, opcode, payload.len(), |out| out.extend_from_slice(payload));
+            }
+            Wrapping::Length => write_control(out, ControlKind::of(opcode), payload),
+            Wrapping::Line => return false,
         }
-        self.supports_ping()
+        true
     }
+}
 
-    fn websocket_frame(self, out: &mut Vec<u8>, opcode: Opcode, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
-        const LONGEST_HEADER_BYTES: usize = 14;
-        let mask = (self == Self::WebSocketClient).then(mask_key);
-        out.reserve(LONGEST_HEADER_BYTES + len);
-        write_header(out, opcode, len, mask);
-        let start = append_exactly(out, len, fill);
-        if let Some(key) = mask {
-            apply_mask(&mut out[start..], key, 0);
-        }
+fn websocket_frame(
+    role: WebSocketRole,
+    out: &mut Vec<u8>,
+    opcode: Opcode,
+    len: usize,
+    fill: impl FnOnce(&mut Vec<u8>),
+) {
+    const LONGEST_HEADER_BYTES: usize = 14;
+    let mask = (role == WebSocketRole::Client).then(mask_key);
+    out.reserve(LONGEST_HEADER_BYTES + len);
+    write_header(out, opcode, len, mask);
+    let start = append_exactly(out, len, fill);
+    if let Some(key) = mask {
+        apply_mask(&mut out[start..], key, 0);
     }
 }
 

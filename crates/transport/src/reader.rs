@@ -14,15 +14,18 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
 use crate::framing::Framing;
+use crate::length_prefix::LengthPrefixDecoder;
 use crate::line_decoder::LineDecoder;
 use crate::message::{MessageLimits, ReadError, ReadEvent};
-use crate::websocket::{WebSocketDecoder, WebSocketRole};
+use crate::websocket::{TextMessages, WebSocketDecoder, WebSocketRole};
 use buffer::ReadBuffer;
 pub(crate) use buffer::take_message;
 
 /// Reads the messages and control frames that the peer sends.
 pub struct Reader {
     source: Box<dyn AsyncRead + Send + Unpin>,
+    /// Proofs of receipt that do not come as bytes.
+    receipts: Option<Box<dyn ReceiptSource>>,
     buffer: ReadBuffer,
     decoder: MessageDecoder,
     /// [`Reader::next`] returns only `Closed(None)` from now on.
@@ -33,10 +36,18 @@ pub struct Reader {
     last_received: Instant,
 }
 
+/// Says which messages the peer has received, for a stream whose transport acknowledges bytes.
+pub trait ReceiptSource: Send {
+    /// Waits until the peer has received everything before the next ping that was written, and returns the payload of that
+    /// ping. The reader reports it as if the peer had sent a pong.
+    fn poll_receipt(&mut self, cx: &mut Context<'_>) -> Poll<Bytes>;
+}
+
 #[derive(Debug)]
 enum MessageDecoder {
     WebSocket(WebSocketDecoder),
     Lines(LineDecoder),
+    LengthPrefixed(LengthPrefixDecoder),
 }
 
 impl Reader {
@@ -48,17 +59,18 @@ impl Reader {
         limits: MessageLimits,
     ) -> Self {
         let limit = limits.message_bytes;
+        let websocket = |role, text| MessageDecoder::WebSocket(WebSocketDecoder::new(role, text, limit));
         let decoder = match framing {
-            Framing::WebSocketServer => {
-                MessageDecoder::WebSocket(WebSocketDecoder::new(WebSocketRole::Server, limit))
-            }
-            Framing::WebSocketClient => {
-                MessageDecoder::WebSocket(WebSocketDecoder::new(WebSocketRole::Client, limit))
-            }
+            Framing::WebSocketServer => websocket(WebSocketRole::Server, TextMessages::Delivered),
+            Framing::WebSocketClient => websocket(WebSocketRole::Client, TextMessages::Delivered),
+            Framing::BinaryWebSocketServer => websocket(WebSocketRole::Server, TextMessages::Dropped),
+            Framing::BinaryWebSocketClient => websocket(WebSocketRole::Client, TextMessages::Dropped),
             Framing::Lines => MessageDecoder::Lines(LineDecoder::new(limit)),
+            Framing::LengthPrefixed => MessageDecoder::LengthPrefixed(LengthPrefixDecoder::new(limit)),
         };
         Self {
             source: Box::new(source),
+            receipts: None,
             buffer: ReadBuffer::new(already_read),
             decoder,
             has_ended: false,
@@ -66,6 +78,11 @@ impl Reader {
             received_bytes: 0,
             last_received: Instant::now(),
         }
+    }
+
+    pub(crate) fn with_receipts(mut self, receipts: impl ReceiptSource + 'static) -> Self {
+        self.receipts = Some(Box::new(receipts));
+        self
     }
 
     /// Waits for the next message, control frame or the end. Cancel safe. After [`ReadEvent::Closed`] or an error it returns only
@@ -131,13 +148,18 @@ impl Reader {
         if self.has_ended {
             return Poll::Ready(Ok(ReadEvent::Closed(None)));
         }
+        if let Some(receipts) = &mut self.receipts
+            && let Poll::Ready(payload) = receipts.poll_receipt(cx)
+        {
+            return Poll::Ready(Ok(ReadEvent::Pong(payload)));
+        }
         let event = loop {
             match self.decoder.decode(&mut self.buffer.bytes) {
                 Ok(Some(event)) => break Ok(event),
                 Ok(None) => {}
                 Err(error) => break Err(error),
             }
-            let missing_bytes = self.decoder.missing_bytes(self.buffer.bytes.len());
+            let missing_bytes = self.decoder.missing_bytes(&self.buffer.bytes);
             match ready!(self.buffer.poll_fill(&mut self.source, missing_bytes, cx)) {
                 Ok(0) => {
                     self.has_ended = true;
@@ -168,14 +190,16 @@ impl MessageDecoder {
         match self {
             Self::WebSocket(decoder) => Ok(decoder.decode(bytes)?),
             Self::Lines(decoder) => Ok(decoder.decode(bytes)),
+            Self::LengthPrefixed(decoder) => Ok(decoder.decode(bytes)?),
         }
     }
 
     /// Number of bytes of the current frame that are not in the buffer yet, or 0 if the decoder does not know how
     /// many.
-    fn missing_bytes(&self, buffered: usize) -> usize {
+    fn missing_bytes(&self, buffered: &[u8]) -> usize {
         match self {
-            Self::WebSocket(decoder) => decoder.missing_bytes(buffered),
+            Self::WebSocket(decoder) => decoder.missing_bytes(buffered.len()),
+            Self::LengthPrefixed(decoder) => decoder.missing_bytes(buffered),
             Self::Lines(_) => 0,
         }
     }
@@ -186,7 +210,10 @@ impl MessageDecoder {
             Self::WebSocket(decoder) if decoder.is_between_messages() && bytes.is_empty() => {
                 Ok(ReadEvent::Closed(None))
             }
-            Self::WebSocket(_) => Err(ReadError::Truncated),
+            Self::LengthPrefixed(decoder) if decoder.is_between_messages() && bytes.is_empty() => {
+                Ok(ReadEvent::Closed(None))
+            }
+            Self::WebSocket(_) | Self::LengthPrefixed(_) => Err(ReadError::Truncated),
             Self::Lines(decoder) => Ok(decoder.finish(bytes).unwrap_or(ReadEvent::Closed(None))),
         }
     }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::framing::Framing;
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
-use crate::reader::Reader;
+use crate::reader::{Reader, ReceiptSource};
 use crate::writer::Writer;
 
 /// Capacity of each direction of an in-memory pair, about that of a socket. A writer waits while its direction is
@@ -33,11 +33,11 @@ pub struct MessageStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofOfReceipt {
     /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent
-    /// before the ping that it answers. The framing must have pings ([`Framing::supports_ping`]).
+    /// before the ping that it answers. The framing must have pings ([`Framing::supports_ping`]). A transport that
+    /// acknowledges bytes answers the pings itself ([`MessageStream::with_receipts`]).
     Pong,
     /// The return of [`Writer::write_all`], which ends with a flush. On a pipe or Unix socket the flush returns when
-    /// the kernel has the bytes. The peer is then on this machine and loses them only if it ends. A transport with
-    /// acknowledgements of its own can use this variant if its flush waits for the acknowledgement.
+    /// the kernel has the bytes. The peer is then on this machine and loses them only if it ends.
     Flush,
 }
 
@@ -62,6 +62,24 @@ impl MessageStream {
         );
         let reader = Reader::new(read, framing, Bytes::new(), limits);
         Self { reader, writer: Writer::new(write), framing, proof_of_receipt, peer }
+    }
+
+    /// A message stream over a stream of bytes that the peer acknowledges. Pings are not sent to the peer:
+    /// `receipts` answers each when everything before it is acknowledged. The framing is [`Framing::LengthPrefixed`].
+    pub fn with_receipts<R, W>(
+        read: R,
+        write: W,
+        receipts: impl ReceiptSource + 'static,
+        peer: PeerLabel,
+        limits: MessageLimits,
+    ) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let framing = Framing::LengthPrefixed;
+        let reader = Reader::new(read, framing, Bytes::new(), limits).with_receipts(receipts);
+        Self { reader, writer: Writer::new(write), framing, proof_of_receipt: ProofOfReceipt::Pong, peer }
     }
 
     /// A WebSocket after its upgrade. `already_read` are the bytes that were read after the headers of the upgrade.

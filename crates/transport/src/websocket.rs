@@ -10,7 +10,7 @@ mod mask;
 mod random;
 mod violation;
 
-pub(crate) use decoder::WebSocketDecoder;
+pub(crate) use decoder::{TextMessages, WebSocketDecoder, close_reason};
 pub(crate) use handshake::{accept_key, new_key};
 pub(crate) use header::{MAX_CONTROL_BYTES, Opcode, write_header};
 pub(crate) use mask::apply_mask;

@@ -17,10 +17,18 @@ const NO_STATUS: u16 = 1005;
 #[derive(Debug)]
 pub(crate) struct WebSocketDecoder {
     role: WebSocketRole,
+    text_messages: TextMessages,
     /// Length of the longest message, in bytes.
     limit: usize,
     fragmented: FragmentedMessage,
     frame: FrameState,
+}
+
+/// The treatment of messages in text frames. Those in binary frames are always delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextMessages {
+    Delivered,
+    Dropped,
 }
 
 /// A message of several frames, or over the limit, whose last frame has not been decoded.
@@ -50,8 +58,8 @@ enum FrameState {
 }
 
 impl WebSocketDecoder {
-    pub(crate) fn new(role: WebSocketRole, limit: usize) -> Self {
-        Self { role, limit, fragmented: FragmentedMessage::None, frame: FrameState::Header }
+    pub(crate) fn new(role: WebSocketRole, text_messages: TextMessages, limit: usize) -> Self {
+        Self { role, text_messages, limit, fragmented: FragmentedMessage::None, frame: FrameState::Header }
     }
 
     /// Removes the next message or control frame from `buffer`. Returns `None` if more bytes are needed. After a violation the decoder
@@ -124,6 +132,13 @@ impl WebSocketDecoder {
             return Ok(FrameState::Buffering(header, 0));
         }
         let continues = header.opcode == Opcode::Continuation;
+        if header.opcode == Opcode::Text
+            && self.text_messages == TextMessages::Dropped
+            && matches!(self.fragmented, FragmentedMessage::None)
+        {
+            self.fragmented = FragmentedMessage::Discarding;
+            return Ok(FrameState::Fragment(header, 0));
+        }
         let assembled = match (&self.fragmented, continues) {
             (FragmentedMessage::None, true) => return Err(Violation::LoneContinuation),
             (FragmentedMessage::Assembling(_) | FragmentedMessage::Discarding, false) => {
@@ -192,7 +207,8 @@ fn event_of_frame(opcode: Opcode, payload: Bytes) -> Result<ReadEvent, Violation
     })
 }
 
-fn close_reason(payload: &[u8]) -> Result<CloseReason, Violation> {
+/// Reads the payload of a close frame.
+pub(crate) fn close_reason(payload: &[u8]) -> Result<CloseReason, Violation> {
     if payload.is_empty() {
         return Ok(CloseReason { code: NO_STATUS, reason: String::new() });
     }

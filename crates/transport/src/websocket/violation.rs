@@ -41,6 +41,9 @@ pub enum Violation {
     /// that is reserved or not defined (RFC 6455, section 7.4). Holds the code.
     #[error("a close frame has the reserved status code {0}")]
     ReservedStatusCode(u16),
+    /// A message after its length has the length 0, and is no control frame.
+    #[error("a message has the length 0")]
+    EmptyMessage,
     /// The reason in a close frame is not UTF-8 (RFC 6455, section 8.1).
     #[error("the reason of a close frame is not UTF-8")]
     ReasonNotUtf8,

@@ -23,8 +23,11 @@ fn text(payload: &[u8]) -> Vec<u8> {
 
 /// Decodes `bytes` as a server, up to the first violation.
 fn decode(limit: usize, bytes: &[u8]) -> (Vec<ReadEvent>, Option<Violation>) {
-    let (mut decoder, mut buffer, mut seen) =
-        (WebSocketDecoder::new(WebSocketRole::Server, limit), BytesMut::from(bytes), Vec::new());
+    let (mut decoder, mut buffer, mut seen) = (
+        WebSocketDecoder::new(WebSocketRole::Server, TextMessages::Delivered, limit),
+        BytesMut::from(bytes),
+        Vec::new(),
+    );
     loop {
         match decoder.decode(&mut buffer) {
             Ok(Some(incoming)) => seen.push(incoming),
@@ -66,7 +69,8 @@ fn the_prefix_of_an_overlong_message_spans_fragments_and_ends_with_the_one_that_
 #[test]
 fn an_overlong_frame_is_reported_before_it_ends_and_the_rest_is_not_kept() {
     let bytes = text(&[b'x'; 1 << 20]);
-    let (mut decoder, mut buffer) = (WebSocketDecoder::new(WebSocketRole::Server, 10), BytesMut::new());
+    let (mut decoder, mut buffer) =
+        (WebSocketDecoder::new(WebSocketRole::Server, TextMessages::Delivered, 10), BytesMut::new());
     let mut arrive = |part: &[u8]| {
         buffer.extend_from_slice(part);
         (decoder.decode(&mut buffer), buffer.len())
@@ -122,4 +126,26 @@ fn frames_out_of_sequence_are_violations() {
     assert_eq!(decode(9, &frame(FIN, b"x")).1, Some(Violation::LoneContinuation));
     assert_eq!(decode(9, &[frame(1, b"x"), text(b"y")].concat()).1, Some(Violation::InterruptedMessage));
     assert_eq!(decode(9, &[frame(1, &[0; 10]), text(b"y")].concat()).1, Some(Violation::InterruptedMessage));
+}
+
+#[test]
+fn a_decoder_that_drops_text_delivers_only_binary_messages() {
+    let mut bytes = BytesMut::new();
+    for (opcode, fin, payload) in [
+        (1, true, "text"),
+        (2, true, "binary"),
+        (1, false, "text in"),
+        (9, true, "ping"),
+        (0, true, " pieces"),
+        (1, true, ""),
+        (2, false, "two "),
+        (0, true, "pieces"),
+    ] {
+        bytes.extend_from_slice(&[if fin { 0x80 } else { 0 } | opcode, payload.len() as u8]);
+        bytes.extend_from_slice(payload.as_bytes());
+    }
+    let mut decoder = WebSocketDecoder::new(WebSocketRole::Client, TextMessages::Dropped, 100);
+    let seen: Vec<_> = std::iter::from_fn(|| decoder.decode(&mut bytes).unwrap()).collect();
+    let message = |text: &'static str| ReadEvent::Message(text.into());
+    assert_eq!(seen, [message("binary"), ReadEvent::Ping("ping".into()), message("two pieces")]);
 }
