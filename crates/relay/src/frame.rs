@@ -16,6 +16,10 @@ impl Features {
     pub const NONE: Self = Self(0);
     /// Acknowledges records, grants credit, and can resume a stream on another socket.
     pub const ACKNOWLEDGES: Self = Self(1);
+    /// Understands control frames between the messages of the encrypted stream, for example the reason of a close.
+    pub const CONTROLS: Self = Self(2);
+    /// What the ends of this crate support.
+    pub const OURS: Self = Self(Self::ACKNOWLEDGES.0 | Self::CONTROLS.0);
 
     /// Whether this end supports everything that `other` names.
     pub fn includes(self, other: Self) -> bool {
@@ -138,7 +142,12 @@ impl Frame {
 
     /// The message for the socket.
     pub fn encode(&self) -> Vec<u8> {
-        let body = match self.body.clone() {
+        self.clone().prepare().0.encode_to_vec()
+    }
+
+    /// As [`Frame::encode`], for a caller that has a buffer for the message.
+    pub fn prepare(self) -> EncodedFrame {
+        let body = match self.body {
             FrameBody::Data { seq, record } => {
                 Body::Data(wire::RelayData { seq, segment_index: 0, segment_count: 1, payload: record })
             }
@@ -148,9 +157,9 @@ impl Frame {
             FrameBody::Heartbeat => Body::Heartbeat(wire::RelayHeartbeat {}),
             FrameBody::Handshake(payload) => Body::Handshake(wire::RelayHandshake { payload }),
         };
-        RelayMessageFrame {
+        EncodedFrame(RelayMessageFrame {
             version: RELAY_VERSION,
-            stream_id: self.stream_id.clone(),
+            stream_id: self.stream_id,
             ack: self.ack,
             ack_bits: self.ack_bits,
             body: Some(body),
@@ -158,8 +167,23 @@ impl Frame {
             tracestate: None,
             features: self.features.0,
             credit: self.credit,
-        }
-        .encode_to_vec()
+        })
+    }
+}
+
+/// A frame that is ready to be written to a buffer, so that its record is copied only once.
+#[derive(Clone, Debug)]
+pub struct EncodedFrame(RelayMessageFrame);
+
+impl EncodedFrame {
+    /// Length of the message.
+    pub fn message_bytes(&self) -> usize {
+        self.0.encoded_len()
+    }
+
+    /// Appends the message to `out`.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        self.0.encode_raw(out);
     }
 }
 

@@ -19,6 +19,7 @@ mod base64_bytes;
 mod cipher_suite;
 mod frame;
 mod handshake;
+mod identity_seed;
 mod limits;
 mod ordered_records;
 mod prologue;
@@ -28,8 +29,9 @@ mod stream;
 mod unacknowledged;
 mod wire;
 
-pub use frame::{Features, Frame, FrameBody, FrameError, FrameProblem};
+pub use frame::{EncodedFrame, Features, Frame, FrameBody, FrameError, FrameProblem};
 pub use handshake::{Channel, ExecutorHandshake, HandshakeFailure, HarnessHandshake};
+pub use identity_seed::IdentitySeed;
 pub use limits::*;
 pub use prologue::StreamBinding;
 pub use public_key::{RelayIdentity, RelayPublicKey};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cipher_suite::{MlKem768, X25519, is_in_field};
 use crate::handshake::HandshakeFailure;
+use crate::identity_seed::IdentitySeed;
 
 /// Name of the algorithms in the JSON form of a key. The name that the handshake hashes is another one.
 const SUITE: &str = "Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256";
@@ -96,6 +97,15 @@ impl RelayIdentity {
         })
     }
 
+    /// Makes the keys of a seed.
+    pub fn from_seed(seed: &IdentitySeed) -> Result<Self, HandshakeFailure> {
+        let mut randomness = seed.randomness();
+        Ok(Self {
+            x25519: X25519::genkey_rng(&mut randomness).map_err(|_| HandshakeFailure::Keys)?,
+            mlkem768: MlKem768::genkey_rng(&mut randomness).map_err(|_| HandshakeFailure::Keys)?,
+        })
+    }
+
     /// The public half of the keys.
     pub fn public_key(&self) -> RelayPublicKey {
         let mut mlkem768 = Box::new([0; 1184]);
@@ -158,6 +168,21 @@ mod tests {
             let error = serde_json::from_value::<RelayPublicKey>(wrong).unwrap_err().to_string();
             assert!(error.len() < 200, "{error}");
         }
+    }
+
+    #[test]
+    fn a_seed_always_makes_the_keys_of_the_known_answers() {
+        let bytes: Vec<u8> = (0x20..0x40).chain(0x80..0xc0).collect();
+        let seed = IdentitySeed::from_bytes(&bytes).unwrap();
+        let key = RelayIdentity::from_seed(&seed).unwrap().public_key();
+        let hex: String = key.x25519.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "358072d6365880d1aeea329adf9121383851ed21a28e3b75e965d0d2cd166254");
+        let hash = digest::digest(&digest::SHA256, &*key.mlkem768);
+        let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "47922d0734559ff7695d5ae2e2d63837cd51a2c1ebc67b6f8ba2843252c030c6");
+        assert!(IdentitySeed::from_bytes(&bytes[1..]).is_none());
+        let (one, other) = (IdentitySeed::generate().unwrap(), IdentitySeed::generate().unwrap());
+        assert_ne!(one.as_bytes(), other.as_bytes());
     }
 
     #[test]

@@ -110,6 +110,7 @@ pub struct RelayStream {
     must_send_resume: bool,
     heard_at: Instant,
     heartbeat_sent_at: Option<Instant>,
+    must_send_heartbeat: bool,
 }
 
 impl RelayStream {
@@ -135,6 +136,7 @@ impl RelayStream {
             must_send_resume: false,
             heard_at: now,
             heartbeat_sent_at: None,
+            must_send_heartbeat: false,
         }
     }
 
@@ -162,6 +164,21 @@ impl RelayStream {
         (self.written_bytes, arrived)
     }
 
+    /// Asks the peer for a sign of life. A peer that does not acknowledge cannot be asked.
+    pub fn ask_for_life(&mut self) {
+        self.must_send_heartbeat = self.can_resume();
+    }
+
+    /// When the last frame came from the peer, or the route to it was opened.
+    pub fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
+    /// Whether a frame of this end can reach the peer now, as far as is known.
+    pub fn is_reachable(&self) -> bool {
+        self.reachability == Reachability::Open
+    }
+
     /// Bytes of ciphertext that have arrived and were not read.
     pub fn waiting_bytes(&self) -> usize {
         self.incoming.ready_bytes()
@@ -172,12 +189,20 @@ impl RelayStream {
         for piece in bytes.chunks(MAX_RECORD_BYTES) {
             let mut record = Vec::with_capacity(piece.len() + TAG_BYTES);
             record.extend_from_slice(piece);
-            self.channel.sealer.seal(&mut record)?;
-            self.written_bytes += piece.len() as u64;
-            match &mut self.sender {
-                Sender::Keeping(records) => records.push(record.into(), self.written_bytes),
-                Sender::Forgetting { to_send, .. } => to_send.push_back(record.into()),
-            }
+            self.write_record(record)?;
+        }
+        Ok(())
+    }
+
+    /// As [`RelayStream::write`], for at most [`MAX_RECORD_BYTES`] that become one record. They are encrypted in their
+    /// place, and [`TAG_BYTES`] are appended.
+    pub fn write_record(&mut self, mut text: Vec<u8>) -> Result<(), StreamFailure> {
+        let text_bytes = text.len() as u64;
+        self.channel.sealer.seal(&mut text)?;
+        self.written_bytes += text_bytes;
+        match &mut self.sender {
+            Sender::Keeping(records) => records.push(text.into(), self.written_bytes),
+            Sender::Forgetting { to_send, .. } => to_send.push_back(text.into()),
         }
         Ok(())
     }
@@ -247,7 +272,7 @@ impl RelayStream {
     }
 
     fn take_heartbeat(&mut self, now: Instant) -> Option<FrameBody> {
-        if self.heartbeat_due() > now {
+        if !std::mem::take(&mut self.must_send_heartbeat) && self.heartbeat_due() > now {
             return None;
         }
         self.heartbeat_sent_at = Some(now);

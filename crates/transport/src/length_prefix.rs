@@ -125,11 +125,13 @@ impl LengthPrefixSplitter {
 
     /// How many bytes the length or the control frame has, as far as that is known.
     fn needed_bytes(&self) -> Result<usize, OverlongControl> {
-        match self.incomplete.len() {
-            0..LENGTH_BYTES => Ok(LENGTH_BYTES),
-            LENGTH_BYTES if length_at_front(&self.incomplete) > 0 => Ok(LENGTH_BYTES),
-            0..CONTROL_HEAD_BYTES => Ok(CONTROL_HEAD_BYTES),
-            _ => control_bytes(&self.incomplete),
+        let has_bytes = self.incomplete.len();
+        if has_bytes < LENGTH_BYTES || length_at_front(&self.incomplete) > 0 {
+            Ok(LENGTH_BYTES)
+        } else if has_bytes < CONTROL_HEAD_BYTES {
+            Ok(CONTROL_HEAD_BYTES)
+        } else {
+            control_bytes(&self.incomplete)
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of the splitter and of the decoder.
+
 use proptest::prelude::*;
 
 use super::*;
