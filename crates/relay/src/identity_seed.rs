@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clatter::crypto::rng::DefaultRng;
-use clatter::rand_core::{CryptoRng, Error, RngCore};
+use clatter::rand_core::{CryptoRng, Error, RngCore, impls};
 use zeroize::Zeroizing;
 
 use crate::handshake::HandshakeFailure;
@@ -62,11 +62,11 @@ impl Default for SeedRandomness {
 
 impl RngCore for SeedRandomness {
     fn next_u32(&mut self) -> u32 {
-        clatter::rand_core::impls::next_u32_via_fill(self)
+        impls::next_u32_via_fill(self)
     }
 
     fn next_u64(&mut self) -> u64 {
-        clatter::rand_core::impls::next_u64_via_fill(self)
+        impls::next_u64_via_fill(self)
     }
 
     fn fill_bytes(&mut self, bytes: &mut [u8]) {

@@ -44,8 +44,9 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// A stream fails if records are on their way for this time and no acknowledgement moves forward.
 pub const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
-/// A stream fails if it has been without a socket, at either end, for this time.
-pub const RESUME_LIMIT: Duration = Duration::from_secs(60);
+/// A stream fails if it has been without a socket, at either end, for this time. The session above the stream lives on, and
+/// another stream can resume it, so nothing is gained by waiting longer.
+pub const RESUME_LIMIT: Duration = Duration::from_secs(20);
 
 /// The reason of a reset by which a relay says that the socket of the peer was lost. If both ends acknowledge, the
 /// stream waits for the peer to resume it. Otherwise it ends, as after every other reset.

@@ -111,6 +111,7 @@ pub struct RelayStream {
     heard_at: Instant,
     heartbeat_sent_at: Option<Instant>,
     must_send_heartbeat: bool,
+    heard_frames: u64,
 }
 
 impl RelayStream {
@@ -137,6 +138,7 @@ impl RelayStream {
             heard_at: now,
             heartbeat_sent_at: None,
             must_send_heartbeat: false,
+            heard_frames: 0,
         }
     }
 
@@ -169,9 +171,25 @@ impl RelayStream {
         self.must_send_heartbeat = self.can_resume();
     }
 
-    /// When the last frame came from the peer, or the route to it was opened.
-    pub fn heard_at(&self) -> Instant {
-        self.heard_at
+    /// How many frames have come from the peer.
+    pub fn heard_frames(&self) -> u64 {
+        self.heard_frames
+    }
+
+    /// Whether [`RelayStream::next_frame`] returns a frame now for another reason than a timer.
+    pub fn has_urgent_frame(&self) -> bool {
+        let has_record = match &self.sender {
+            Sender::Keeping(records) => records.has_next(),
+            Sender::Forgetting { to_send, .. } => !to_send.is_empty(),
+        };
+        match self.reachability {
+            Reachability::Open => {
+                let is_asked = self.pending_ack == PendingAck::Now || self.must_send_heartbeat;
+                has_record || is_asked || self.must_send_resume
+            }
+            Reachability::PeerAway(_) => self.must_send_resume || self.must_send_heartbeat,
+            Reachability::NoSocket(_) => false,
+        }
     }
 
     /// Whether a frame of this end can reach the peer now, as far as is known.
@@ -367,6 +385,7 @@ impl RelayStream {
             }
             return Ok(());
         }
+        self.heard_frames += 1;
         // Whatever the relay has said, the peer is there.
         if !matches!(self.reachability, Reachability::NoSocket(_)) {
             self.open_route(now);

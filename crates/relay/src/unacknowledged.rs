@@ -114,12 +114,8 @@ impl UnacknowledgedRecords {
             self.retry_pause = (self.retry_pause * 2).min(LONGEST_RETRY);
             self.repeat_all();
         }
-        let is_to_send = |record: &KeptRecord| matches!(record.state, RecordState::ToSend { .. });
-        let index = self.records.iter().position(is_to_send)?;
+        let index = self.next_index()?;
         let number = self.first + index as u64;
-        if number >= self.credit {
-            return None;
-        }
         self.sent_end = self.sent_end.max(number + 1);
         self.retry_at.get_or_insert(now + self.retry_pause);
         self.waiting_since.get_or_insert(now);
@@ -128,6 +124,17 @@ impl UnacknowledgedRecords {
             record.state = RecordState::Sent { because_later_arrived };
         }
         Some((number, record.ciphertext.clone()))
+    }
+
+    /// Whether a record has to be sent and the peer can take it.
+    pub(crate) fn has_next(&self) -> bool {
+        self.next_index().is_some()
+    }
+
+    fn next_index(&self) -> Option<usize> {
+        let is_to_send = |record: &KeptRecord| matches!(record.state, RecordState::ToSend { .. });
+        let index = self.records.iter().position(is_to_send)?;
+        (self.first + (index as u64) < self.credit).then_some(index)
     }
 
     /// The socket was replaced: what was on its way may be lost.

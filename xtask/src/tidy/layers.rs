@@ -15,6 +15,11 @@ pub(super) enum CrateLayer {
     Foundations,
     /// Access to the operating system, to files and to the network.
     Mechanisms,
+    /// Proof to a service on the network of who this program is. It makes requests, so it stands above the mechanisms.
+    Credentials,
+    /// The ends of remote mode: tasks that join the vocabulary of the relay, the rules and the mechanisms into message
+    /// streams. Server and client both use them.
+    RemoteEnds,
     /// Tasks that join rules and mechanisms.
     Shells,
     /// The library for programs that embed client and server.
@@ -39,6 +44,8 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("fetch", CrateLayer::Mechanisms),
     ("proxy", CrateLayer::Mechanisms),
     ("transport", CrateLayer::Mechanisms),
+    ("credentials", CrateLayer::Credentials),
+    ("remote", CrateLayer::RemoteEnds),
     ("server", CrateLayer::Shells),
     ("client", CrateLayer::Shells),
     ("rendezvous", CrateLayer::Shells),
@@ -70,7 +77,9 @@ impl CrateLayer {
             // Mechanisms do not know the messages that they carry.
             Self::Mechanisms => other == Self::Foundations,
             Self::Rules => other == Self::Vocabulary,
-            Self::Shells | Self::Embedding | Self::Faces => other < self,
+            // Credentials know requests and their headers, and nothing of the environments for which they are used.
+            Self::Credentials => matches!(other, Self::Foundations | Self::Mechanisms),
+            Self::RemoteEnds | Self::Shells | Self::Embedding | Self::Faces => other < self,
             Self::Beside => true,
         }
     }

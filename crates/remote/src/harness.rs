@@ -1,0 +1,142 @@
+//! The harness: it asks the registry for a way to an executor, connects to the relay, makes the handshake, and keeps the
+//! encrypted stream alive over lost sockets. Start with [`Harness::connect`].
+
+mod bundle;
+mod error;
+mod handshake;
+mod link;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use relay::{RelayIdentity, RelayPublicKey};
+use tokio_util::sync::CancellationToken;
+use transport::{MessageLimits, MessageStream, PeerLabel, TlsRoots};
+
+use crate::dial::dial;
+use crate::outgoing::OutgoingFrames;
+use crate::registry::{ConnectBundle, Registry};
+use crate::relayed_stream::RelayedStream;
+use crate::stream_io::message_stream;
+use crate::stream_timers::StreamTimers;
+use bundle::BundleBudget;
+pub use error::HarnessError;
+pub use link::HarnessLink;
+
+/// How often a handshake is tried that a lost socket or a reset has ended, for example because the executor was
+/// registered again in between.
+const HANDSHAKE_ATTEMPTS: u32 = 3;
+
+/// Where the harness connects to, and who it is.
+#[derive(Clone, Debug)]
+pub struct HarnessSettings {
+    /// The environment, in its registry.
+    pub registry: Registry,
+    /// The keys of this program. Sessions belong to them.
+    pub identity: Arc<RelayIdentity>,
+    /// The fingerprint that the executor must have. None: the registry is trusted to name the right executor.
+    pub pinned_fingerprint: Option<String>,
+    /// Root certificates for the relay.
+    pub tls_roots: TlsRoots,
+    /// Limits for the messages of the executor.
+    pub limits: MessageLimits,
+}
+
+/// Makes connections to one environment.
+#[derive(Clone, Debug)]
+pub struct Harness {
+    settings: HarnessSettings,
+}
+
+/// A connection to an executor.
+pub struct HarnessConnection {
+    /// Carries the messages in both directions.
+    pub stream: MessageStream,
+    /// Keeps the connection alive. The connection ends when this is dropped.
+    pub link: HarnessLink,
+    /// The key that the executor has proven to have.
+    pub executor_key: RelayPublicKey,
+}
+
+impl Harness {
+    /// Connects to nothing yet.
+    pub fn new(settings: HarnessSettings) -> Self {
+        Self { settings }
+    }
+
+    /// The environment and its service.
+    pub fn registry(&self) -> &Registry {
+        &self.settings.registry
+    }
+
+    /// Connects to the executor. Failures that may pass are retried for up to 14 s. Dropping the future cancels it.
+    pub async fn connect(&self) -> Result<HarnessConnection, HarnessError> {
+        let mut budget = BundleBudget::begin(Instant::now());
+        let mut attempts = 1;
+        loop {
+            match self.try_to_connect(&mut budget).await {
+                Err(error) if error.ended_the_handshake() && attempts < HANDSHAKE_ATTEMPTS => {
+                    tracing::debug!(%error, "another handshake is tried");
+                    attempts += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The bundle that a registry gives for this environment, without connecting to it.
+    pub async fn look_up(&self) -> Result<ConnectBundle, HarnessError> {
+        let mut budget = BundleBudget::begin(Instant::now());
+        budget.fetch(&self.settings.registry, &self.settings.identity.public_key()).await
+    }
+
+    async fn try_to_connect(&self, budget: &mut BundleBudget) -> Result<HarnessConnection, HarnessError> {
+        let HarnessSettings { registry, identity, tls_roots, limits, .. } = &self.settings;
+        let key = identity.public_key();
+        let mut bundle = budget.fetch(registry, &key).await?;
+        let dialled = dial(&bundle.url, tls_roots).await;
+        let mut socket = match dialled {
+            // The URL has expired, or the executor was registered again.
+            Err(error) if error.refused_with() == Some(401) => {
+                *budget = BundleBudget::begin(Instant::now());
+                bundle = budget.fetch(registry, &key).await?;
+                dial(&bundle.url, tls_roots).await?
+            }
+            dialled => dialled?,
+        };
+        self.check_pin(&bundle.executor_public_key)?;
+        let stream = handshake::shake_hands(&mut socket, identity, registry.environment_id(), &bundle).await?;
+        let outgoing = Arc::<OutgoingFrames>::default();
+        let timers = Arc::<StreamTimers>::default();
+        let slot = RelayedStream::new(stream, Arc::clone(&outgoing), Arc::clone(&timers));
+        let closed = CancellationToken::new();
+        let peer = PeerLabel::new(format_args!("relay to {}", registry.environment_id()));
+        let on_drop = {
+            let (outgoing, closed) = (Arc::clone(&outgoing), closed.clone());
+            move |slot: &RelayedStream| link::leave(slot, &outgoing, &closed)
+        };
+        let stream = message_stream(Arc::clone(&slot), peer, *limits, on_drop);
+        let executor_key = bundle.executor_public_key.clone();
+        let link = HarnessLink::start(link::LinkParts {
+            settings: self.settings.clone(),
+            bundle,
+            slot,
+            outgoing,
+            timers,
+            closed,
+            socket,
+        });
+        Ok(HarnessConnection { stream, link, executor_key })
+    }
+
+    fn check_pin(&self, key: &RelayPublicKey) -> Result<(), HarnessError> {
+        let found = key.fingerprint();
+        match &self.settings.pinned_fingerprint {
+            Some(pinned) if *pinned != found => {
+                let environment = self.settings.registry.environment_id().to_owned();
+                Err(HarnessError::KeyChanged { environment, pinned: pinned.clone(), found })
+            }
+            _ => Ok(()),
+        }
+    }
+}

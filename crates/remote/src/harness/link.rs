@@ -1,0 +1,175 @@
+//! The task that serves the sockets of a harness: it moves frames, and replaces a lost socket as long as the stream can be
+//! resumed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use recovery::Backoff;
+use relay::{Frame, FrameBody, StreamFailure};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use transport::MessageStream;
+
+use super::HarnessSettings;
+use crate::chance::chance;
+use crate::dial::{DialError, dial};
+use crate::outgoing::OutgoingFrames;
+use crate::registry::ConnectBundle;
+use crate::relay_socket;
+use crate::relayed_stream::RelayedStream;
+use crate::stream_timers::StreamTimers;
+
+/// The waits between two attempts to replace a socket.
+const WAITS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(80) };
+
+/// How long the registry may take to give a new URL for the stream.
+const BUNDLE_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// A registry that refuses is not asked more often than this.
+const BUNDLE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long the last frames of a stream may take to leave after the stream was dropped.
+const LAST_FRAMES_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The reason of the reset that an end sends when it leaves.
+const LEFT: &str = "closed";
+
+/// Keeps a connection alive until it is dropped.
+pub struct HarnessLink {
+    closed: CancellationToken,
+    end: watch::Receiver<Option<String>>,
+    _task: JoinHandle<()>,
+}
+
+/// What the task of a link works with.
+pub(super) struct LinkParts {
+    pub(super) settings: HarnessSettings,
+    pub(super) bundle: ConnectBundle,
+    pub(super) slot: Arc<RelayedStream>,
+    pub(super) outgoing: Arc<OutgoingFrames>,
+    pub(super) timers: Arc<StreamTimers>,
+    /// Cancelled when the stream or the link is dropped.
+    pub(super) closed: CancellationToken,
+    pub(super) socket: MessageStream,
+}
+
+/// Tells the executor that the harness leaves, unless the stream is over already.
+pub(super) fn leave(slot: &RelayedStream, outgoing: &OutgoingFrames, closed: &CancellationToken) {
+    if slot.end().is_none() {
+        outgoing.push_control(Frame::new(slot.id(), FrameBody::Reset { reason: LEFT.to_owned() }));
+        slot.fail(StreamFailure::Reset);
+    }
+    closed.cancel();
+}
+
+impl HarnessLink {
+    pub(super) fn start(parts: LinkParts) -> Self {
+        let closed = parts.closed.clone();
+        let (report, end) = watch::channel(None);
+        // The task ends soon after `closed` is cancelled, which dropping the link does.
+        let task = tokio::spawn(async move {
+            let end = serve(parts).await;
+            report.send_replace(Some(end));
+        });
+        Self { closed, end, _task: task }
+    }
+
+    /// Waits until the link has ended, and returns why.
+    pub async fn ended(&mut self) -> String {
+        match self.end.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or_default(),
+            Err(_) => "the task of the relay connection has ended".to_owned(),
+        }
+    }
+}
+
+impl Drop for HarnessLink {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+/// Serves sockets until the stream has ended or was closed. Returns why.
+async fn serve(parts: LinkParts) -> String {
+    let LinkParts { settings, mut bundle, slot, outgoing, timers, closed, socket } = parts;
+    let sockets = async {
+        let mut socket = socket;
+        loop {
+            let end = relay_socket::run(socket, &outgoing, |frame| {
+                if let Ok(frame) = frame
+                    && frame.stream_id == slot.id()
+                {
+                    slot.handle_frame(frame, Instant::now());
+                }
+            })
+            .await;
+            tracing::debug!(reason = end.as_str(), "the socket to the relay has ended");
+            outgoing.clear();
+            slot.handle_lost_socket(Instant::now());
+            socket = match replace(&settings, &mut bundle, &slot).await {
+                Some(socket) => socket,
+                None => return,
+            };
+            slot.handle_new_socket(&outgoing, Instant::now());
+        }
+    };
+    let stream_end = async {
+        slot.wait_for_end().await;
+        // The other end gets what waits for it, such as the reset.
+        outgoing.wait_until_empty().await;
+    };
+    let finished = async {
+        closed.cancelled().await;
+        tokio::time::sleep(LAST_FRAMES_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = sockets => {}
+        () = stream_end => {}
+        () = finished => {}
+        () = timers.run() => {}
+    }
+    let end = slot.end().unwrap_or(StreamFailure::SocketLost);
+    slot.fail(end.clone());
+    end.to_string()
+}
+
+/// Connects to the relay again. None: the stream has ended meanwhile.
+async fn replace(
+    settings: &HarnessSettings,
+    bundle: &mut ConnectBundle,
+    slot: &Arc<RelayedStream>,
+) -> Option<MessageStream> {
+    let mut failed = 0;
+    while slot.end().is_none() {
+        match dial(&bundle.url, &settings.tls_roots).await {
+            Ok(socket) => return Some(socket),
+            Err(error) => {
+                tracing::debug!(%error, "cannot replace the socket to the relay");
+                if error.refused_with().is_some_and(|status| (400..500).contains(&status)) {
+                    renew_url(settings, bundle, slot).await;
+                } else if !is_passing(&error) {
+                    slot.fail(StreamFailure::SocketLost);
+                }
+            }
+        }
+        failed += 1;
+        tokio::time::sleep(WAITS.after(failed, chance())).await;
+    }
+    None
+}
+
+fn is_passing(error: &DialError) -> bool {
+    error.is_retryable()
+}
+
+/// The URL is not accepted any more. A new one serves as well, if it is for the same registration of the executor.
+async fn renew_url(settings: &HarnessSettings, bundle: &mut ConnectBundle, slot: &RelayedStream) {
+    let key = settings.identity.public_key();
+    match settings.registry.connect(&key, BUNDLE_TIMEOUT).await {
+        Ok(new) if new.executor_registration_id == bundle.executor_registration_id => *bundle = new,
+        Ok(_) => slot.fail(StreamFailure::SocketLost),
+        Err(error) if error.is_retryable() => tokio::time::sleep(BUNDLE_PAUSE).await,
+        Err(_) => slot.fail(StreamFailure::SocketLost),
+    }
+}

@@ -1,0 +1,135 @@
+//! Why a call to a registry failed, and whether it can be tried again.
+
+use credentials::CredentialError;
+use fetch::{FailureKind, FetchError};
+use serde::Deserialize;
+
+/// Longest text of a service that is repeated, in characters.
+const MAX_MESSAGE_CHARS: usize = 4096;
+
+/// The code of a registry that knows the environment and has no executor for it now.
+const ENVIRONMENT_OFFLINE: &str = "environment_offline";
+
+/// Why a call to a registry failed. No text contains a URL, a header or the body of a successful answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// There is no credential for the service, or it cannot be used there.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The request could not be sent, or its answer did not arrive completely.
+    #[error("cannot reach the service: {0}")]
+    Transport(#[from] FetchError),
+    /// The service took too long.
+    #[error("the service did not answer `{operation}` in time")]
+    TimedOut {
+        /// The last part of the URL's path, for example `register`.
+        operation: &'static str,
+    },
+    /// The service refused the credential.
+    #[error(
+        "the service refused the credential (HTTP {status}): {message}; `exec-server whoami` says which one is used"
+    )]
+    Authentication {
+        /// 401 or 403.
+        status: u16,
+        /// The text of the service, or a substitute.
+        message: String,
+    },
+    /// The environment has no connected executor.
+    #[error("the environment is offline: {message}")]
+    Offline {
+        /// The text of the service, or a substitute.
+        message: String,
+    },
+    /// The service refused the request for another reason.
+    #[error("the service answered `{operation}` with HTTP {status}{}: {message}", in_parentheses(.code.as_ref()))]
+    Refused {
+        /// The last part of the URL's path, for example `register`.
+        operation: &'static str,
+        /// The HTTP status.
+        status: u16,
+        /// The code in the answer, if there is one.
+        code: Option<String>,
+        /// The text of the service, or a substitute.
+        message: String,
+    },
+    /// The answer is not the JSON that the call has.
+    #[error("the answer of the service to `{operation}` cannot be read; is the URL that of an exec-server service?")]
+    Malformed {
+        /// The last part of the URL's path, for example `register`.
+        operation: &'static str,
+    },
+    /// The answer lacks a text.
+    #[error("the answer of the service has a blank `{member}`")]
+    Blank {
+        /// The member of the answer.
+        member: &'static str,
+    },
+    /// The answer is about another environment than the request.
+    #[error("the service answered for another environment")]
+    OtherEnvironment,
+    /// The service wants a handshake that this program does not know.
+    #[error("the service wants another security profile than noise_hybrid_ik_v1")]
+    OtherProfile,
+}
+
+fn in_parentheses(code: Option<&String>) -> String {
+    code.map(|code| format!(" ({code})")).unwrap_or_default()
+}
+
+/// The body of an error.
+#[derive(Default, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    error: ErrorMembers,
+}
+
+#[derive(Default, Deserialize)]
+struct ErrorMembers {
+    code: Option<String>,
+    message: Option<String>,
+}
+
+impl RegistryError {
+    /// The error of an answer whose status is no success.
+    pub(super) fn from_answer(operation: &'static str, status: u16, body: &[u8]) -> Self {
+        let members = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody::default()).error;
+        let message = cut(members.message.unwrap_or_else(|| fallback(body)));
+        match (status, members.code.map(cut)) {
+            (401 | 403, _) => Self::Authentication { status, message },
+            (409, Some(code)) if code == ENVIRONMENT_OFFLINE => Self::Offline { message },
+            (_, code) => Self::Refused { operation, status, code, message },
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Credential(error) => error.is_retryable(),
+            Self::Transport(FetchError::Invalid(_)) => false,
+            Self::Transport(FetchError::Failed { kind, .. }) => {
+                !matches!(kind, FailureKind::Tls | FailureKind::BodyTooLarge)
+            }
+            Self::TimedOut { .. } | Self::Offline { .. } => true,
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Authentication { .. }
+            | Self::Malformed { .. }
+            | Self::Blank { .. }
+            | Self::OtherEnvironment
+            | Self::OtherProfile => false,
+        }
+    }
+}
+
+fn fallback(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.is_empty() { "the answer has no text".to_owned() } else { text.to_owned() }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => text[..end].to_owned(),
+        None => text,
+    }
+}

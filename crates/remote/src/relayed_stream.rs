@@ -1,0 +1,434 @@
+//! One stream of this end: the [`RelayStream`] with everything that waits for it. The task of a socket hands over frames
+//! that have arrived and takes those that are to be sent; the task of the connection reads and writes bytes
+//! ([`StreamIo`](crate::stream_io)). Both sides lock the stream for the time of one record at most.
+//!
+//! Encryption and decryption happen in the task of the connection, so a stream with much output does not keep the task
+//! of the socket busy.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use relay::{
+    Channel, EncodedFrame, Features, Frame, FrameBody, MAX_RECORD_BYTES, RelayStream, StreamFailure, TAG_BYTES,
+};
+use tokio::sync::Notify;
+use transport::length_prefix::{ControlKind, LengthPrefixSplitter, write_control};
+
+use crate::outgoing::OutgoingFrames;
+use crate::stream_timers::StreamTimers;
+
+/// A record is at most this long, so that a length prefix that was cut fits as well.
+const FILLED_RECORD_BYTES: usize = MAX_RECORD_BYTES - 3;
+
+/// Pings that may wait for their receipt. A further ping replaces the newest one.
+const MAX_WAITING_PINGS: usize = 512;
+
+/// A peer that has finished its handshake has to send its first record within this time. Before that, nothing proves that
+/// the handshake is not a copy of an earlier one.
+pub(crate) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A stream and the parts of it that both sides use.
+pub(crate) struct RelayedStream {
+    id: String,
+    state: Mutex<SlotState>,
+    timers: Arc<StreamTimers>,
+    ended: Notify,
+}
+
+struct SlotState {
+    stream: RelayStream,
+    features: Features,
+    /// Why the stream can carry nothing more.
+    end: Option<StreamFailure>,
+    splitter: LengthPrefixSplitter,
+    /// Bytes that were decrypted and not taken.
+    decrypted: BytesMut,
+    pings: VecDeque<WaitingPing>,
+    /// None after the first record of the peer.
+    first_record_due: Option<Instant>,
+    /// The socket over which the stream sends now.
+    outgoing: Arc<OutgoingFrames>,
+    is_queued: bool,
+    /// When the timer fires that was added last. None: no timer runs.
+    timer: Option<Instant>,
+    wakers: Wakers,
+}
+
+/// The tasks that wait for something.
+#[derive(Default)]
+struct Wakers {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    receipts: Option<Waker>,
+}
+
+/// A ping that the peer does not see: it is answered when everything before it is acknowledged.
+struct WaitingPing {
+    payload: Bytes,
+    /// Bytes that were written before the ping.
+    after_bytes: u64,
+    /// If everything was acknowledged when the ping came, only a later frame of the peer answers it: this
+    /// is the number of frames before it.
+    heard_before: Option<u64>,
+}
+
+/// What a new stream has.
+pub(crate) struct NewStream {
+    pub(crate) id: String,
+    pub(crate) channel: Channel,
+    /// What the peer has announced in its handshake.
+    pub(crate) features: Features,
+    /// Whether the peer has to prove soon that it made the handshake.
+    pub(crate) awaits_first_record: bool,
+}
+
+impl RelayedStream {
+    pub(crate) fn new(new: NewStream, outgoing: Arc<OutgoingFrames>, timers: Arc<StreamTimers>) -> Arc<Self> {
+        let now = Instant::now();
+        let NewStream { id, channel, features, awaits_first_record } = new;
+        let slot = Arc::new(Self {
+            state: Mutex::new(SlotState {
+                stream: RelayStream::new(id.clone(), channel, features, now),
+                features,
+                end: None,
+                splitter: LengthPrefixSplitter::default(),
+                decrypted: BytesMut::new(),
+                pings: VecDeque::new(),
+                first_record_due: awaits_first_record.then_some(now + FIRST_RECORD_TIMEOUT),
+                outgoing,
+                is_queued: false,
+                timer: None,
+                wakers: Wakers::default(),
+            }),
+            id,
+            timers,
+            ended: Notify::new(),
+        });
+        slot.update_timer(&mut slot.state.lock(), now);
+        slot
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Why the stream has ended.
+    pub(crate) fn end(&self) -> Option<StreamFailure> {
+        self.state.lock().end.clone()
+    }
+
+    /// A frame of this stream has arrived.
+    pub(crate) fn handle_frame(self: &Arc<Self>, frame: Frame, now: Instant) {
+        let mut state = self.state.lock();
+        if state.end.is_some() {
+            return;
+        }
+        let is_data = matches!(frame.body, FrameBody::Data { .. });
+        if let Err(failure) = state.stream.handle(frame, now) {
+            self.end_with(&mut state, failure);
+            return;
+        }
+        if is_data {
+            state.wakers.wake_reader();
+        }
+        self.after_change(&mut state, now);
+    }
+
+    /// The socket was lost over which the stream sent. A stream that cannot be resumed ends.
+    pub(crate) fn handle_lost_socket(self: &Arc<Self>, now: Instant) {
+        let mut state = self.state.lock();
+        state.is_queued = false;
+        if let Err(failure) = state.stream.socket_lost(now) {
+            self.end_with(&mut state, failure);
+        }
+        self.update_timer(&mut state, now);
+    }
+
+    /// The stream sends over this socket from now on, beginning with everything that the peer may not have.
+    pub(crate) fn handle_new_socket(self: &Arc<Self>, outgoing: &Arc<OutgoingFrames>, now: Instant) {
+        let mut state = self.state.lock();
+        if state.end.is_some() {
+            return;
+        }
+        state.outgoing = Arc::clone(outgoing);
+        state.is_queued = false;
+        state.stream.socket_replaced(now);
+        self.queue(&mut state);
+        self.update_timer(&mut state, now);
+    }
+
+    /// The time that [`SlotState::timer`] names has come.
+    pub(crate) fn handle_timer(self: &Arc<Self>, now: Instant) {
+        let mut state = self.state.lock();
+        state.timer = None;
+        if state.end.is_some() {
+            return;
+        }
+        let checked = match state.first_record_due {
+            Some(due) if due <= now => Err(StreamFailure::Silent),
+            _ => state.stream.check(now),
+        };
+        if let Err(failure) = checked {
+            self.end_with(&mut state, failure);
+            return;
+        }
+        self.queue(&mut state);
+        self.update_timer(&mut state, now);
+    }
+
+    /// Ends the stream from outside.
+    pub(crate) fn fail(&self, failure: StreamFailure) {
+        self.end_with(&mut self.state.lock(), failure);
+    }
+
+    /// Waits until the stream has ended.
+    pub(crate) async fn wait_for_end(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.state.lock().end.is_some() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn end_with(&self, state: &mut SlotState, failure: StreamFailure) {
+        state.fail(failure);
+        self.ended.notify_waiters();
+    }
+
+    /// Hands frames to `take` until there are none or `take` returns false. Returns whether there may be more. `from` is
+    /// the socket that asks; a stream that has moved to another socket has nothing for it.
+    pub(crate) fn take_frames(
+        self: &Arc<Self>,
+        from: &Arc<OutgoingFrames>,
+        now: Instant,
+        mut take: impl FnMut(&EncodedFrame) -> bool,
+    ) -> bool {
+        let mut state = self.state.lock();
+        if !Arc::ptr_eq(&state.outgoing, from) {
+            return false;
+        }
+        let mut goes_on = true;
+        while goes_on {
+            let next = if state.end.is_some() { None } else { state.stream.next_frame(now) };
+            let Some(frame) = next else {
+                state.is_queued = false;
+                break;
+            };
+            goes_on = take(&frame.prepare());
+        }
+        state.wake_writer_if_ready();
+        state.wake_receipts_if_ready();
+        self.update_timer(&mut state, now);
+        state.is_queued
+    }
+
+    /// Decrypted bytes of the peer. `Ok(None)`: the stream has ended in order.
+    pub(crate) fn poll_read(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&mut BytesMut),
+    ) -> Poll<Result<(), StreamFailure>> {
+        let mut state = self.state.lock();
+        while state.decrypted.is_empty() {
+            match state.stream.read() {
+                Ok(Some(bytes)) => {
+                    state.first_record_due = None;
+                    state.decrypted = bytes;
+                }
+                Ok(None) => {
+                    if let Some(end) = &state.end {
+                        return Poll::Ready(Err(end.clone()));
+                    }
+                    state.wakers.reader = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Err(failure) => {
+                    self.end_with(&mut state, failure.clone());
+                    return Poll::Ready(Err(failure));
+                }
+            }
+        }
+        take(&mut state.decrypted);
+        if state.stream.has_urgent_frame() {
+            self.queue(&mut state);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Encrypts bytes for the peer, as much as one record holds. Returns how many bytes of `bytes` were taken.
+    pub(crate) fn poll_write(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        mut bytes: &[u8],
+    ) -> Poll<Result<usize, StreamFailure>> {
+        let mut state = self.state.lock();
+        if let Some(end) = &state.end {
+            return Poll::Ready(Err(end.clone()));
+        }
+        if state.stream.writable_records() == 0 {
+            state.wakers.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let all_bytes = bytes.len();
+        let mut record = Vec::with_capacity(all_bytes.min(MAX_RECORD_BYTES) + TAG_BYTES);
+        let control = state.splitter.split(&mut bytes, &mut record, FILLED_RECORD_BYTES);
+        // This program writes its own control frames, and they are short.
+        let control = control.unwrap_or_default();
+        if let Some((kind, payload)) = &control
+            && state.features.includes(Features::CONTROLS)
+            && *kind != ControlKind::Ping
+        {
+            // A close is a few bytes, so the record stays short enough.
+            if record.len() + payload.len() + TAG_BYTES > FILLED_RECORD_BYTES
+                && let Err(failure) = state.stream.write_record(std::mem::take(&mut record))
+            {
+                self.end_with(&mut state, failure.clone());
+                return Poll::Ready(Err(failure));
+            }
+            write_control(&mut record, *kind, payload);
+        }
+        if !record.is_empty()
+            && let Err(failure) = state.stream.write_record(record)
+        {
+            self.end_with(&mut state, failure.clone());
+            return Poll::Ready(Err(failure));
+        }
+        let now = Instant::now();
+        if let Some((ControlKind::Ping, payload)) = control {
+            state.add_ping(payload);
+        }
+        self.queue(&mut state);
+        self.update_timer(&mut state, now);
+        Poll::Ready(Ok(all_bytes - bytes.len()))
+    }
+
+    /// Waits until the peer has everything that was written.
+    pub(crate) fn poll_received(&self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        let mut state = self.state.lock();
+        let (written, received) = state.stream.progress();
+        match &state.end {
+            _ if written == received => Poll::Ready(Ok(())),
+            Some(end) => Poll::Ready(Err(end.clone())),
+            None => {
+                state.wakers.writer = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The payload of the next ping whose receipt has come.
+    pub(crate) fn poll_receipt(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let mut state = self.state.lock();
+        if state.first_ping_is_answered()
+            && let Some(ping) = state.pings.pop_front()
+        {
+            return Poll::Ready(ping.payload);
+        }
+        state.wakers.receipts = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Puts the stream into the queue of its socket.
+    fn queue(self: &Arc<Self>, state: &mut SlotState) {
+        if !std::mem::replace(&mut state.is_queued, true) {
+            state.outgoing.push_stream(Arc::clone(self));
+        }
+    }
+
+    fn after_change(self: &Arc<Self>, state: &mut SlotState, now: Instant) {
+        state.wake_writer_if_ready();
+        state.wake_receipts_if_ready();
+        if state.stream.has_urgent_frame() {
+            self.queue(state);
+        }
+        self.update_timer(state, now);
+    }
+
+    /// Adds a timer if none fires early enough.
+    fn update_timer(self: &Arc<Self>, state: &mut SlotState, now: Instant) {
+        if state.end.is_some() {
+            return;
+        }
+        let Some(due) = [state.stream.deadline(), state.first_record_due].into_iter().flatten().min() else { return };
+        if state.timer.is_some_and(|timer| timer <= due && timer > now) {
+            return;
+        }
+        state.timer = Some(due);
+        self.timers.add(due, Arc::downgrade(self));
+    }
+}
+
+impl SlotState {
+    fn fail(&mut self, failure: StreamFailure) {
+        self.end.get_or_insert(failure);
+        self.wakers.wake_reader();
+        self.wakers.wake_writer();
+        self.wakers.wake_receipts();
+    }
+
+    fn add_ping(&mut self, payload: Bytes) {
+        let (after_bytes, received) = self.stream.progress();
+        let can_be_asked = self.stream.can_resume();
+        let heard_before = (received == after_bytes && can_be_asked).then(|| self.stream.heard_frames());
+        if heard_before.is_some() {
+            self.stream.ask_for_life();
+        }
+        if self.pings.len() >= MAX_WAITING_PINGS {
+            self.pings.pop_back();
+        }
+        self.pings.push_back(WaitingPing { payload, after_bytes, heard_before });
+        self.wake_receipts_if_ready();
+    }
+
+    fn first_ping_is_answered(&self) -> bool {
+        let (_, received) = self.stream.progress();
+        self.end.is_none()
+            && self.pings.front().is_some_and(|ping| {
+                let heard = ping.heard_before.is_none_or(|before| self.stream.heard_frames() > before);
+                heard && received >= ping.after_bytes && self.stream.is_reachable()
+            })
+    }
+
+    fn wake_receipts_if_ready(&mut self) {
+        if self.first_ping_is_answered() {
+            self.wakers.wake_receipts();
+        }
+    }
+
+    fn wake_writer_if_ready(&mut self) {
+        if self.wakers.writer.is_some() {
+            let (written, received) = self.stream.progress();
+            if self.stream.writable_records() > 0 || written == received {
+                self.wakers.wake_writer();
+            }
+        }
+    }
+}
+
+impl Wakers {
+    fn wake_reader(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_writer(&mut self) {
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_receipts(&mut self) {
+        self.receipts.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Only the id: everything else changes or is secret.
+impl fmt::Debug for RelayedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayedStream").field("id", &self.id).finish_non_exhaustive()
+    }
+}
