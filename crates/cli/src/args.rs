@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use clap::builder::Resettable;
+use clap::builder::{ArgPredicate, Resettable};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
 use crate::commands::args::Command;
 use crate::limit_flags::LimitArgs;
+use crate::remote_args::RemoteArgs;
 
 /// The description in the manual page. `--help` shows one sentence instead, the doc comment of [`Args`].
 const LONG_ABOUT: &str = "\
@@ -27,7 +28,7 @@ machine. A kept session (--session) and the processes in it outlive the command 
 
 /// The text about `--listen` in the manual page. `--help` shows a shorter one.
 const LISTEN_HELP: &str = "An address to listen on: ws://IP:PORT, wss://IP:PORT, unix:///PATH, or stdio for stdin and stdout. Port 0 is \
-a free port. The flag can be repeated.";
+a free port. The flag can be repeated. With --remote the default is to listen on no address.";
 /// The text about `--token-file` in the manual page. `--help` shows a shorter one.
 const TOKEN_FILE_HELP: &str = "A file with the bearer tokens to accept, one on each line, as TOKEN or as NAME: TOKEN; the name is for \
 the log. The file is read again on SIGHUP. An address that other machines can reach needs \
@@ -49,7 +50,7 @@ such a file, or --insecure-no-auth.";
 )]
 pub(crate) struct Args {
     /// ws://IP:PORT, wss://, unix:///PATH or stdio
-    #[arg(long, long_help = LISTEN_HELP, env = "EXEC_SERVER_LISTEN", hide_env = true, value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
+    #[arg(long, long_help = LISTEN_HELP, env = "EXEC_SERVER_LISTEN", hide_env = true, value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL, default_value_if("remote", ArgPredicate::IsPresent, None))]
     pub(crate) listen: Vec<ListenUrl>,
 
     /// PEM file with the certificate chain for wss://
@@ -78,6 +79,9 @@ pub(crate) struct Args {
         value_delimiter = ','
     )]
     pub(crate) allow_host: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

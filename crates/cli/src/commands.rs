@@ -47,6 +47,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use args::Command;
+pub(crate) use saved_sessions::state_directory;
 use tokio::runtime::Builder;
 
 use crate::runtime::start_runtime;

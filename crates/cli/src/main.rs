@@ -8,6 +8,7 @@ mod commands;
 mod limit_flags;
 mod log;
 mod man_pages;
+mod remote_args;
 mod runtime;
 mod serve;
 mod terminal_text;

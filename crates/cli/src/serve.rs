@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use exec_server::{ExecServerRuntimePaths, HostProcess, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
+use exec_server::{
+    ExecServerRuntimePaths, HostProcess, Listen, ListenUrl, ServeOptions, ServerConfig, Tokens, tls_acceptor,
+};
 
 use crate::args::Args;
 use crate::log::ServerLog;
@@ -35,6 +37,7 @@ async fn run(args: Args, host: HostProcess) -> anyhow::Result<()> {
     if tls.is_some() && !args.listen.iter().any(|url| matches!(url, ListenUrl::SecureWebSocket(_))) {
         anyhow::bail!("--tls-cert is given but no --listen is wss://; nothing would be encrypted");
     }
+    let remote = args.remote.environment()?;
     let tokens = args.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
     let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
     let config =
@@ -46,5 +49,6 @@ async fn run(args: Args, host: HostProcess) -> anyhow::Result<()> {
         insecure_no_auth: args.insecure_no_auth,
         allowed_hosts: args.allow_host,
     };
-    Ok(exec_server::serve(config, listen, host).await?)
+    let listen = (!listen.urls.is_empty()).then_some(listen);
+    Ok(exec_server::serve_with(ServeOptions { config, host, listen, remote }).await?)
 }

@@ -2,6 +2,7 @@
 //! session (the server's state of one client, which outlives a lost connection).
 
 mod child;
+mod relay;
 mod ssh;
 mod url;
 
@@ -14,6 +15,7 @@ use crate::error::ExecServerError;
 use crate::path_map::PathMap;
 
 pub use child::ChildConnector;
+pub use relay::{RelayConnector, RelayConnectorError};
 pub use ssh::SshConnector;
 pub use url::UrlConnector;
 

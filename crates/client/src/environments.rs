@@ -6,6 +6,7 @@ mod environment_table;
 mod error;
 mod file;
 mod home_and_variables;
+mod remote_location;
 mod value_types;
 
 use std::collections::BTreeMap;
@@ -14,11 +15,12 @@ use std::time::Duration;
 
 pub use error::{EntryProblem, EnvironmentsError, Problem};
 pub use home_and_variables::HomeAndVariables;
+pub use remote_location::{RemoteCredential, RemoteLocation};
 
 use recovery::DEFAULT_SILENCE_TIMEOUT;
 
 use crate::path_map::PathMap;
-use home_and_variables::{CODEX_EXEC_SERVER_URL, EXEC_SERVER_URL, RELAY_VARIABLES};
+use home_and_variables::{CODEX_EXEC_SERVER_URL, EXEC_SERVER_REMOTE, EXEC_SERVER_URL, RELAY_VARIABLES};
 
 /// The id of the environment that is this machine.
 const LOCAL: &str = "local";
@@ -34,11 +36,17 @@ const NONE: &str = "none";
 /// users do not believe that the program hangs.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Default of the limit for connecting through a service. The service is asked for up to 14 s, because an executor that was just
+/// lost may return; after that the relay has 10 s, and the executor 12 s.
+const REMOTE_CONNECT_TIMEOUT: Duration = Duration::from_secs(36);
+
 /// The configured environments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environments {
     /// The id of the environment to use when the user names none. It is a key of `entries`. `None` if there is no default.
     pub default: Option<String>,
+    /// The service in which environments are looked for that are not among `entries`. `None`: there is none.
+    pub service: Option<String>,
     /// All environments by their ids. This machine is among them, as `local`, unless the file excludes it, or a
     /// variable holds the URL of the only environment, or `none`.
     pub entries: BTreeMap<String, EnvironmentSpec>,
@@ -109,6 +117,8 @@ pub enum EnvironmentLocation {
         /// Maps paths of this machine to paths of that machine, and back.
         paths: PathMap,
     },
+    /// A server that a service and its relay lead to.
+    Remote(RemoteLocation),
 }
 
 impl Environments {
@@ -119,10 +129,19 @@ impl Environments {
 
     /// As [`load`](Self::load), and also returns where the configuration was found.
     pub fn load_with_source(variables: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
-        refuse_relay_variables(variables)?;
-        let Some(found) = file::find(variables)? else { return from_variables(variables) };
-        let (environments, names_default) = file::parse(&found.text, &found.path)?;
-        Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
+        if let Some(location) = remote_location::from_variables(variables)? {
+            let environments = Self::only(EnvironmentSpec::remote(REMOTE, location));
+            return Ok((environments, EnvironmentsSource::Variable(RELAY_VARIABLES[0])));
+        }
+        let service = service_of_variable(variables)?;
+        let (environments, source) = match file::find(variables)? {
+            None => from_variables(variables)?,
+            Some(found) => {
+                let (environments, names_default) = file::parse(&found.text, &found.path)?;
+                (environments, EnvironmentsSource::File { path: found.path, names_default })
+            }
+        };
+        Ok((Self { service: service.or(environments.service), ..environments }, source))
     }
 
     /// The paths at which `environments.toml` is looked for, in this order.
@@ -141,6 +160,18 @@ impl Environments {
         self.entries.get(self.default.as_ref()?)
     }
 
+    /// The environment of this id: a configured one, or else one of the service.
+    pub fn find(&self, id: &str) -> Option<EnvironmentSpec> {
+        if let Some(spec) = self.entries.get(id) {
+            return Some(spec.clone());
+        }
+        let service = self.service.clone().filter(|_| id != LOCAL && !id.eq_ignore_ascii_case(NONE))?;
+        let environment_id = remote_location::checked_environment_id(id).ok()?;
+        let (pinned_key, ca_file, credential) = (None, None, RemoteCredential::Found);
+        let location = RemoteLocation { service, environment_id, pinned_key, ca_file, credential };
+        Some(EnvironmentSpec::remote(id, location))
+    }
+
     /// Whether the configuration lets processes run on this machine.
     pub fn includes_local(&self) -> bool {
         self.entries.contains_key(LOCAL)
@@ -148,7 +179,7 @@ impl Environments {
 
     /// A configuration with one environment, which is the default.
     fn only(spec: EnvironmentSpec) -> Self {
-        Self { default: Some(spec.id.clone()), entries: BTreeMap::from([(spec.id.clone(), spec)]) }
+        Self { default: Some(spec.id.clone()), service: None, entries: BTreeMap::from([(spec.id.clone(), spec)]) }
     }
 }
 
@@ -163,20 +194,21 @@ impl EnvironmentSpec {
         }
     }
 
+    fn remote(id: &str, location: RemoteLocation) -> Self {
+        let connect_timeout = REMOTE_CONNECT_TIMEOUT;
+        Self { connect_timeout, ..Self::new(id, EnvironmentLocation::Remote(location)) }
+    }
+
     fn local() -> Self {
         Self::new(LOCAL, EnvironmentLocation::Local)
     }
 }
 
-/// Refuses the variables `CODEX_EXEC_SERVER_NOISE_…`, which name an environment behind a relay. This client cannot
-/// use a relay. If the variables were ignored, processes for another machine would run on this machine.
-fn refuse_relay_variables(variables: &HomeAndVariables) -> Result<(), EnvironmentsError> {
-    let missing: Vec<_> = RELAY_VARIABLES.into_iter().filter(|name| !variables.is_set(name)).collect();
-    match missing.len() {
-        0 => Err(EnvironmentsError::NoiseNotSupported),
-        all if all == RELAY_VARIABLES.len() => Ok(()),
-        _ => Err(EnvironmentsError::NoiseIncomplete { missing }),
-    }
+/// The service that a variable names for environments that no file names.
+fn service_of_variable(variables: &HomeAndVariables) -> Result<Option<String>, EnvironmentsError> {
+    let text = variables.text(EXEC_SERVER_REMOTE);
+    let service = text.and_then(|text| text.map(remote_location::checked_service).transpose());
+    service.map_err(|problem| EnvironmentsError::Variable { name: EXEC_SERVER_REMOTE, problem })
 }
 
 /// The environment whose URL is in a variable, or this machine if no such variable is set.

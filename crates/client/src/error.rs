@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{ErrorCode, ErrorData, WireError};
+use remote::HarnessError;
 use transport::ConnectError;
 
 /// The reason why a call failed.
@@ -24,6 +25,9 @@ pub enum ExecServerError {
     /// The connection to the URL could not be made, whether over a WebSocket or a Unix socket.
     #[error("failed to connect to exec-server: {0}")]
     WebSocketConnect(Arc<ConnectError>),
+    /// The connection through a service and its relay could not be made.
+    #[error("failed to connect to exec-server: {0}")]
+    RemoteConnect(Arc<HarnessError>),
     /// The server did not answer `initialize` within `initialize_timeout`.
     #[error("timed out waiting for the exec-server handshake after {timeout:?}")]
     InitializeTimedOut {
@@ -74,6 +78,7 @@ impl ExecServerError {
         match self {
             Self::WebSocketConnectTimeout { .. } | Self::InitializeTimedOut { .. } | Self::Disconnected(_) => true,
             Self::WebSocketConnect(error) => error.is_retryable(),
+            Self::RemoteConnect(error) => error.is_retryable(),
             Self::Server { .. } => self.is_still_attached(),
             _ => false,
         }

@@ -45,11 +45,12 @@ pub use accepted::{AcceptedSockets, accepted};
 pub use client::ExecServerClient;
 pub use client_core::ConnectionState;
 pub use connector::{
-    ChildConnector, Companion, Connecting, ServerConnection, ServerConnector, SshConnector, UrlConnector,
+    ChildConnector, Companion, Connecting, RelayConnector, RelayConnectorError, ServerConnection, ServerConnector,
+    SshConnector, UrlConnector,
 };
 pub use environments::{
     EntryProblem, EnvironmentLocation, EnvironmentSpec, Environments, EnvironmentsError, EnvironmentsSource,
-    HomeAndVariables, Problem,
+    HomeAndVariables, Problem, RemoteCredential, RemoteLocation,
 };
 pub use error::ExecServerError;
 pub use files::{
@@ -84,6 +85,7 @@ pub use records::{
     Changes, DecidingNetwork, ExecProcessEvent, ExitStatus, NetworkPolicyDecider, ProcessOutput, ProcessOutputChunk,
 };
 pub use recovery::{Backoff, WhenRecovering};
+pub use remote::{Harness, HarnessError, HarnessSettings, Registry, RegistryError};
 pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};

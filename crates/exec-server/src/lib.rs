@@ -48,11 +48,19 @@
 #![forbid(unsafe_code)]
 
 mod paths;
+mod remote_environment;
 mod run;
 
 pub use client::*;
 pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
-pub use run::{ServeError, run_main, run_main_with_listen_url, serve};
+pub use remote::{IdentityFileError, RelayIdentity, load_or_create_identity};
+pub use remote_environment::{
+    RemoteCredentialSource, RemoteEnvironmentConfig, RemoteEnvironmentError, run_remote_environment,
+    variables_of_this_process,
+};
+#[expect(deprecated, reason = "programs that use the older names go on compiling")]
+pub use remote_environment::{RemoteExecutorConfig, run_remote_executor};
+pub use run::{ServeError, ServeOptions, run_main, run_main_with_listen_url, serve, serve_with};
 pub use server::{Config as ServerConfig, Listen, Server, Tokens};
 pub use spawn::HostProcess;
 pub use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError as ExecServerListenUrlParseError, tls_acceptor};

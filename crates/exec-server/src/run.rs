@@ -2,14 +2,18 @@
 //! stdout. Start with [`serve`].
 
 use std::io::{self, Write as _};
+use std::pin::pin;
 use std::sync::Arc;
 
+use remote::{ExecutorSettings, RegistryError};
 use server::{Config, Listen, Server, Tokens};
 use spawn::HostProcess;
+use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
 use crate::paths::ExecServerRuntimePaths;
+use crate::remote_environment::{RemoteEnvironmentConfig, RemoteEnvironmentError};
 
 /// The reason why a server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +25,12 @@ pub enum ServeError {
     /// address without a token.
     #[error(transparent)]
     Listen(#[from] server::ListenError),
+    /// The configuration of the remote environment cannot be used.
+    #[error(transparent)]
+    RemoteEnvironment(#[from] RemoteEnvironmentError),
+    /// The service does not accept this executor.
+    #[error(transparent)]
+    Registration(#[from] RegistryError),
     /// A call to the operating system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -43,39 +53,77 @@ pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntime
     serve(config, listen, HostProcess::dedicate()?).await
 }
 
-/// Serves until SIGTERM or SIGINT; until the server has had no connection and no session for the time
-/// `exit_when_idle` of `config`; or, if it serves only stdio, until stdin ends. Prints one line on stdout for each
-/// address, unless it serves stdio. After SIGHUP the server reads the file with the tokens of its clients again. The
-/// three signals are caught for the whole process, and stay caught after this function has returned.
+/// What a program serves, and when the server ends.
+pub struct ServeOptions {
+    /// The settings of the server.
+    pub config: Config,
+    /// What the server may change in this process.
+    pub host: HostProcess,
+    /// The addresses on which the server listens. `None`: it serves only a remote environment.
+    pub listen: Option<Listen>,
+    /// The environment that the server serves through a service. `None`: it serves only the clients that connect to it.
+    pub remote: Option<RemoteEnvironmentConfig>,
+}
+
+impl ServeOptions {
+    /// Serves nobody yet.
+    pub fn new(config: Config, host: HostProcess) -> Self {
+        Self { config, host, listen: None, remote: None }
+    }
+}
+
+/// Serves the clients of `listen`, as [`serve_with`] does.
 pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
+    serve_with(ServeOptions { listen: Some(listen), ..ServeOptions::new(config, host) }).await
+}
+
+/// Serves until SIGTERM or SIGINT; until the server has had no connection and no session for the time
+/// `exit_when_idle` of the configuration; if it serves only stdio, until stdin ends; or, if the remote environment says so, until stdin
+/// ends. Prints one line on stdout for each address, unless it serves stdio. After SIGHUP the server reads the file
+/// with the tokens of its clients again. The three signals are caught for the whole process, and stay caught after
+/// this function has returned.
+pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
     // The signals are caught before the server listens, so that an early signal does not kill the program without a cleanup.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hangup = signal(SignalKind::hangup())?;
 
+    let ServeOptions { config, host, listen, remote } = options;
+    let executor = remote.as_ref().map(RemoteEnvironmentConfig::executor_settings).transpose()?;
     let server = Server::new(config, host)?;
-    let only_stdio = listen.urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
-    let tokens: Option<Arc<Tokens>> = listen.tokens.clone();
-    let running = server.listen(listen).await?;
-    if running.stdio.is_none() {
-        print_addresses(&running.addresses)?;
-    } else {
-        // Stdout carries the protocol, so the addresses go to the log.
-        running.addresses.iter().for_each(|address| tracing::warn!("listening on {address}"));
+    let urls = listen.as_ref().map(|listen| listen.urls.as_slice()).unwrap_or_default();
+    let only_stdio = executor.is_none() && urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
+    let tokens: Option<Arc<Tokens>> = listen.as_ref().and_then(|listen| listen.tokens.clone());
+    let mut stdio = None;
+    if let Some(listen) = listen {
+        let running = server.listen(listen).await?;
+        if running.stdio.is_none() {
+            print_addresses(&running.addresses)?;
+        } else {
+            // Stdout carries the protocol, so the addresses go to the log.
+            running.addresses.iter().for_each(|address| tracing::warn!("listening on {address}"));
+        }
+        stdio = running.stdio;
     }
 
-    let mut stdio = running.stdio;
-    let idle = server.idle();
-    tokio::pin!(idle);
+    let mut idle = pin!(server.idle());
     // Reloading has a future of its own, so that a file system that hangs does not delay the other signals.
-    let reloads = reload_at_each_hangup(&server, tokens, hangup);
-    tokio::pin!(reloads);
+    let mut reloads = pin!(reload_at_each_hangup(&server, tokens, hangup));
+    // Local clients are served while the service cannot be reached.
+    let mut registration = pin!(serve_remote_environment(&server, executor));
+    let mut stdin_end = pin!(wait_for_stdin_end(remote.is_some_and(|remote| remote.exit_on_stdin_close)));
+    let mut failure = None;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             () = &mut idle => break,
+            () = &mut stdin_end => break,
             () = &mut reloads => {}
+            error = &mut registration => {
+                failure = Some(error);
+                break;
+            }
             () = wait_for_stdio_end(stdio.as_mut()) => {
                 stdio = None;
                 if only_stdio {
@@ -92,7 +140,37 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
         _ = terminate.recv() => server.kill_everything().await,
         _ = interrupt.recv() => server.kill_everything().await,
     }
-    Ok(())
+    failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Registers the executor, which serves harnesses from then on. Returns only an error that another attempt would not
+/// mend.
+async fn serve_remote_environment(server: &Server, executor: Option<ExecutorSettings>) -> RegistryError {
+    if let Some(settings) = executor {
+        let environment = settings.registry.environment_id().to_owned();
+        let (service, key) = (settings.registry.service(), settings.identity.public_key().fingerprint());
+        if let Err(error) = server.serve_harnesses(settings).await {
+            return error;
+        }
+        // Stdout is for addresses, which other programs read.
+        write_to_stderr(&format!("registered as {environment} at {service}, key {key}\n"));
+    }
+    std::future::pending().await
+}
+
+/// Waits until stdin has ended, and ignores what it carries. Waits for ever if `is_wanted` is false.
+async fn wait_for_stdin_end(is_wanted: bool) {
+    if !is_wanted {
+        return std::future::pending().await;
+    }
+    let mut ignored = [0; 4096];
+    let mut stdin = tokio::io::stdin();
+    while stdin.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
+}
+
+/// An error is ignored: there is no other place to report it.
+fn write_to_stderr(text: &str) {
+    let _unreportable_error = io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints one line for each address, for the program that started the server.

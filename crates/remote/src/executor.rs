@@ -29,6 +29,9 @@ use handshakes::HarnessAdmission;
 use schedule::RedialSchedule;
 use stream_table::{FrameVerdict, StreamTable};
 
+/// How long the last frames may take to leave when the executor ends.
+const LAST_FRAMES_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The reason of every reset that an executor sends, as in the published implementation.
 const PROTOCOL_ERROR: &str = "noise_relay_protocol_error";
 
@@ -138,6 +141,11 @@ impl Executor {
     /// Serves harnesses until `leave` is done. From the moment at which the token of [`Executor::register`] is
     /// cancelled, no harness is admitted; the streams that exist go on until `leave` is done.
     pub async fn run(self, leave: impl Future<Output = ()>) {
+        let leave = async {
+            leave.await;
+            let last_frames = self.shared.outgoing.wait_until_empty();
+            let _ = tokio::time::timeout(LAST_FRAMES_TIMEOUT, last_frames).await;
+        };
         tokio::select! {
             () = self.serve_sockets() => {}
             () = self.shared.timers.run() => {}

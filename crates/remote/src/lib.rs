@@ -17,6 +17,7 @@ mod outgoing;
 mod registry;
 mod relay_socket;
 mod relayed_stream;
+mod service_access;
 mod stream_io;
 mod stream_timers;
 
@@ -25,3 +26,5 @@ pub use executor::{Executor, ExecutorEvent, ExecutorHost, ExecutorSettings};
 pub use harness::{Harness, HarnessConnection, HarnessError, HarnessLink, HarnessSettings};
 pub use identity_file::{IdentityFileError, load_or_create_identity};
 pub use registry::{ConnectBundle, Registration, Registry, RegistryError, RegistrySettingsError};
+pub use relay::{HandshakeFailure, RelayIdentity, RelayPublicKey};
+pub use service_access::{ServiceAccess, ServiceAccessError};

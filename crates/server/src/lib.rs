@@ -11,6 +11,7 @@ mod config;
 mod connection;
 mod connection_task;
 mod environment;
+mod executor;
 mod files;
 mod guard_watch;
 mod handlers;

@@ -86,13 +86,12 @@ impl Server {
             shortage_log: Mutex::new(SHORTAGE_LINES),
         });
         let handshakes = Handshakes::new(self.shared.config.max_handshakes);
-        let connections = Arc::new(Semaphore::new(self.shared.config.max_connections));
         let waiting = Arc::new(Semaphore::new(self.shared.config.max_handshakes));
         for (listener, transport) in listeners {
             let permits = ConnectionPermits {
                 handshakes: Arc::clone(&handshakes),
                 waiting: Arc::clone(&waiting),
-                connections: Arc::clone(&connections),
+                connections: Arc::clone(&self.shared.connection_permits),
             };
             let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&policy));
             self.shared.tasks.spawn(async move {

@@ -2,6 +2,8 @@
 //! labels are an interface: dashboards depend on them. This module knows nothing of how the values come about; other
 //! modules report each change by a method call.
 
+mod remote;
+
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use transport::Principal;
 
+use self::remote::RemoteMetrics;
+
 /// Value of the label `transport`: how a client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
@@ -21,6 +25,7 @@ pub(crate) enum Transport {
     websocket,
     unix,
     stdio,
+    relay,
 }
 
 /// Value of the label `result` of finished processes.
@@ -71,10 +76,20 @@ struct TransportLabel {
     transport: Transport,
 }
 
-/// The [`Principal`] as a text. The number of values stays small: names of tokens, a user, or `anybody`.
+/// The [`Principal`] as a text. The number of values stays small: names of tokens, a user, `anybody`, or `harness` for all harnesses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PrincipalLabel {
     principal: String,
+}
+
+impl PrincipalLabel {
+    fn of(principal: &Principal) -> Self {
+        let principal = match principal {
+            Principal::Harness(_) => "harness".to_owned(),
+            Principal::Anybody | Principal::User(_) | Principal::Token(_) => principal.to_string(),
+        };
+        Self { principal }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +121,8 @@ pub(crate) struct Metrics {
     sessions_active: Gauge,
     output_bytes: Counter<u64, AtomicU64>,
     output_dropped_bytes: Counter<u64, AtomicU64>,
+    /// What happens in remote mode. Without remote mode all values stay 0.
+    pub(crate) remote: RemoteMetrics,
 }
 
 /// Counts one client in `connections_waiting` until this value is dropped.
@@ -137,6 +154,7 @@ impl Metrics {
             sessions_active: Gauge::default(),
             output_bytes: Counter::default(),
             output_dropped_bytes: Counter::default(),
+            remote: RemoteMetrics::register(&mut registry),
             registry: Registry::default(),
         };
         registry.register("connections_active", "Open connections", metrics.connections_active.clone());
@@ -178,7 +196,7 @@ impl Metrics {
     }
 
     pub(crate) fn connection_opened(&self, transport: Transport, principal: &Principal) {
-        let by_principal = PrincipalLabel { principal: principal.to_string() };
+        let by_principal = PrincipalLabel::of(principal);
         self.principal_connections_active.get_or_create(&by_principal).inc();
         self.principal_connections_total.get_or_create(&by_principal).inc();
         let label = TransportLabel { transport };
@@ -197,7 +215,7 @@ impl Metrics {
     }
 
     pub(crate) fn connection_closed(&self, transport: Transport, principal: &Principal) {
-        let by_principal = PrincipalLabel { principal: principal.to_string() };
+        let by_principal = PrincipalLabel::of(principal);
         self.principal_connections_active.get_or_create(&by_principal).dec();
         self.connections_active.get_or_create(&TransportLabel { transport }).dec();
     }

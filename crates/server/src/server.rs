@@ -92,6 +92,10 @@ impl Server {
         shared.connections.close();
         // Each connection task closes a connection whose peer does not read. A peer that reads slowly gets its last messages.
         let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
+        // The connections of harnesses have sent their last messages.
+        shared.leaving_relay.cancel();
+        shared.relay_tasks.close();
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.relay_tasks.wait()).await;
         self.end_sandboxes().await;
         // The fetcher is closed after the connections, because their HTTP requests use it.
         if let Some(fetcher) = shared.fetcher.get() {

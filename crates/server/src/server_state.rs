@@ -74,6 +74,12 @@ pub(crate) struct ServerState {
     pub(crate) process_tasks: TaskTracker,
     /// One task per connection.
     pub(crate) connections: TaskTracker,
+    /// Permits for connections that were admitted (`--max-connections`).
+    pub(crate) connection_permits: Arc<Semaphore>,
+    /// Tasks that carry the connections of harnesses. They outlive these connections.
+    pub(crate) relay_tasks: TaskTracker,
+    /// Cancelled when no connection of a harness needs the relay any more.
+    pub(crate) leaving_relay: CancellationToken,
     /// Cancelled when the server begins to shut down.
     pub(crate) closing: CancellationToken,
     /// The number that the newest connection got.
@@ -122,6 +128,7 @@ impl ServerState {
             threads: Arc::new(file_threads(config.max_file_operations_total)?),
             file_permits: Arc::new(Semaphore::new(config.max_file_operations_total)),
             search_permits: SearchPermits::new(config.max_searches),
+            connection_permits: Arc::new(Semaphore::new(config.max_connections)),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
             config,
@@ -136,6 +143,8 @@ impl ServerState {
             tasks: TaskTracker::new(),
             process_tasks: TaskTracker::new(),
             connections: TaskTracker::new(),
+            relay_tasks: TaskTracker::new(),
+            leaving_relay: CancellationToken::new(),
             closing: CancellationToken::new(),
             last_connection: AtomicU64::new(0),
             open_connections: Mutex::default(),

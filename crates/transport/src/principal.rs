@@ -15,15 +15,18 @@ pub enum Principal {
     User(u32),
     /// The holder of the token with this name.
     Token(Arc<str>),
+    /// The harness behind a relay whose key has this fingerprint. The handshake has proven that the harness has the key.
+    Harness(Arc<str>),
 }
 
-/// `anybody`, `uid:1000` or `token:ci`, for logs and metrics.
+/// `anybody`, `uid:1000`, `token:ci` or `harness:SHA256:…`, for logs.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Anybody => f.write_str("anybody"),
             Self::User(uid) => write!(f, "uid:{uid}"),
             Self::Token(name) => write!(f, "token:{name}"),
+            Self::Harness(fingerprint) => write!(f, "harness:{fingerprint}"),
         }
     }
 }

@@ -4,24 +4,31 @@
 //! them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use client::{
     ChildConnector, ConnectOptions, EnvironmentLocation, EnvironmentSpec, Environments, ExecServerClient,
-    ExecServerClientConnectOptions, HomeAndVariables, PathMap, ServerConnector, SshConnector, TlsRoots, UrlConnector,
+    ExecServerClientConnectOptions, HomeAndVariables, PathMap, RelayConnector, RelayConnectorError, RemoteCredential,
+    RemoteLocation, ServerConnector, SshConnector, TlsRoots, UrlConnector,
 };
+use exec_server::{load_or_create_identity, variables_of_this_process};
 
 use super::args::TargetArgs;
 use super::background_server;
 use super::flag_file::{FlagFile, FlagOrigin};
 use super::foreground::Goodbye;
+use super::saved_sessions::state_directory;
 use super::signals::Signals;
 use crate::args::server_variables;
 use crate::terminal_text::error_line;
 
 /// The name of this program in the logs of servers.
 const CLIENT_NAME: &str = "exec-server-cli";
+
+/// The file with the keys of this program, in the state directory of the user.
+const IDENTITY_FILE: &str = "harness.key";
 
 /// How to reach one environment. It holds no connection.
 #[derive(Clone)]
@@ -68,11 +75,11 @@ impl Destination {
         let environments = Environments::load(&HomeAndVariables::of_this_process())?;
         let spec = match &flags.environment {
             Some(name) => known_environment(name, &environments)?,
-            None => environments.default_environment().context(
+            None => environments.default_environment().cloned().context(
                 "there is no default environment (`exec-server env` says why); give -e, --connect or --ssh",
             )?,
         };
-        Ok(Self::configured(spec.clone(), flags, environments.default.as_deref()))
+        Ok(Self::configured(spec, flags, environments.default.as_deref()))
     }
 
     /// This machine, through a server that is started for the command.
@@ -94,7 +101,7 @@ impl Destination {
                  give -e {name} and write :PATH, or write the file into environments.toml"
             );
         }
-        Ok(Self::configured(spec.clone(), flags, default))
+        Ok(Self::configured(spec, flags, default))
     }
 
     /// A configured environment. `default` is the name of the default environment. A token and certificates go to one
@@ -126,17 +133,30 @@ impl Destination {
     /// Takes the token and the certificates of the flags, as far as the URL can use them and `is_for_us` says that they
     /// are for this environment. `is_for_us` also gets the file that the configuration names.
     fn take_files(&mut self, flags: &TargetArgs, is_for_us: impl Fn(&FlagFile, &Option<PathBuf>) -> bool) {
-        let EnvironmentLocation::Url { url, ca_file, token_file } = &mut self.location else { return };
-        let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
-        let (has_tls, has_token) = (!matches!(scheme.as_str(), "ws" | "unix"), scheme != "unix");
-        for (is_usable, own, flag, setting) in [
-            (has_tls, ca_file, &flags.ca_file, &mut self.ca_file_setting),
-            (has_token, token_file, &flags.client_token_file, &mut self.token_file_setting),
-        ] {
-            if let Some(file) = flag.as_ref().filter(|file| is_usable && is_for_us(file, own)) {
-                *own = Some(file.path.clone());
-                *setting = Some(file.setting.clone());
+        let settings = (&mut self.ca_file_setting, &mut self.token_file_setting);
+        match &mut self.location {
+            EnvironmentLocation::Url { url, ca_file, token_file } => {
+                let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
+                let (has_tls, has_token) = (!matches!(scheme.as_str(), "ws" | "unix"), scheme != "unix");
+                if has_tls {
+                    take_file(ca_file, &flags.ca_file, settings.0, &is_for_us);
+                }
+                if has_token {
+                    take_file(token_file, &flags.client_token_file, settings.1, &is_for_us);
+                }
             }
+            EnvironmentLocation::Remote(RemoteLocation { ca_file, credential, .. }) => {
+                take_file(ca_file, &flags.ca_file, settings.0, &is_for_us);
+                let mut token_file = match credential {
+                    RemoteCredential::TokenFile(path) => Some(path.clone()),
+                    RemoteCredential::Found | RemoteCredential::Token { .. } => None,
+                };
+                take_file(&mut token_file, &flags.client_token_file, settings.1, &is_for_us);
+                if let Some(path) = token_file {
+                    *credential = RemoteCredential::TokenFile(path);
+                }
+            }
+            EnvironmentLocation::Local | EnvironmentLocation::Program { .. } | EnvironmentLocation::Ssh { .. } => {}
         }
     }
 
@@ -160,6 +180,7 @@ impl Destination {
             EnvironmentLocation::Url { url, .. } => UrlConnector::new(url, ConnectOptions::default()).address(),
             EnvironmentLocation::Program { program, .. } => format!("program {program}"),
             EnvironmentLocation::Ssh { host, .. } => format!("ssh {host}"),
+            EnvironmentLocation::Remote(location) => remote_address(location),
         }
     }
 
@@ -167,6 +188,18 @@ impl Destination {
     pub(crate) async fn connect(self) -> anyhow::Result<ExecServerClient> {
         let connector = self.connector()?;
         Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
+    }
+
+    /// The connector to an environment behind a relay. The keys of this program are kept, because a kept session belongs to
+    /// them.
+    pub(super) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
+        let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
+        let connector = RelayConnector::to_environment(location, Arc::new(identity), variables_of_this_process());
+        Ok(connector.map_err(|error| match &error {
+            RelayConnectorError::TokenFile { .. } => UnusableFile::new(&self.token_file_setting, error.into()).into(),
+            RelayConnectorError::Access(_) => UnusableFile::new(&self.ca_file_setting, error.into()).into(),
+            _ => anyhow::Error::from(error),
+        })?)
     }
 
     /// The connector that makes the connections to this environment. It is an error if a token, a certificate or the
@@ -214,8 +247,28 @@ impl Destination {
                 let config = self.ssh_config.iter().flat_map(|file| ["-F".into(), file.into()]).collect();
                 Box::new(SshConnector::with_ssh(host, program, paths.clone(), config))
             }
+            EnvironmentLocation::Remote(location) => Box::new(self.relay_connector(location)?),
         })
     }
+}
+
+/// Takes the file of a flag instead of `own`, the file that the configuration names, if `is_for_us` says so.
+fn take_file(
+    own: &mut Option<PathBuf>,
+    flag: &Option<FlagFile>,
+    setting: &mut Option<String>,
+    is_for_us: &impl Fn(&FlagFile, &Option<PathBuf>) -> bool,
+) {
+    if let Some(file) = flag.as_ref().filter(|file| is_for_us(file, own)) {
+        *own = Some(file.path.clone());
+        *setting = Some(file.setting.clone());
+    }
+}
+
+/// The environment and its service, without the parts of the URL that may be secret.
+fn remote_address(location: &RemoteLocation) -> String {
+    let service = UrlConnector::new(&location.service, ConnectOptions::default()).address();
+    format!("{} at {service}", location.environment_id)
 }
 
 /// A token file or a certificate file cannot be used.
@@ -249,8 +302,8 @@ pub(crate) async fn leave(client: ExecServerClient, goodbye: Goodbye) {
     }
 }
 
-fn known_environment<'a>(name: &str, environments: &'a Environments) -> anyhow::Result<&'a EnvironmentSpec> {
-    environments.entries.get(name).with_context(|| {
+fn known_environment(name: &str, environments: &Environments) -> anyhow::Result<EnvironmentSpec> {
+    environments.find(name).with_context(|| {
         let known: Vec<&str> = environments.entries.keys().map(String::as_str).collect();
         format!("there is no environment `{name}`; there are: {}", known.join(", "))
     })

@@ -36,6 +36,7 @@ impl EnvironmentHint {
             (Some(name), _) => name.as_str(),
             (None, EnvironmentLocation::Ssh { host, .. }) => host.rsplit('@').next().unwrap_or(host),
             (None, EnvironmentLocation::Url { .. }) => host_and_port(&address),
+            (None, EnvironmentLocation::Remote(location)) => location.environment_id.as_str(),
             (None, EnvironmentLocation::Local | EnvironmentLocation::Program { .. }) => address.as_str(),
         };
         Self { name: plain(name), is_local: matches!(destination.location, EnvironmentLocation::Local), address }

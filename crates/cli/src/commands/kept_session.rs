@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use client::{EnvironmentLocation, ExecServerClient, ExecServerClientConnectOptions, ExecServerError};
+use client::{
+    EnvironmentLocation, ExecServerClient, ExecServerClientConnectOptions, ExecServerError, RemoteLocation,
+};
 use protocol::ErrorCode;
 
 use super::args::DEFAULT_KEEP;
@@ -72,10 +74,18 @@ impl Destination {
             let server = background_server::find_or_start(start).await?;
             self.location = server.with_context(|| no_session(name, "on this machine"))?;
         }
-        let EnvironmentLocation::Url { url, .. } = &self.location else {
-            anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
+        let url = match &self.location {
+            EnvironmentLocation::Url { url, .. } => url.clone(),
+            EnvironmentLocation::Remote(RemoteLocation { service, environment_id, .. }) => {
+                format!("{service}#{environment_id}")
+            }
+            EnvironmentLocation::Local | EnvironmentLocation::Program { .. } | EnvironmentLocation::Ssh { .. } => {
+                anyhow::bail!(
+                    "a session can be kept only on a server that listens; this one ends with its connection"
+                )
+            }
         };
-        let (url, address) = (url.clone(), self.address());
+        let address = self.address();
         let mut saved = saved_sessions::load(name, &url)?;
         if saved.is_none() && !creation.is_allowed() {
             anyhow::bail!(no_session(name, &format!("at {address}")));

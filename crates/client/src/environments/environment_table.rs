@@ -12,7 +12,10 @@ use url::Url;
 
 use super::error::{EntryProblem, Problem};
 use super::file::LocatedProblem;
-use super::{DEFAULT_TIMEOUT, EnvironmentLocation, EnvironmentSpec, LOCAL, NONE};
+use super::remote_location::{
+    RemoteCredential, RemoteLocation, checked_environment_id, checked_fingerprint, checked_service,
+};
+use super::{DEFAULT_TIMEOUT, EnvironmentLocation, EnvironmentSpec, LOCAL, NONE, REMOTE_CONNECT_TIMEOUT};
 use crate::path_map::PathMap;
 
 /// Limit for ids. Users type them, and lists show them.
@@ -39,6 +42,9 @@ pub(super) struct EnvironmentTable {
     ssh: Option<Spanned<String>>,
     local_root: Option<Spanned<String>>,
     remote_root: Option<Spanned<String>>,
+    remote: Option<Spanned<String>>,
+    environment_id: Option<Spanned<String>>,
+    pinned_key: Option<Spanned<String>>,
     connect_timeout_sec: Option<Spanned<f64>>,
     initialize_timeout_sec: Option<Spanned<f64>>,
     silence_timeout_sec: Option<Spanned<f64>>,
@@ -70,14 +76,16 @@ impl EnvironmentTable {
 
     /// `start` is the offset of the byte of the file at which the table begins.
     fn checked_spec(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, TableProblem> {
-        let location = match (&self.url, &self.program, &self.ssh) {
-            (Some(url), None, None) => self.url_location(url, directory)?,
-            (None, Some(program), None) => self.program_location(program, directory)?,
-            (None, program, Some(host)) => self.ssh_location(host, program.as_ref())?,
+        let location = match (&self.url, &self.program, &self.ssh, &self.remote) {
+            (Some(url), None, None, None) => self.url_location(url, directory)?,
+            (None, Some(program), None, None) => self.program_location(program, directory)?,
+            (None, program, Some(host), None) => self.ssh_location(host, program.as_ref())?,
+            (None, None, None, Some(service)) => self.remote_location(service, directory)?,
             _ => return Err((start, EntryProblem::NotOneWay)),
         };
+        let connect_timeout = if self.remote.is_some() { REMOTE_CONNECT_TIMEOUT } else { DEFAULT_TIMEOUT };
         Ok(EnvironmentSpec {
-            connect_timeout: timeout("connect_timeout_sec", self.connect_timeout_sec.as_ref(), DEFAULT_TIMEOUT)?,
+            connect_timeout: timeout("connect_timeout_sec", self.connect_timeout_sec.as_ref(), connect_timeout)?,
             initialize_timeout: timeout(
                 "initialize_timeout_sec",
                 self.initialize_timeout_sec.as_ref(),
@@ -158,22 +166,43 @@ impl EnvironmentTable {
         Ok(EnvironmentLocation::Ssh { host, program, paths })
     }
 
+    fn remote_location(
+        &self,
+        service: &Spanned<String>,
+        directory: Option<&Path>,
+    ) -> Result<EnvironmentLocation, TableProblem> {
+        self.refuse_fields_of_other_kinds("remote")?;
+        let checked = |text: &Spanned<String>, check: fn(&str) -> Result<String, EntryProblem>| {
+            check(text.get_ref()).map_err(|problem| (text.span().start, problem))
+        };
+        let token_file = resolved("token_file", self.token_file.as_ref(), directory)?;
+        Ok(EnvironmentLocation::Remote(RemoteLocation {
+            service: checked(service, checked_service)?,
+            environment_id: checked(self.environment_id.as_ref().unwrap_or(&self.id), checked_environment_id)?,
+            pinned_key: self.pinned_key.as_ref().map(|key| checked(key, checked_fingerprint)).transpose()?,
+            ca_file: resolved("ca_file", self.ca_file.as_ref(), directory)?,
+            credential: token_file.map_or(RemoteCredential::Found, RemoteCredential::TokenFile),
+        }))
+    }
+
     /// Refuses the fields of the other kinds of environments, so that no user believes that such a field has an
-    /// effect. `kind` is the field that decides the kind of this environment: `url`, `program` or `ssh`.
+    /// effect. `kind` is the field that decides the kind of this environment: `url`, `program`, `ssh` or `remote`.
     fn refuse_fields_of_other_kinds(&self, kind: &str) -> Result<(), TableProblem> {
-        let fields = [
-            ("connect_timeout_sec", start_of(&self.connect_timeout_sec), "url"),
-            ("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url"),
-            ("ca_file", start_of(&self.ca_file), "url"),
-            ("token_file", start_of(&self.token_file), "url"),
-            ("args", start_of(&self.args), "program"),
-            ("env", start_of(&self.env), "program"),
-            ("cwd", start_of(&self.cwd), "program"),
-            ("local_root", start_of(&self.local_root), "ssh"),
-            ("remote_root", start_of(&self.remote_root), "ssh"),
+        let fields: [(_, _, &[&str]); 11] = [
+            ("connect_timeout_sec", start_of(&self.connect_timeout_sec), &["url", "remote"]),
+            ("silence_timeout_sec", start_of(&self.silence_timeout_sec), &["url", "remote"]),
+            ("ca_file", start_of(&self.ca_file), &["url", "remote"]),
+            ("token_file", start_of(&self.token_file), &["url", "remote"]),
+            ("args", start_of(&self.args), &["program"]),
+            ("env", start_of(&self.env), &["program"]),
+            ("cwd", start_of(&self.cwd), &["program"]),
+            ("local_root", start_of(&self.local_root), &["ssh"]),
+            ("remote_root", start_of(&self.remote_root), &["ssh"]),
+            ("environment_id", start_of(&self.environment_id), &["remote"]),
+            ("pinned_key", start_of(&self.pinned_key), &["remote"]),
         ];
-        let mut others = fields.into_iter().filter(|(_, _, belongs_to)| *belongs_to != kind);
-        others.try_for_each(|(field, at, belongs_to)| refuse_if_set(field, at, belongs_to))
+        let mut others = fields.into_iter().filter(|(_, _, belongs_to)| !belongs_to.contains(&kind));
+        others.try_for_each(|(field, at, belongs_to)| refuse_if_set(field, at, belongs_to[0]))
     }
 }
 

@@ -43,12 +43,6 @@ pub enum EnvironmentsError {
         /// The variables that are not set.
         missing: Vec<&'static str>,
     },
-    /// All variables for an environment behind a relay are set, which this version does not support.
-    #[error(
-        "the CODEX_EXEC_SERVER_NOISE_ variables name an environment behind a relay, which this version cannot reach \
-         yet; unset them and name a server by EXEC_SERVER_URL or in environments.toml"
-    )]
-    NoiseNotSupported,
 }
 
 /// What is wrong with the contents of the file.
@@ -86,6 +80,9 @@ pub enum Problem {
     /// `default` names this machine, which `include_local` excludes.
     #[error("the default environment `local` is excluded by `include_local = false`")]
     ExcludedDefault,
+    /// `service` cannot be used.
+    #[error("`service`: {0}")]
+    Service(EntryProblem),
     /// The table of one environment is wrong.
     #[error("environment `{id}`: {problem}")]
     Entry {
@@ -99,8 +96,8 @@ pub enum Problem {
 /// What is wrong with the table of one environment, or with the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryProblem {
-    /// The table has none of `url`, `program` and `ssh`, or two that exclude each other.
-    #[error("give `url`, `program`, `ssh`, or `ssh` together with `program`")]
+    /// The table has none of `url`, `remote`, `program` and `ssh`, or two that exclude each other.
+    #[error("give `url`, `remote`, `program`, `ssh`, or `ssh` together with `program`")]
     NotOneWay,
     /// A field has no meaning for this kind of environment.
     #[error("`{field}` has a meaning only beside `{belongs_to}`")]
@@ -113,6 +110,21 @@ pub enum EntryProblem {
     /// The URL cannot be used. The error does not hold the URL, because a URL can contain a password.
     #[error("the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`")]
     Url,
+    /// The URL of a service cannot be used. The error does not hold the URL, because a URL can contain a password.
+    #[error("the URL of a service must be `https://HOST` or `http://HOST`")]
+    Service,
+    /// The id of an environment in a service is blank or has a control character.
+    #[error("the id of an environment must not be blank and must have no line breaks")]
+    EnvironmentId,
+    /// The text is not a fingerprint.
+    #[error("the key must be a fingerprint `SHA256:…`, as `exec-server env show` prints it")]
+    PinnedKey,
+    /// A token or an account cannot be sent in a header. The error does not hold it, because a token is secret.
+    #[error("the value must be visible ASCII without spaces")]
+    HeaderWord,
+    /// The value of a variable is not UTF-8.
+    #[error("the value is not UTF-8")]
+    NotUtf8,
     /// A field is empty, or has only white space.
     #[error("`{0}` must not be empty")]
     Empty(&'static str),

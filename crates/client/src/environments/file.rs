@@ -12,6 +12,7 @@ use toml::de::DeTable;
 use super::environment_table::EnvironmentTable;
 use super::error::{EnvironmentsError, Problem};
 use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, HomeAndVariables, XDG_CONFIG_HOME};
+use super::remote_location::checked_service;
 use super::{EnvironmentSpec, Environments, LOCAL, NONE, value_types};
 
 const FILE_NAME: &str = "environments.toml";
@@ -36,6 +37,7 @@ pub(super) struct LocatedProblem {
 #[serde(deny_unknown_fields)]
 struct Document {
     default: Option<Spanned<String>>,
+    service: Option<Spanned<String>>,
     #[serde(default = "include_local_by_default")]
     include_local: bool,
     #[serde(default)]
@@ -115,6 +117,7 @@ fn parse_document(text: &str, directory: Option<&Path>) -> Result<(Environments,
     if document.include_local {
         environments.entries.insert(LOCAL.to_owned(), EnvironmentSpec::local());
     }
+    environments.service = document.service.map(|service| checked_document_service(&service)).transpose()?;
     for table in document.environments {
         let at = table.get_ref().id_offset();
         let spec = EnvironmentTable::into_spec(table, directory)?;
@@ -126,6 +129,11 @@ fn parse_document(text: &str, directory: Option<&Path>) -> Result<(Environments,
     let names_default = document.default.is_some();
     environments.default = checked_default(&environments, document.default)?;
     Ok((environments, names_default))
+}
+
+fn checked_document_service(service: &Spanned<String>) -> Result<String, LocatedProblem> {
+    let checked = checked_service(service.get_ref());
+    checked.map_err(|problem| LocatedProblem { at: service.span().start, problem: Problem::Service(problem) })
 }
 
 /// The id of the default environment, if there is one. `default` is the field of the file. Without the field, this

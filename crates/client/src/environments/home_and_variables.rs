@@ -22,6 +22,12 @@ pub(super) const RELAY_VARIABLES: [&str; 3] = [
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 ];
 
+/// The account that the token of an environment behind a relay belongs to. It may be missing.
+pub(super) const RELAY_ACCOUNT: &str = "CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID";
+
+/// The service in which an environment is looked for that no file names.
+pub(super) const EXEC_SERVER_REMOTE: &str = "EXEC_SERVER_REMOTE";
+
 /// The home directory and the variables that decide which environments are configured.
 #[derive(Clone, Default)]
 pub struct HomeAndVariables {
@@ -34,7 +40,7 @@ impl HomeAndVariables {
     /// variable is read.
     pub fn of_this_process() -> Self {
         let names = [EXEC_SERVER_HOME, CODEX_HOME, XDG_CONFIG_HOME, EXEC_SERVER_URL, CODEX_EXEC_SERVER_URL];
-        let names = names.into_iter().chain(RELAY_VARIABLES);
+        let names = names.into_iter().chain(RELAY_VARIABLES).chain([RELAY_ACCOUNT, EXEC_SERVER_REMOTE]);
         let variables = names.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
         Self { home: std::env::home_dir(), variables }
     }
@@ -59,6 +65,11 @@ impl HomeAndVariables {
     /// Whether the variable has a value that is not blank.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.value(name).is_some()
+    }
+
+    /// The value of the variable, unless it is blank. Fails if it is not UTF-8.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, EntryProblem> {
+        self.value(name).map(|value| value.to_str().ok_or(EntryProblem::NotUtf8)).transpose()
     }
 
     /// The value of the variable as a path. `None` if the variable is blank or not set.

@@ -14,12 +14,13 @@ const STRING: &str = "a string";
 pub(super) fn check(document: &DeTable<'_>) -> Result<(), LocatedProblem> {
     for (field, value) in document {
         let (field, expected) = match (field.get_ref().as_ref(), value.get_ref()) {
-            ("default", DeValue::String(_)) | ("include_local", DeValue::Boolean(_)) => continue,
+            ("default" | "service", DeValue::String(_)) | ("include_local", DeValue::Boolean(_)) => continue,
             ("environments", DeValue::Array(tables)) if tables.iter().all(|table| table.get_ref().is_table()) => {
                 tables.iter().filter_map(|table| table.get_ref().as_table()).try_for_each(check_environment)?;
                 continue;
             }
             ("default", _) => ("default", STRING),
+            ("service", _) => ("service", STRING),
             ("include_local", _) => ("include_local", "`true` or `false`"),
             ("environments", _) => ("environments", "a list of tables"),
             _ => continue,
@@ -36,9 +37,8 @@ fn check_environment(table: &DeTable<'_>) -> Result<(), LocatedProblem> {
         let field = field.get_ref().as_ref();
         let found = value.get_ref();
         let (fits, expected) = match field {
-            "id" | "url" | "ca_file" | "token_file" | "program" | "cwd" | "ssh" | "local_root" | "remote_root" => {
-                (found.is_str(), STRING)
-            }
+            "id" | "url" | "ca_file" | "token_file" | "program" | "cwd" | "ssh" | "local_root" | "remote_root"
+            | "remote" | "environment_id" | "pinned_key" => (found.is_str(), STRING),
             "args" => (found.as_array().is_some_and(|values| values.iter().all(is_string)), "a list of strings"),
             "env" => (found.as_table().is_some_and(|values| values.values().all(is_string)), "a table of strings"),
             "connect_timeout_sec" | "initialize_timeout_sec" | "silence_timeout_sec" => {

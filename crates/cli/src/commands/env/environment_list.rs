@@ -155,6 +155,12 @@ impl ListedEnvironment {
                 value["caFile"] = path_json(ca_file.as_deref());
                 value["tokenFile"] = path_json(token_file.as_deref());
             }
+            EnvironmentLocation::Remote(location) => {
+                value["kind"] = "remote".into();
+                value["environmentId"] = location.environment_id.clone().into();
+                value["pinnedKey"] = location.pinned_key.clone().into();
+                value["caFile"] = path_json(location.ca_file.as_deref());
+            }
         }
         value
     }

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::{Capabilities, EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError};
+use client::{
+    Capabilities, EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError, HarnessError,
+    RegistryError,
+};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -90,6 +93,7 @@ pub(super) fn offered_extensions(capabilities: &Capabilities) -> Vec<String> {
 fn with_next_step(error: &anyhow::Error, location: &EnvironmentLocation) -> String {
     let step = match (error.downcast_ref(), location) {
         (Some(ExecServerError::WebSocketConnect(error)), _) => next_step_of_connecting(error).map(str::to_owned),
+        (Some(ExecServerError::RemoteConnect(error)), _) => next_step_of_remote(error).map(str::to_owned),
         (Some(ExecServerError::WebSocketConnectTimeout { .. }), _) => {
             Some("check the address and the firewalls on the way, or raise connect_timeout_sec".to_owned())
         }
@@ -104,7 +108,9 @@ fn with_next_step(error: &anyhow::Error, location: &EnvironmentLocation) -> Stri
         (Some(_), EnvironmentLocation::Program { .. }) => {
             Some("run the program by hand to see what it says".to_owned())
         }
-        (Some(_), EnvironmentLocation::Url { .. }) => Some("look at the log of the server".to_owned()),
+        (Some(_), EnvironmentLocation::Url { .. } | EnvironmentLocation::Remote(_)) => {
+            Some("look at the log of the server".to_owned())
+        }
         (Some(_), EnvironmentLocation::Local) => {
             Some("run `exec-server --listen stdio` to see what it says".to_owned())
         }
@@ -113,6 +119,23 @@ fn with_next_step(error: &anyhow::Error, location: &EnvironmentLocation) -> Stri
     };
     let reason = error_line(error);
     step.map_or(reason.clone(), |step| format!("{reason}; {step}"))
+}
+
+/// `None`: the error says itself what to do.
+fn next_step_of_remote(error: &HarnessError) -> Option<&'static str> {
+    match error {
+        HarnessError::Registry(RegistryError::Offline { .. }) => {
+            Some("start `exec-server --remote` on that machine, or look at its log")
+        }
+        HarnessError::Registry(RegistryError::Transport(_) | RegistryError::TimedOut { .. })
+        | HarnessError::Dial(_)
+        | HarnessError::SocketLost => Some("check the address of the service and the network"),
+        HarnessError::Registry(RegistryError::Refused { status: 404, .. }) => Some("check the id of the environment"),
+        HarnessError::Reset | HarnessError::TimedOut | HarnessError::Handshake(_) => {
+            Some("look at the log of the executor")
+        }
+        HarnessError::Registry(_) | HarnessError::KeyChanged { .. } => None,
+    }
 }
 
 /// `None`: the error says itself what to do.
