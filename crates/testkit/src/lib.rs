@@ -4,7 +4,8 @@
 //!
 //! Tests of the server run the binary that users run. Tests of a client have two more servers: a [scripted
 //! server](ScriptedServer), for behaviour that a test cannot provoke in the real server, and the [real server without
-//! its extensions of the protocol](PublishedProtocolServer). Other crates use this crate only in their tests; the
+//! its extensions of the protocol](PublishedProtocolServer). Tests of remote mode have a [scripted service](TestService),
+//! which is a registry and a relay. Other crates use this crate only in their tests; the
 //! benchmarks use it too.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test that uses the tool")]
@@ -21,6 +22,7 @@ mod published;
 mod resuming;
 pub mod scripted;
 mod server;
+pub mod service;
 mod signals;
 mod slow_reader;
 mod terminal;
@@ -41,6 +43,7 @@ pub use published::PublishedProtocolServer;
 pub use resuming::{ReceivedEvents, ReconnectCounts, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, binary_for_all_users, run_to_end, send_signal};
+pub use service::TestService;
 pub use slow_reader::SlowReader;
 pub use terminal::Terminal;
 pub use tls_acceptor::tls_acceptor;
