@@ -68,7 +68,7 @@ pub(crate) fn check(input: &[u8]) {
                 }
             }
             _ => loop {
-                match receiver.read() {
+                match receiver.read(now) {
                     Ok(Some(bytes)) => {
                         assert_eq!(&bytes[..], [read], "what was read is not what was written");
                         assert_ne!(read, written, "more was read than written");

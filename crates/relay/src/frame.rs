@@ -38,6 +38,8 @@ pub struct Frame {
     pub ack_bits: u32,
     /// Records below this number may be sent to the sender of the frame. 0 from a peer that does not acknowledge.
     pub credit: u32,
+    /// Proves that `ack`, `ack_bits` and `credit` come from the peer. 0 from a peer that does not acknowledge.
+    pub ack_tag: u64,
     /// What the sender supports. Only handshake frames say it.
     pub features: Features,
     /// What the frame is about.
@@ -110,9 +112,17 @@ pub enum FrameProblem {
 }
 
 impl Frame {
-    /// A frame without acknowledgement, credit or features.
+    /// A frame without acknowledgement, credit and features.
     pub fn new(stream_id: impl Into<String>, body: FrameBody) -> Self {
-        Self { stream_id: stream_id.into(), ack: 0, ack_bits: 0, credit: 0, features: Features::NONE, body }
+        Self {
+            stream_id: stream_id.into(),
+            ack: 0,
+            ack_bits: 0,
+            credit: 0,
+            ack_tag: 0,
+            features: Features::NONE,
+            body,
+        }
     }
 
     /// Reads a message of the socket. A record that makes up most of its message is not copied.
@@ -122,7 +132,7 @@ impl Frame {
         }
         let message_bytes = message.len();
         let frame = RelayMessageFrame::decode(message).map_err(|_| FrameError::Undecodable)?;
-        let RelayMessageFrame { version, mut stream_id, ack, ack_bits, body, features, credit, .. } = frame;
+        let RelayMessageFrame { version, mut stream_id, ack, ack_bits, body, features, credit, ack_tag, .. } = frame;
         match valid_body(version, &stream_id, body) {
             Ok(mut body) => {
                 if let FrameBody::Data { record, .. } = &mut body
@@ -131,7 +141,7 @@ impl Frame {
                     // A record keeps the memory of its whole message. A message that is mostly something else is not kept.
                     *record = Bytes::copy_from_slice(record);
                 }
-                Ok(Self { stream_id, ack, ack_bits, credit, features: Features(features), body })
+                Ok(Self { stream_id, ack, ack_bits, credit, ack_tag, features: Features(features), body })
             }
             Err(problem) => {
                 stream_id.truncate(stream_id.floor_char_boundary(MAX_STREAM_ID_BYTES));
@@ -167,6 +177,7 @@ impl Frame {
             tracestate: None,
             features: self.features.0,
             credit: self.credit,
+            ack_tag: self.ack_tag,
         })
     }
 }

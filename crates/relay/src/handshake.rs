@@ -12,6 +12,7 @@ use clatter::crypto::rng::DefaultRng;
 use clatter::handshakepattern::noise_hybrid_ik;
 use clatter::traits::{Handshaker as _, Rng};
 
+use crate::acknowledgement::AcknowledgementKey;
 use crate::cipher_suite::{AesGcm, MlKem768, Sha256, X25519};
 use crate::limits::{MAX_AUTHORIZATION_BYTES, MAX_NOISE_BYTES};
 use crate::prologue::StreamBinding;
@@ -47,6 +48,10 @@ pub struct Channel {
     pub sealer: RecordSealer,
     /// Decrypts what the peer sends.
     pub opener: RecordOpener,
+    /// Makes the tags of the acknowledgements that this end sends.
+    pub(crate) sent_acks: AcknowledgementKey,
+    /// Checks those of the peer.
+    pub(crate) peer_acks: AcknowledgementKey,
 }
 
 /// The harness has sent its message and waits for that of the executor.
@@ -180,7 +185,12 @@ fn channel<R: Rng>(noise: Noise<R>, is_harness: bool) -> Result<Channel, Handsha
     let (from_harness, _) = keys.initiator_to_responder.take();
     let (from_executor, _) = keys.responder_to_initiator.take();
     let (sending, receiving) = if is_harness { (from_harness, from_executor) } else { (from_executor, from_harness) };
-    Ok(Channel { sealer: RecordSealer::new(&sending)?, opener: RecordOpener::new(&receiving)? })
+    Ok(Channel {
+        sealer: RecordSealer::new(&sending)?,
+        opener: RecordOpener::new(&receiving)?,
+        sent_acks: AcknowledgementKey::derive(&sending),
+        peer_acks: AcknowledgementKey::derive(&receiving),
+    })
 }
 
 /// No keys: they must not reach a log.

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acknowledgement;
 mod base64_bytes;
 mod cipher_suite;
 mod frame;

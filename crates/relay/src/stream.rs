@@ -6,15 +6,16 @@
 //! stream needs no new handshake after a lost socket. A peer of the published protocol never acknowledges. To such a
 //! peer, this end sends each record once and keeps no copy, and the stream ends with its socket.
 //!
-//! Acknowledgements travel in the clear, so a relay can forge them. A forged acknowledgement can make a stream stall, as
-//! a relay can do anyway by passing nothing on, and it can claim that the peer has bytes that it does not have. It can
-//! neither read nor alter any byte.
+//! Acknowledgements travel in the clear, with a tag that only the peer can make. They say which records have arrived,
+//! so that no copy of them is needed any more, and, through the credit, which were decrypted. Only bytes that were
+//! decrypted count as received ([`RelayStream::progress`]): a relay can make records arrive that it has made up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::acknowledgement::Acknowledgement;
 use crate::frame::{Features, Frame, FrameBody};
 use crate::handshake::Channel;
 use crate::limits::{
@@ -52,8 +53,8 @@ pub enum StreamFailure {
     /// A peer that knows nothing of credit has sent more than [`MAX_WAITING_BYTES`] that were not read.
     #[error("the other end sends faster than this one reads")]
     Overrun,
-    /// The peer acknowledges records that were never sent.
-    #[error("records were acknowledged that were never sent")]
+    /// An acknowledgement does not come from the peer, or is for records that were never sent.
+    #[error("the relay has altered an acknowledgement, or records were acknowledged that were never sent")]
     Acknowledgement,
     /// Nothing was heard from the peer for [`SILENCE_LIMIT`].
     #[error("the other end has not answered for {} s", SILENCE_LIMIT.as_secs())]
@@ -156,11 +157,11 @@ impl RelayStream {
         (CREDIT_RECORDS as usize).saturating_sub(kept)
     }
 
-    /// How many bytes were written, and how many of them the peer has acknowledged. A peer that does not acknowledge is
+    /// How many bytes were written, and how many of them the peer has decrypted. A peer that does not acknowledge is
     /// assumed to have what was sent.
     pub fn progress(&self) -> (u64, u64) {
         let arrived = match &self.sender {
-            Sender::Keeping(records) => records.acknowledged_bytes(),
+            Sender::Keeping(records) => records.decrypted_bytes(),
             Sender::Forgetting { sent_bytes, .. } => *sent_bytes,
         };
         (self.written_bytes, arrived)
@@ -227,16 +228,26 @@ impl RelayStream {
 
     /// The next bytes of the peer, decrypted. They may be empty; None means that nothing has arrived. Call
     /// [`RelayStream::next_frame`] afterwards, because the peer may wait for credit.
-    pub fn read(&mut self) -> Result<Option<BytesMut>, StreamFailure> {
+    pub fn read(&mut self, now: Instant) -> Result<Option<BytesMut>, StreamFailure> {
         let Some(record) = self.incoming.take() else { return Ok(None) };
         // The record is a part of the message that arrived. It is decrypted in place if nobody else has the message.
         let mut record = record.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         let length = self.channel.opener.open(&mut record)?.len();
         record.truncate(length);
-        if self.can_resume() && self.new_credit() >= self.last_credit_sent + CREDIT_RECORDS / 2 {
-            self.pending_ack = PendingAck::Now;
+        if self.can_resume() {
+            self.note_decrypted(now);
         }
         Ok(Some(record))
+    }
+
+    /// The peer has to learn what was decrypted: soon, because it may wait for this receipt, or at once, if it may wait
+    /// for credit.
+    fn note_decrypted(&mut self, now: Instant) {
+        if self.new_credit() >= self.last_credit_sent + CREDIT_RECORDS / 2 {
+            self.pending_ack = PendingAck::Now;
+        } else if self.pending_ack == PendingAck::No {
+            self.pending_ack = PendingAck::At(now + ACK_DELAY);
+        }
     }
 
     /// The next frame to send, if there is one. Call again until it returns none, after each [`RelayStream::write`],
@@ -255,7 +266,8 @@ impl RelayStream {
             self.pending_ack = PendingAck::No;
             frame.ack = wire_number(self.last_ack_sent);
             frame.ack_bits = self.incoming.early_bits();
-            frame.credit = u32::try_from(self.last_credit_sent).unwrap_or(u32::MAX);
+            frame.credit = wire_number(self.last_credit_sent);
+            frame.ack_tag = self.channel.sent_acks.tag(acknowledgement(&frame));
         }
         Some(frame)
     }
@@ -375,7 +387,8 @@ impl RelayStream {
 
     /// Handles a frame of this stream. After a failure the stream has to end.
     pub fn handle(&mut self, frame: Frame, now: Instant) -> Result<(), StreamFailure> {
-        let Frame { ack, ack_bits, credit, body, .. } = frame;
+        let said = acknowledgement(&frame);
+        let Frame { ack, ack_bits, credit, ack_tag, body, .. } = frame;
         if let FrameBody::Reset { reason } = body {
             if !self.can_resume() || reason != PEER_LOST {
                 return Err(StreamFailure::Reset);
@@ -384,6 +397,10 @@ impl RelayStream {
                 self.reachability = Reachability::PeerAway(now);
             }
             return Ok(());
+        }
+        // Whoever makes frames up must not keep a stream alive.
+        if self.can_resume() && self.channel.peer_acks.tag(said) != ack_tag {
+            return Err(StreamFailure::Acknowledgement);
         }
         self.heard_frames += 1;
         // Whatever the relay has said, the peer is there.
@@ -396,7 +413,10 @@ impl RelayStream {
         }
         match body {
             FrameBody::Data { seq, record } => self.receive(seq, record, now),
-            FrameBody::Resume { next_seq } => self.peer_resumes(next_seq, now),
+            FrameBody::Resume { next_seq } => {
+                self.peer_resumes(next_seq);
+                Ok(())
+            }
             FrameBody::Heartbeat => {
                 self.pending_ack = PendingAck::Now;
                 Ok(())
@@ -406,16 +426,14 @@ impl RelayStream {
         }
     }
 
-    fn peer_resumes(&mut self, next_seq: u32, now: Instant) -> Result<(), StreamFailure> {
+    fn peer_resumes(&mut self, next_seq: u32) {
         // A peer that does not acknowledge names the stream with this frame, and asks for nothing.
-        let Sender::Keeping(records) = &mut self.sender else { return Ok(()) };
+        let Sender::Keeping(records) = &mut self.sender else { return };
         self.pending_ack = PendingAck::Now;
         // A frame that comes late asks for records that the peer has acknowledged since.
         if u64::from(next_seq) >= records.first() {
-            records.acknowledge(next_seq.into(), 0, now).map_err(|_| StreamFailure::Acknowledgement)?;
             records.send_again();
         }
-        Ok(())
     }
 
     fn receive(&mut self, seq: u32, record: Bytes, now: Instant) -> Result<(), StreamFailure> {
@@ -436,6 +454,11 @@ impl RelayStream {
         };
         Ok(())
     }
+}
+
+fn acknowledgement(frame: &Frame) -> Acknowledgement {
+    let Frame { ack, ack_bits, credit, .. } = *frame;
+    Acknowledgement { ack, ack_bits, credit }
 }
 
 /// The number of a record, or a count of records, on the wire. A stream ends before one needs more than 32 bits.

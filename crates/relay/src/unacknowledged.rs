@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::limits::CREDIT_RECORDS;
+
 /// If no acknowledgement moves forward for this time, everything that the peer is not known to have is sent again.
 /// Sockets lose nothing while they last, so this is rare, and the time is long. It is doubled for each further attempt.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -55,7 +57,11 @@ pub(crate) struct UnacknowledgedRecords {
     sent_end: u64,
     /// The number after the last record that the peer can take.
     credit: u64,
-    acknowledged_bytes: u64,
+    /// For each record that has arrived at the peer and is not known to be decrypted there, how many bytes this end had
+    /// written when it ended.
+    arrived: VecDeque<u64>,
+    /// How many of the written bytes the peer has decrypted.
+    decrypted_bytes: u64,
     /// When everything is sent again. None: nothing is on its way.
     retry_at: Option<Instant>,
     retry_pause: Duration,
@@ -71,7 +77,8 @@ impl UnacknowledgedRecords {
             first: 0,
             sent_end: 0,
             credit,
-            acknowledged_bytes: 0,
+            arrived: VecDeque::new(),
+            decrypted_bytes: 0,
             retry_at: None,
             retry_pause: FIRST_RETRY,
             waiting_since: None,
@@ -83,9 +90,9 @@ impl UnacknowledgedRecords {
         self.records.len()
     }
 
-    /// How many of the written bytes are acknowledged.
-    pub(crate) fn acknowledged_bytes(&self) -> u64 {
-        self.acknowledged_bytes
+    /// How many of the written bytes the peer has decrypted.
+    pub(crate) fn decrypted_bytes(&self) -> u64 {
+        self.decrypted_bytes
     }
 
     /// When [`Self::next`] may return a record although nothing has happened.
@@ -103,9 +110,16 @@ impl UnacknowledgedRecords {
         self.records.push_back(KeptRecord { ciphertext, written_through, state: FIRST_TIME });
     }
 
-    /// The peer can take records below this number.
+    /// The peer can take records below this number, because it has decrypted all that are [`CREDIT_RECORDS`] below it. The
+    /// acknowledgement of the same frame was handled before.
     pub(crate) fn grant(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
+        let decrypted = self.credit.saturating_sub(CREDIT_RECORDS);
+        let first_arrived = self.first - self.arrived.len() as u64;
+        let count = decrypted.saturating_sub(first_arrived).min(self.arrived.len() as u64);
+        if let Some(written_through) = self.arrived.drain(..count as usize).next_back() {
+            self.decrypted_bytes = written_through;
+        }
     }
 
     /// The next record to send, with its number.
@@ -161,8 +175,8 @@ impl UnacknowledgedRecords {
             return Err(NeverSent);
         }
         let Some(count) = received.checked_sub(self.first) else { return Ok(()) };
-        if let Some(last) = self.records.drain(..count as usize).next_back() {
-            self.acknowledged_bytes = last.written_through;
+        if count > 0 {
+            self.arrived.extend(self.records.drain(..count as usize).map(|record| record.written_through));
             self.first = received;
             self.retry_pause = FIRST_RETRY;
             let is_waiting = self.sent_end > self.first;

@@ -235,9 +235,10 @@ impl RelayedStream {
         cx: &mut Context<'_>,
         take: impl FnOnce(&mut BytesMut),
     ) -> Poll<Result<(), StreamFailure>> {
+        let now = Instant::now();
         let mut state = self.state.lock();
         while state.decrypted.is_empty() {
-            match state.stream.read() {
+            match state.stream.read(now) {
                 Ok(Some(bytes)) => {
                     state.first_record_due = None;
                     state.decrypted = bytes;
@@ -259,6 +260,7 @@ impl RelayedStream {
         if state.stream.has_urgent_frame() {
             self.queue(&mut state);
         }
+        self.update_timer(&mut state, now);
         Poll::Ready(Ok(()))
     }
 

@@ -26,9 +26,14 @@ fn frames(end: &mut RelayStream, now: Instant) -> Vec<Frame> {
     std::iter::from_fn(|| end.next_frame(now)).collect()
 }
 
-fn read_all(end: &mut RelayStream) -> Vec<u8> {
+/// The frame with the tag that this end would give it.
+fn signed(frame: Frame, by: &RelayStream) -> Frame {
+    Frame { ack_tag: by.channel.sent_acks.tag(acknowledgement(&frame)), ..frame }
+}
+
+fn read_all(end: &mut RelayStream, now: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
-    while let Some(piece) = end.read().unwrap() {
+    while let Some(piece) = end.read(now).unwrap() {
         bytes.extend_from_slice(&piece);
     }
     bytes
@@ -135,7 +140,7 @@ impl Simulation {
     }
 
     fn read(&mut self, end: usize) {
-        let bytes = read_all(&mut self.ends[end]);
+        let bytes = read_all(&mut self.ends[end], self.now);
         assert_eq!(bytes, pattern(self.read[end], bytes.len()), "end {end} at {}", self.read[end]);
         self.read[end] += bytes.len() as u64;
     }
@@ -279,7 +284,7 @@ fn a_missing_record_is_sent_again_when_a_record_three_numbers_later_has_arrived(
     deliver(answer, &mut harness, now);
     assert_eq!(frames(&mut harness, now), []);
     deliver(again, &mut executor, now);
-    assert_eq!(read_all(&mut executor), b"abcd");
+    assert_eq!(read_all(&mut executor, now), b"abcd");
 }
 
 #[test]
@@ -291,7 +296,7 @@ fn a_stream_that_makes_no_progress_or_is_not_resumed_fails() {
     // The relay passes heartbeats on and drops the record.
     let later = now + PROGRESS_LIMIT - Duration::from_millis(1);
     for time in [now + HEARTBEAT_AFTER, later] {
-        harness.handle(Frame::new("s", FrameBody::Heartbeat), time).unwrap();
+        harness.handle(signed(Frame::new("s", FrameBody::Heartbeat), &executor), time).unwrap();
         harness.check(time).unwrap();
     }
     assert_eq!(harness.check(now + PROGRESS_LIMIT), Err(StreamFailure::Stalled));
@@ -312,13 +317,13 @@ fn a_peer_that_ignores_its_credit_is_not_kept_waiting_data_for() {
     let [mut ours, mut theirs] = pair([Features::ACKNOWLEDGES, Features::NONE], now);
     // An end that forgets what it has sent sends everything at once.
     ours.write(&vec![0; MAX_WAITING_BYTES + MAX_RECORD_BYTES]).unwrap();
-    let sent = frames(&mut ours, now);
+    let sent: Vec<_> = frames(&mut ours, now).into_iter().map(|frame| signed(frame, &ours)).collect();
     let dropped = sent[CREDIT_RECORDS as usize].clone();
     for frame in sent.iter().cloned() {
         theirs.handle(frame, now).unwrap();
     }
     assert_eq!(theirs.incoming.received(), CREDIT_RECORDS);
-    let _read = read_all(&mut theirs);
+    let _read = read_all(&mut theirs, now);
     theirs.handle(dropped, now).unwrap();
     assert_eq!(theirs.incoming.received(), CREDIT_RECORDS + 1);
     // Credit means nothing to a peer of the published protocol, so the stream fails.
@@ -327,8 +332,8 @@ fn a_peer_that_ignores_its_credit_is_not_kept_waiting_data_for() {
     let failure = frames(&mut reference, now).into_iter().find_map(|frame| ours.handle(frame, now).err());
     assert_eq!(failure, Some(StreamFailure::Overrun));
     let too_long = FrameBody::Data { seq: 0, record: vec![0; MAX_NOISE_BYTES + 1].into() };
-    let [mut ours, _] = pair(OURS, now);
-    assert_eq!(ours.handle(Frame::new("s", too_long), now), Err(RecordFailure::Length.into()));
+    let [mut ours, theirs] = pair(OURS, now);
+    assert_eq!(ours.handle(signed(Frame::new("s", too_long), &theirs), now), Err(RecordFailure::Length.into()));
 }
 
 #[test]
@@ -352,6 +357,10 @@ fn an_acknowledgement_is_sent_with_a_record_or_alone_after_a_moment() {
     let answer = frames(&mut executor, now);
     assert_eq!((answer.len(), answer[0].ack), (1, 1));
     deliver(answer, &mut harness, now);
+    assert_eq!(harness.progress(), (7, 0), "the request has arrived, and nobody has read it");
+    assert_eq!(read_all(&mut executor, now), b"request");
+    assert_eq!(executor.deadline(), Some(now + ACK_DELAY));
+    deliver(frames(&mut executor, now + ACK_DELAY), &mut harness, now);
     assert_eq!(harness.progress(), (7, 7));
     let later = frames(&mut harness, now + ACK_DELAY);
     assert_eq!((later.len(), later[0].ack, &later[0].body), (1, 1, &FrameBody::Ack));
@@ -370,7 +379,7 @@ fn an_end_that_does_not_read_stops_its_peer_and_reading_lets_it_go_on() {
     deliver(sent, &mut harness, now);
     deliver(frames(&mut harness, now), &mut executor, now);
     assert_eq!(frames(&mut executor, now), [], "everything has arrived, and nothing was taken");
-    assert_eq!(read_all(&mut harness).len() as u64, CREDIT_RECORDS);
+    assert_eq!(read_all(&mut harness, now).len() as u64, CREDIT_RECORDS);
     deliver(frames(&mut harness, now), &mut executor, now);
     assert_eq!(frames(&mut executor, now).len() as u64, 100 - CREDIT_RECORDS);
 }
@@ -386,8 +395,8 @@ fn a_peer_that_never_acknowledges_gets_each_record_once_and_nothing_else() {
     assert_eq!((ours.progress(), ours.can_resume(), ours.deadline()), ((3, 3), false, None));
     assert_eq!(frames(&mut ours, now + 10 * SILENCE_LIMIT), []);
     ours.check(now + 10 * SILENCE_LIMIT).unwrap();
-    deliver(sent, &mut theirs, now);
-    assert_eq!(read_all(&mut theirs), b"one");
+    deliver(sent.into_iter().map(|frame| signed(frame, &ours)).collect(), &mut theirs, now);
+    assert_eq!(read_all(&mut theirs, now), b"one");
     // Resume, heartbeat, acknowledgement and credit of such a peer are ignored.
     for body in [FrameBody::Resume { next_seq: 9 }, FrameBody::Heartbeat, FrameBody::Ack] {
         let frame = Frame { ack: 5, ack_bits: 7, credit: 1, ..Frame::new("s", body) };
@@ -414,12 +423,48 @@ fn a_gap_of_a_peer_that_never_acknowledges_ends_the_stream_when_the_window_is_fu
 #[test]
 fn acknowledgements_of_what_was_never_sent_end_the_stream() {
     let now = Instant::now();
-    let [mut harness, _] = pair(OURS, now);
+    let [mut harness, executor] = pair(OURS, now);
     harness.write(b"not sent").unwrap();
-    let lie = Frame { ack: 1, ..Frame::new("s", FrameBody::Ack) };
+    let lie = signed(Frame { ack: 1, ..Frame::new("s", FrameBody::Ack) }, &executor);
     assert_eq!(harness.handle(lie, now), Err(StreamFailure::Acknowledgement));
-    let lie = Frame::new("s", FrameBody::Resume { next_seq: 1 });
-    assert_eq!(harness.handle(lie, now), Err(StreamFailure::Acknowledgement));
+}
+
+#[test]
+fn a_relay_cannot_make_acknowledgements() {
+    let now = Instant::now();
+    let alterations: [fn(&mut Frame); 5] = [
+        |frame| frame.ack += 1,
+        |frame| frame.ack_bits ^= 1,
+        |frame| frame.credit += 1,
+        |frame| frame.ack_tag ^= 1,
+        |frame| frame.ack_tag = 0,
+    ];
+    for alter in alterations {
+        let [mut harness, mut executor] = pair(OURS, now);
+        harness.write(b"x").unwrap();
+        harness.write(b"y").unwrap();
+        let mut sent = frames(&mut harness, now);
+        sent.pop();
+        deliver(sent, &mut executor, now);
+        let mut answer = frames(&mut executor, now + ACK_DELAY).remove(0);
+        alter(&mut answer);
+        assert_eq!(harness.handle(answer, now), Err(StreamFailure::Acknowledgement));
+    }
+}
+
+#[test]
+fn a_record_that_the_relay_has_made_up_does_not_count_as_received() {
+    let now = Instant::now();
+    let [mut harness, mut executor] = pair(OURS, now);
+    harness.write(b"true").unwrap();
+    frames(&mut harness, now);
+    let mut invented = signed(Frame::new("s", FrameBody::Data { seq: 0, record: vec![7; 20].into() }), &harness);
+    invented.credit = CREDIT_RECORDS as u32;
+    deliver(vec![signed(invented, &harness)], &mut executor, now);
+    // The record has arrived, so the peer may forget its copy; but nobody has read it.
+    deliver(frames(&mut executor, now + ACK_DELAY), &mut harness, now);
+    assert_eq!(harness.progress(), (4, 0));
+    assert_eq!(executor.read(now), Err(StreamFailure::Record(RecordFailure::Altered)));
 }
 
 #[test]
@@ -429,7 +474,8 @@ fn a_resume_that_comes_late_repeats_nothing_that_was_acknowledged() {
     harness.write(b"x").unwrap();
     deliver(frames(&mut harness, now), &mut executor, now);
     deliver(frames(&mut executor, now + ACK_DELAY), &mut harness, now);
-    harness.handle(Frame::new("s", FrameBody::Resume { next_seq: 0 }), now).unwrap();
+    let late = signed(Frame::new("s", FrameBody::Resume { next_seq: 0 }), &executor);
+    harness.handle(late, now).unwrap();
     let answer = frames(&mut harness, now);
     assert_eq!(answer.iter().map(|frame| &frame.body).collect::<Vec<_>>(), [&FrameBody::Ack]);
 }
@@ -445,7 +491,7 @@ fn a_reset_ends_the_stream_unless_it_says_that_the_peer_is_away() {
     harness.socket_replaced(now);
     deliver(frames(&mut harness, now), &mut executor, now);
     deliver(frames(&mut executor, now), &mut harness, now);
-    assert_eq!(read_all(&mut harness), b"waits");
+    assert_eq!(read_all(&mut harness, now), b"waits");
     let reset = |reason: &str| Frame::new("s", FrameBody::Reset { reason: reason.to_owned() });
     assert_eq!(executor.handle(reset("anything"), now), Err(StreamFailure::Reset));
     let [mut ours, _] = pair([Features::ACKNOWLEDGES, Features::NONE], now);
@@ -478,5 +524,5 @@ fn an_altered_record_ends_the_stream_when_it_is_read() {
     altered[0] ^= 1;
     *record = altered.into();
     executor.handle(frame, now).unwrap();
-    assert_eq!(executor.read(), Err(StreamFailure::Record(RecordFailure::Altered)));
+    assert_eq!(executor.read(now), Err(StreamFailure::Record(RecordFailure::Altered)));
 }

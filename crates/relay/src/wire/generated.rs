@@ -24,6 +24,10 @@ pub struct RelayMessageFrame {
     /// the sender does not acknowledge.
     #[prost(uint32, tag = "1001")]
     pub credit: u32,
+    /// Proves that `ack`, `ack_bits` and `credit` come from the other end: the first 8 bytes, as a number with the highest
+    /// byte first, of an HMAC-SHA256 over the three numbers in this order, each in 4 bytes with the highest byte first.
+    #[prost(fixed64, tag = "1002")]
+    pub ack_tag: u64,
     #[prost(oneof = "relay_message_frame::Body", tags = "5, 6, 7, 8, 9, 10")]
     pub body: ::core::option::Option<relay_message_frame::Body>,
 }

@@ -28,7 +28,7 @@ impl ReferenceStream {
     /// The messages that are complete after this frame.
     pub(super) fn handle(&mut self, frame: Frame) -> Result<Vec<Bytes>, StreamFailure> {
         self.stream.handle(frame, Instant::now())?;
-        while let Some(bytes) = self.stream.read()? {
+        while let Some(bytes) = self.stream.read(Instant::now())? {
             self.received.extend_from_slice(&bytes);
         }
         let mut messages = Vec::new();
