@@ -338,6 +338,12 @@ impl RelayStream {
         }
     }
 
+    /// When [`RelayStream::check`] fails if nothing happens until then.
+    pub fn failure_deadline(&self) -> Option<Instant> {
+        let Sender::Keeping(records) = &self.sender else { return None };
+        Some(self.failure_due(records).0)
+    }
+
     /// Fails if the peer was silent, made no progress or had no socket for too long.
     pub fn check(&self, now: Instant) -> Result<(), StreamFailure> {
         let Sender::Keeping(records) = &self.sender else { return Ok(()) };

@@ -358,7 +358,9 @@ impl RelayedStream {
         if state.end.is_some() {
             return;
         }
-        let Some(due) = [state.stream.deadline(), state.first_record_due].into_iter().flatten().min() else { return };
+        // A frame that is due waits for the socket then, and a timer could not make it leave earlier.
+        let stream_due = if state.is_queued { state.stream.failure_deadline() } else { state.stream.deadline() };
+        let Some(due) = [stream_due, state.first_record_due].into_iter().flatten().min() else { return };
         if state.timer.is_some_and(|timer| timer <= due && timer > now) {
             return;
         }
@@ -432,5 +434,35 @@ impl Wakers {
 impl fmt::Debug for RelayedStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RelayedStream").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relay::{ExecutorHandshake, HarnessHandshake, RelayIdentity, StreamBinding};
+
+    use super::*;
+
+    /// Two ends that use our extensions: the one of the harness, and the stream of an executor whose socket takes nothing.
+    fn pair() -> (RelayStream, Arc<RelayedStream>) {
+        let binding = StreamBinding { environment_id: "e", registration_id: "r", stream_id: "s" };
+        let [harness, executor] = [(); 2].map(|()| RelayIdentity::generate().unwrap());
+        let (waiting, first) = HarnessHandshake::begin(&harness, &executor.public_key(), binding, "grant").unwrap();
+        let (second, channel) = ExecutorHandshake::read(&executor, binding, &first).unwrap().accept().unwrap();
+        let harness = RelayStream::new("s", waiting.finish(&second).unwrap(), Features::OURS, Instant::now());
+        let new = NewStream { id: "s".to_owned(), channel, features: Features::OURS, awaits_first_record: true };
+        (harness, RelayedStream::new(new, Arc::default(), Arc::default()))
+    }
+
+    #[test]
+    fn a_frame_that_is_due_waits_for_its_socket_without_another_timer() {
+        let (mut harness, executor) = pair();
+        let now = Instant::now();
+        harness.write(b"x").unwrap();
+        executor.handle_frame(harness.next_frame(now).unwrap(), now);
+        let due = executor.state.lock().timer.expect("an acknowledgement is due");
+        executor.handle_timer(due);
+        let next = executor.state.lock().timer.expect("the stream can still fail");
+        assert!(next > due, "the timer would fire again and again until the socket takes the frame");
     }
 }
