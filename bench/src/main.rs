@@ -17,6 +17,7 @@ mod output;
 mod peer;
 mod processors;
 mod raw;
+mod relayed;
 mod sample;
 mod sandboxed;
 mod table;
@@ -31,6 +32,9 @@ fn main() -> Result<()> {
     // A benchmark has started this program once more, as its peer: a server that only sends messages back.
     if args.first().is_some_and(|first| first == peer::ARGUMENT) {
         return peer::serve();
+    }
+    if args.first().is_some_and(|first| first == relayed::RELAY_ARGUMENT) {
+        return relayed::serve_relay();
     }
     let markdown = args.iter().any(|arg| arg == "--markdown");
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
@@ -71,6 +75,10 @@ fn main() -> Result<()> {
         if wanted("echo") {
             eprintln!("measuring terminal echo …");
             rows.push(echo::one_byte().await?);
+        }
+        if wanted("relay") {
+            eprintln!("measuring remote mode …");
+            rows.extend(relayed::figures().await?);
         }
         if wanted("memory") {
             eprintln!("measuring memory …");

@@ -36,6 +36,8 @@ pub(crate) enum Goal {
     AtMostLimitPlus(Measurement),
     /// At most this amount on any machine.
     UpTo(Measurement),
+    /// The figure explains another one, and has no goal of its own.
+    Unset,
 }
 
 const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
@@ -82,7 +84,11 @@ impl Row {
 
     /// `short` means that the goal is missed.
     fn verdict(&self) -> &'static str {
-        if self.is_reached() { "ok" } else { "short" }
+        match self.goal {
+            Goal::Unset => "",
+            _ if self.is_reached() => "ok",
+            _ => "short",
+        }
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -98,6 +104,7 @@ impl Row {
             Goal::AtLeastTimes(times) => limit.is_some_and(|limit| ours >= limit * times),
             Goal::AtMostLimitPlus(more) => limit.is_some_and(|limit| ours <= limit + more.number()),
             Goal::UpTo(most) => ours <= most.number(),
+            Goal::Unset => true,
         }
     }
 }
@@ -132,6 +139,7 @@ impl fmt::Display for Goal {
             Self::AtLeastTimes(times) => write!(f, "at least {times} x"),
             Self::AtMostLimitPlus(more) => write!(f, "at most limit + {more}"),
             Self::UpTo(most) => write!(f, "at most {most}"),
+            Self::Unset => Ok(()),
         }
     }
 }
