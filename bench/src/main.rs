@@ -29,6 +29,9 @@ use table::Row;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    // Freed memory up to a limit stays in this process, as in the product, so that the kernel need not map and clear
+    // new memory for the buffers of each message.
+    spawn::limit_kept_freed_memory();
     // A benchmark has started this program once more, as its peer: a server that only sends messages back.
     if args.first().is_some_and(|first| first == peer::ARGUMENT) {
         return peer::serve();
@@ -40,9 +43,6 @@ fn main() -> Result<()> {
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
 
-    // Freed memory up to a limit stays in this process, as in the product, so that the kernel need not map and clear
-    // new memory for the buffers of each message.
-    spawn::limit_kept_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows: Vec<Row> = runtime.block_on(async {
         let mut rows = Vec::new();

@@ -26,11 +26,16 @@ use crate::ordered_records::{Arrival, OrderedRecords};
 use crate::record::RecordFailure;
 use crate::unacknowledged::UnacknowledgedRecords;
 
-/// An acknowledgement waits this long for a record that can carry it.
-const ACK_DELAY: Duration = Duration::from_millis(20);
+/// An acknowledgement waits this long for a record that can carry it. The peer may wait for it with further output, because
+/// a server sends only as much as it retains.
+const ACK_DELAY: Duration = Duration::from_millis(5);
 
-/// After this many records the acknowledgement does not wait.
+/// After so many records have arrived, the acknowledgement does not wait.
 const RECORDS_PER_ACK: u64 = 16;
+
+/// After so many records were decrypted, the acknowledgement does not wait. A server retains by default as much output as
+/// fits into about 20 records, and goes on before all of it is acknowledged.
+const DECRYPTED_PER_ACK: u64 = 8;
 
 /// An end that has heard nothing for this time asks for an acknowledgement.
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(10);
@@ -240,10 +245,9 @@ impl RelayStream {
         Ok(Some(record))
     }
 
-    /// The peer has to learn what was decrypted: soon, because it may wait for this receipt, or at once, if it may wait
-    /// for credit.
+    /// The peer has to learn what was decrypted, because it may wait for this receipt.
     fn note_decrypted(&mut self, now: Instant) {
-        if self.new_credit() >= self.last_credit_sent + CREDIT_RECORDS / 2 {
+        if self.new_credit() >= self.last_credit_sent + DECRYPTED_PER_ACK {
             self.pending_ack = PendingAck::Now;
         } else if self.pending_ack == PendingAck::No {
             self.pending_ack = PendingAck::At(now + ACK_DELAY);
