@@ -53,6 +53,7 @@ mod remote_environment;
 mod run;
 
 pub use client::*;
+pub use credentials::{Credential, bearer as bearer_credential};
 pub use forward::forward_remote_environment;
 pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
 pub use remote::{ForwardDestination, IdentityFileError, RelayIdentity, load_or_create_identity};

@@ -121,3 +121,51 @@ impl ForwarderShared {
         transport::connect(&self.destination.url, options).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use relay::RelayIdentity;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+    use transport::{MessageLimits, ReadEvent, in_memory};
+
+    use super::*;
+
+    fn forwarder_to(url: String) -> Forwarder {
+        Forwarder::new(ForwardDestination { url, options: ConnectOptions::default() }).unwrap()
+    }
+
+    /// Gives the forwarder a stream, and returns the end of its harness.
+    fn serve(forwarder: &Forwarder) -> MessageStream {
+        let (stream, harness) = in_memory(MessageLimits::default());
+        forwarder.serve(stream, &RelayIdentity::generate().unwrap().public_key());
+        harness
+    }
+
+    #[tokio::test]
+    async fn a_harness_that_leaves_and_a_forwarder_that_leaves_end_an_unfinished_handshake_with_the_destination() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let forwarder = forwarder_to(format!("ws://{}", listener.local_addr().unwrap()));
+        let mut request = Vec::new();
+
+        let harness = serve(&forwarder);
+        let (mut socket, _) = listener.accept().await.unwrap();
+        drop(harness);
+        socket.read_to_end(&mut request).await.unwrap();
+        assert!(request.starts_with(b"GET / HTTP/1.1\r\n"));
+
+        let _harness = serve(&forwarder);
+        let (mut socket, _) = listener.accept().await.unwrap();
+        forwarder.leave().await;
+        socket.read_to_end(&mut request).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_destination_that_does_not_answer_the_handshake_is_given_up_and_the_harness_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let forwarder = forwarder_to(format!("ws://{}", listener.local_addr().unwrap()));
+        let mut harness = serve(&forwarder);
+        let ReadEvent::Closed(Some(told)) = harness.reader.next().await.unwrap() else { panic!("no close frame") };
+        assert!(told.reason.starts_with("the server behind this environment cannot be reached"), "{}", told.reason);
+    }
+}

@@ -34,17 +34,39 @@ async fn a_destination_that_is_no_server_url_is_refused_before_anything_is_sent(
 
 #[tokio::test]
 async fn older_names_of_flags_work_and_the_name_is_shown_to_the_service() {
-    let (service, server) = (TestService::start().await, TestServer::start().await);
-    let home = tempfile::tempdir().unwrap();
-    let mut command = program(home.path());
-    command.args(["forward", "--connect", server.url(), "--remote", &service.url()]);
-    command.args(["--executor-id", ENVIRONMENT, "--name", "the machine of a test"]);
-    let mut child = command.spawn().unwrap();
-    service.wait_for_upgrades(Leg::Executor, 1).await;
-    let calls = service.calls();
-    assert_eq!(calls[0].environment, ENVIRONMENT);
-    assert_eq!(calls[0].body["name"], "the machine of a test");
-    child.kill().await.unwrap();
+    let server = TestServer::start().await;
+    for is_forwarder in [true, false] {
+        let (service, home) = (TestService::start().await, tempfile::tempdir().unwrap());
+        let mut command = program(home.path());
+        if is_forwarder {
+            command.args(["forward", "--connect", server.url()]);
+        }
+        command.args(["--remote", &service.url(), "--executor-id", ENVIRONMENT, "--name", "the machine of a test"]);
+        let mut child = command.spawn().unwrap();
+        service.wait_for_upgrades(Leg::Executor, 1).await;
+        let calls = service.calls();
+        assert_eq!(
+            (calls[0].environment.as_str(), &calls[0].body["name"]),
+            (ENVIRONMENT, &"the machine of a test".into())
+        );
+        child.kill().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_older_flag_for_an_agent_identity_ignores_the_key_and_needs_an_identity() {
+    let service = TestService::start().await;
+    for flag in ["--use-agent-identity-auth", "--allow-agent-identity-auth"] {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = program(home.path());
+        command
+            .args(["--remote", &service.url(), "--executor-id", ENVIRONMENT, flag])
+            .env_remove("CODEX_ACCESS_TOKEN");
+        let output = within("the executor ends", command.output()).await.unwrap();
+        let (_, stderr, code) = text_and_code(&output);
+        assert!(code == Some(125) && stderr.contains("CODEX_ACCESS_TOKEN"), "{flag}: {code:?} {stderr}");
+    }
+    assert_eq!(service.count(Operation::Register), 0);
 }
 
 #[tokio::test]

@@ -294,3 +294,6 @@ impl Outlet {
         let _ = tokio::time::timeout(timeout, closing).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
