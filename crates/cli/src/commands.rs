@@ -62,6 +62,10 @@ const LAST_WRITES_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     // A forwarder runs for as long as a server does, and for as many clients.
     let is_server = matches!(command, Command::Forward(_));
+    if is_server {
+        // The parent process may have blocked signals, and SIGTERM must end the forwarder.
+        spawn::unblock_signals();
+    }
     let _log = if is_server {
         Some(ServerLog::start("warn").context("cannot start the thread of the log")?)
     } else {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::options::ExecServerClientConnectOptions;
-use provisioning::Verdict;
+use provisioning::ProvisioningVerdict;
 pub use provisioning::{InvalidReport, ProvisioningReport, ReportEffect};
 use shared_environment::{EnvironmentRoute, EnvironmentSetup, ProvisioningMode};
 pub use shared_environment::{SharedEnvironment, SharedEnvironmentStatus};
@@ -42,7 +42,7 @@ impl SharedEnvironments {
         let mut by_id = self.by_id.lock();
         refuse_other_mode(by_id.get(id), ProvisioningMode::Ordinary)?;
         let route = Some(EnvironmentRoute { connector: Arc::new(connector), options });
-        let setup = EnvironmentSetup { route, verdict: Verdict::Ready(Vec::new()) };
+        let setup = EnvironmentSetup { route, verdict: ProvisioningVerdict::Ready(Vec::new()) };
         let environment = SharedEnvironment::new(id, ProvisioningMode::Ordinary, setup);
         by_id.insert(id.to_owned(), Arc::clone(&environment));
         Ok(environment)
@@ -93,7 +93,7 @@ impl SharedEnvironments {
 /// The deferred environment of this id, which is made if there is none.
 fn deferred(by_id: &mut BTreeMap<String, Arc<SharedEnvironment>>, id: &str) -> Arc<SharedEnvironment> {
     let make = || {
-        let setup = EnvironmentSetup { route: None, verdict: Verdict::Pending };
+        let setup = EnvironmentSetup { route: None, verdict: ProvisioningVerdict::Pending };
         SharedEnvironment::new(id, ProvisioningMode::Deferred, setup)
     };
     Arc::clone(by_id.entry(id.to_owned()).or_insert_with(make))

@@ -3,12 +3,13 @@
 #![expect(deprecated, reason = "the older names are what is tested")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use exec_server::{
     ConnectOptions, ExecParams, ExecServerClient, ExecServerClientConnectOptions, ExecServerRuntimePaths,
     ForwardDestination, ProvisioningReport, RelayConnector, RelayIdentity, RemoteCredential, RemoteCredentialSource,
     RemoteEnvironmentConfig, RemoteExecutorConfig, RemoteLocation, SharedEnvironmentStatus, SharedEnvironments,
-    bearer_credential, forward_remote_environment, run_remote_environment, run_remote_executor,
+    WhenRecovering, bearer_credential, forward_remote_environment, run_remote_environment, run_remote_executor,
 };
 use testkit::service::{Leg, Operation};
 use testkit::{Signal, TestServer, TestService, eventually_async, send_signal};
@@ -44,7 +45,12 @@ async fn prints_hello(client: &ExecServerClient) {
 async fn executors_in_this_program_serve_a_deferred_environment_until_sigterm() {
     let service = TestService::start().await;
     let environments = SharedEnvironments::default();
-    let options = ExecServerClientConnectOptions::default();
+    // The sessions end with their executors, so waiting for them is in vain.
+    let options = ExecServerClientConnectOptions {
+        recovery_budget: Duration::from_millis(500),
+        when_recovering: WhenRecovering::FailFast,
+        ..ExecServerClientConnectOptions::default()
+    };
     let environment = environments.add_deferred("later", connector(&service), options).unwrap();
     let waiting = tokio::spawn({
         let environment = Arc::clone(&environment);

@@ -126,7 +126,7 @@ impl ForwarderShared {
 mod tests {
     use relay::RelayIdentity;
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use transport::{MessageLimits, ReadEvent, in_memory};
 
     use super::*;
@@ -142,22 +142,30 @@ mod tests {
         harness
     }
 
+    /// A connection on which the request of a WebSocket has begun to arrive.
+    async fn accept_request(listener: &TcpListener) -> TcpStream {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut first_line = [0; 16];
+        socket.read_exact(&mut first_line).await.unwrap();
+        assert_eq!(&first_line, b"GET / HTTP/1.1\r\n");
+        socket
+    }
+
     #[tokio::test]
     async fn a_harness_that_leaves_and_a_forwarder_that_leaves_end_an_unfinished_handshake_with_the_destination() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let forwarder = forwarder_to(format!("ws://{}", listener.local_addr().unwrap()));
-        let mut request = Vec::new();
+        let mut rest = Vec::new();
 
         let harness = serve(&forwarder);
-        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut socket = accept_request(&listener).await;
         drop(harness);
-        socket.read_to_end(&mut request).await.unwrap();
-        assert!(request.starts_with(b"GET / HTTP/1.1\r\n"));
+        socket.read_to_end(&mut rest).await.unwrap();
 
         let _harness = serve(&forwarder);
-        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut socket = accept_request(&listener).await;
         forwarder.leave().await;
-        socket.read_to_end(&mut request).await.unwrap();
+        socket.read_to_end(&mut rest).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,8 +39,8 @@ pub enum InvalidReport {
 
 /// What was reported so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Nothing.
+pub(super) enum ProvisioningVerdict {
+    /// No report has come.
     Pending,
     /// The environment can be used, with these roots.
     Ready(Vec<CapabilityRoot>),
@@ -48,7 +48,7 @@ pub(super) enum Verdict {
     Failed(String),
 }
 
-impl Verdict {
+impl ProvisioningVerdict {
     /// A report has come. The first verdict is final, but a later report may name other roots. An invalid report is a
     /// failure if it is the first one, and changes nothing later.
     pub(super) fn handle_report(&mut self, report: ProvisioningReport) -> Result<ReportEffect, InvalidReport> {
@@ -102,23 +102,23 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_kept_and_a_later_readiness_is_ignored() {
-        let mut verdict = Verdict::Pending;
+        let mut verdict = ProvisioningVerdict::Pending;
         assert_eq!(verdict.handle_report(failed("first")), Ok(ReportEffect::Applied));
         for later in [failed("second"), ready(["a"]), ready(["a", "a"])] {
             assert_eq!(verdict.handle_report(later), Ok(ReportEffect::Ignored));
         }
-        assert_eq!(verdict, Verdict::Failed("first".to_owned()));
+        assert_eq!(verdict, ProvisioningVerdict::Failed("first".to_owned()));
     }
 
     #[test]
     fn readiness_takes_other_roots_and_ignores_a_failure() {
-        let mut verdict = Verdict::Pending;
+        let mut verdict = ProvisioningVerdict::Pending;
         for ids in [&["a", "b"][..], &["a", "b"], &["c"], &[]] {
             assert_eq!(verdict.handle_report(ready(ids)), Ok(ReportEffect::Applied));
-            assert_eq!(verdict, Verdict::Ready(roots(ids)));
+            assert_eq!(verdict, ProvisioningVerdict::Ready(roots(ids)));
         }
         assert_eq!(verdict.handle_report(failed("late")), Ok(ReportEffect::Ignored));
-        assert_eq!(verdict, Verdict::Ready(Vec::new()));
+        assert_eq!(verdict, ProvisioningVerdict::Ready(Vec::new()));
     }
 
     #[test]
@@ -126,13 +126,13 @@ mod tests {
         let repeated = InvalidReport::RepeatedRoot("a".to_owned());
         let too_many = InvalidReport::TooManyRoots(MAX_ROOTS + 1);
         for (report, error) in [(ready(["a", "b", "a"]), repeated), (ready(0..=MAX_ROOTS), too_many)] {
-            let mut pending = Verdict::Pending;
+            let mut pending = ProvisioningVerdict::Pending;
             assert_eq!(pending.handle_report(report.clone()), Err(error.clone()));
-            assert_eq!(pending, Verdict::Failed(error.to_string()));
-            let mut usable = Verdict::Ready(roots(["kept"]));
+            assert_eq!(pending, ProvisioningVerdict::Failed(error.to_string()));
+            let mut usable = ProvisioningVerdict::Ready(roots(["kept"]));
             assert_eq!(usable.handle_report(report), Err(error));
-            assert_eq!(usable, Verdict::Ready(roots(["kept"])));
+            assert_eq!(usable, ProvisioningVerdict::Ready(roots(["kept"])));
         }
-        assert_eq!(Verdict::Pending.handle_report(ready(0..MAX_ROOTS)), Ok(ReportEffect::Applied));
+        assert_eq!(ProvisioningVerdict::Pending.handle_report(ready(0..MAX_ROOTS)), Ok(ReportEffect::Applied));
     }
 }

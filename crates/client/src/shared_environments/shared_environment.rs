@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use protocol::CapabilityRoot;
 use tokio::sync::watch;
 
-use super::provisioning::Verdict;
+use super::provisioning::ProvisioningVerdict;
 use crate::client::ExecServerClient;
 use crate::client_core::ConnectionState;
 use crate::connector::ServerConnector;
@@ -34,7 +34,7 @@ pub(super) enum ProvisioningMode {
 pub(super) struct EnvironmentSetup {
     /// `None`: only a report about the environment has come.
     pub(super) route: Option<EnvironmentRoute>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ProvisioningVerdict,
 }
 
 /// What is known about an environment without connecting to it.
@@ -84,8 +84,8 @@ impl SharedEnvironment {
     /// The capability roots of the last report. Empty before the first one.
     pub fn capability_roots(&self) -> Vec<CapabilityRoot> {
         match &self.setup.borrow().verdict {
-            Verdict::Ready(roots) => roots.clone(),
-            Verdict::Pending | Verdict::Failed(_) => Vec::new(),
+            ProvisioningVerdict::Ready(roots) => roots.clone(),
+            ProvisioningVerdict::Pending | ProvisioningVerdict::Failed(_) => Vec::new(),
         }
     }
 
@@ -125,13 +125,13 @@ impl SharedEnvironment {
     async fn wait_for_route(&self) -> Result<EnvironmentRoute, ExecServerError> {
         let mut setup = self.setup.subscribe();
         let decided = setup.wait_for(|setup| match setup.verdict {
-            Verdict::Pending => false,
-            Verdict::Ready(_) => setup.route.is_some(),
-            Verdict::Failed(_) => true,
+            ProvisioningVerdict::Pending => false,
+            ProvisioningVerdict::Ready(_) => setup.route.is_some(),
+            ProvisioningVerdict::Failed(_) => true,
         });
         let decided = decided.await.map_err(|_| ExecServerError::Closed)?;
         match (&decided.verdict, &decided.route) {
-            (Verdict::Failed(reason), _) => Err(ExecServerError::ProvisioningFailed(reason.clone())),
+            (ProvisioningVerdict::Failed(reason), _) => Err(ExecServerError::ProvisioningFailed(reason.clone())),
             (_, Some(route)) => Ok(route.clone()),
             (_, None) => Err(ExecServerError::Closed),
         }
@@ -139,7 +139,7 @@ impl SharedEnvironment {
 
     /// Asks the server of an existing connection, for at most 10 s. Never connects.
     pub async fn status(&self) -> SharedEnvironmentStatus {
-        if let Verdict::Failed(reason) = &self.setup.borrow().verdict {
+        if let ProvisioningVerdict::Failed(reason) = &self.setup.borrow().verdict {
             return SharedEnvironmentStatus::Disconnected(reason.clone());
         }
         let last = self.attempts.lock().last.clone();

@@ -1,3 +1,5 @@
+//! Both ends of a forwarded stream are played by the test, in memory.
+
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
