@@ -1,6 +1,7 @@
 //! Programs that embed an executor, under its name and its older one, and a program that uses its environment before it is
 //! there.
 #![expect(deprecated, reason = "the older names are what is tested")]
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -172,7 +172,7 @@ The server itself needs no access to the service, and clients need none to the s
 one whose token is sent. SIGTERM ends the forwarder; the sessions stay in the server.
 
 Example:
-  exec-server forward --connect ws://10.0.0.5:7000 --remote https://service.example --environment-id b7";
+  exec-server forward --connect ws://box:7000 --remote https://service.example --environment-id b7";
 
 pub(super) const DOCTOR: &str = "\
 Each line is the result of a real attempt, for example to run a command in a sandbox. The line below a missing item \
