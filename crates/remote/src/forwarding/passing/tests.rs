@@ -200,12 +200,12 @@ async fn a_destination_that_does_not_read_slows_the_harness_down_and_its_loss_is
     let message = vec![5; 64 * 1024];
     let mut sent = 0;
     let stopped = tokio::time::timeout(Duration::from_secs(10), async {
-        loop {
+        while sent < 1000 {
             send(&mut ends.harness, &message).await;
             sent += 1;
         }
     });
-    let _: tokio::time::error::Elapsed = stopped.await.map(|()| ()).unwrap_err();
+    stopped.await.unwrap_err();
     assert!(sent * message.len() < 2 << 20, "{sent} messages were taken");
     drop(ends.harness);
     ends.passing.await.unwrap();
