@@ -16,6 +16,7 @@ mod exit_code;
 mod files;
 mod flag_file;
 mod foreground;
+mod forward;
 mod help_texts;
 mod json_events;
 mod kept_session;
@@ -46,25 +47,39 @@ mod watch;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use args::Command;
 pub(crate) use saved_sessions::state_directory;
 use tokio::runtime::Builder;
 
-use crate::runtime::start_runtime;
+use crate::log::ServerLog;
+use crate::runtime::{start_runtime, start_server_runtime};
 
 /// Longest time that the program waits at its end for threads that write files.
 const LAST_WRITES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs one command to its end and returns the exit code of the program.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    // A command logs only if `RUST_LOG` is set.
-    crate::log::start_unqueued("off");
+    // A forwarder runs for as long as a server does, and for as many clients.
+    let is_server = matches!(command, Command::Forward(_));
+    if is_server {
+        // The parent process may have blocked signals, and SIGTERM must end the forwarder.
+        spawn::unblock_signals();
+    }
+    let _log = if is_server {
+        Some(ServerLog::start("warn").context("cannot start the thread of the log")?)
+    } else {
+        // A command logs only if `RUST_LOG` is set.
+        crate::log::start_unqueued("off");
+        None
+    };
     // Limits the freed memory that the allocator keeps for later use. The limits are so large that it keeps the
     // memory of output buffers. Otherwise the kernel would have to map and clear new memory for each buffer.
     spawn::limit_kept_freed_memory();
     // One thread suffices. Output passes through several tasks, and is faster if no task has to wake another thread.
     // Blocking work has threads of its own.
-    let runtime = start_runtime(&mut Builder::new_current_thread())?;
+    let runtime =
+        if is_server { start_server_runtime()? } else { start_runtime(&mut Builder::new_current_thread())? };
     let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));
     if writes_files {
@@ -96,6 +111,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rm(args) => exit_one_on_error(files::rm::rm(args).await),
         Command::Mkdir(args) => exit_one_on_error(files::mkdir::mkdir(args).await),
         Command::Sandbox(args) => exit_one_on_error(sandbox::sandbox(args.command).await),
+        Command::Forward(args) => forward::forward(args).await,
         Command::Doctor(args) => exit_one_on_error(doctor::doctor(args).await),
         Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
         Command::Man(args) => exit_one_on_error(man::man(args).await),

@@ -8,6 +8,7 @@ mod url;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use transport::MessageStream;
 
@@ -57,5 +58,24 @@ pub trait ServerConnector: Send + Sync + 'static {
     /// Maps paths of this machine to paths of the server's machine, and back. `None` if paths are sent unchanged.
     fn paths(&self) -> Option<&PathMap> {
         None
+    }
+}
+
+/// A connector that is used for several clients.
+impl ServerConnector for Arc<dyn ServerConnector> {
+    fn connect(&self) -> Connecting<'_> {
+        (**self).connect()
+    }
+
+    fn can_reconnect(&self) -> bool {
+        (**self).can_reconnect()
+    }
+
+    fn address(&self) -> String {
+        (**self).address()
+    }
+
+    fn paths(&self) -> Option<&PathMap> {
+        (**self).paths()
     }
 }

@@ -44,6 +44,15 @@ pub enum ExecServerError {
     /// The client is reconnecting, and its options say that calls fail meanwhile instead of waiting.
     #[error("exec-server environment is recovering")]
     Recovering,
+    /// The environment was reported as one that cannot be used. Holds the reason.
+    #[error("exec-server environment cannot be used: {0}")]
+    ProvisioningFailed(String),
+    /// The id belongs to an environment of the other kind: one is prepared by somebody else, and one is not.
+    #[error("exec-server environment `{id}` exists and is provisioned in another way")]
+    ProvisioningModeConflict {
+        /// The id of both environments.
+        id: String,
+    },
     /// An answer cannot be decoded as the result of its request.
     #[error("failed to decode an answer of exec-server: {0}")]
     Json(Arc<serde_json::Error>),

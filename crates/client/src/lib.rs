@@ -37,6 +37,7 @@ mod records;
 mod rpc;
 mod sandbox_policy;
 mod search;
+mod shared_environments;
 mod supervisor;
 mod unified;
 mod watch;
@@ -88,6 +89,9 @@ pub use recovery::{Backoff, WhenRecovering};
 pub use remote::{Harness, HarnessError, HarnessSettings, Registry, RegistryError};
 pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;
+pub use shared_environments::{
+    InvalidReport, ProvisioningReport, ReportEffect, SharedEnvironment, SharedEnvironmentStatus, SharedEnvironments,
+};
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{
     Abridged, Approval, ApprovalDecider, ApprovalRequest, CommandCompletion, CommandSpec, Completions, Deciding,

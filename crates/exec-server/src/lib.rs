@@ -47,13 +47,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod forward;
 mod paths;
 mod remote_environment;
 mod run;
 
 pub use client::*;
+pub use credentials::{Credential, bearer as bearer_credential};
+pub use forward::forward_remote_environment;
 pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
-pub use remote::{IdentityFileError, RelayIdentity, load_or_create_identity};
+pub use remote::{ForwardDestination, IdentityFileError, RelayIdentity, load_or_create_identity};
 pub use remote_environment::{
     RemoteCredentialSource, RemoteEnvironmentConfig, RemoteEnvironmentError, run_remote_environment,
     variables_of_this_process,

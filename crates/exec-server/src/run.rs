@@ -10,7 +10,7 @@ use server::{Config, Listen, Server, Tokens};
 use spawn::HostProcess;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
+use transport::{ConnectError, DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
 use crate::paths::ExecServerRuntimePaths;
 use crate::remote_environment::{RemoteEnvironmentConfig, RemoteEnvironmentError};
@@ -31,6 +31,9 @@ pub enum ServeError {
     /// The service does not accept this executor.
     #[error(transparent)]
     Registration(#[from] RegistryError),
+    /// The URL of the server to which streams are forwarded cannot be used.
+    #[error(transparent)]
+    Destination(#[from] ConnectError),
     /// A call to the operating system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -147,19 +150,32 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
 /// mend.
 async fn serve_remote_environment(server: &Server, executor: Option<ExecutorSettings>) -> RegistryError {
     if let Some(settings) = executor {
-        let environment = settings.registry.environment_id().to_owned();
-        let (service, key) = (settings.registry.service(), settings.identity.public_key().fingerprint());
+        let registered = RegisteredLine::of(&settings);
         if let Err(error) = server.serve_harnesses(settings).await {
             return error;
         }
-        // Stdout is for addresses, which other programs read.
-        write_to_stderr(&format!("registered as {environment} at {service}, key {key}\n"));
+        registered.print();
     }
     std::future::pending().await
 }
 
+/// What a person is told who has started an executor: the environment, its service, and the key that clients can pin.
+pub(crate) struct RegisteredLine(String);
+
+impl RegisteredLine {
+    pub(crate) fn of(settings: &ExecutorSettings) -> Self {
+        let (registry, key) = (&settings.registry, settings.identity.public_key().fingerprint());
+        Self(format!("registered as {} at {}, key {key}\n", registry.environment_id(), registry.service()))
+    }
+
+    /// Stdout is for addresses, which other programs read.
+    pub(crate) fn print(&self) {
+        write_to_stderr(&self.0);
+    }
+}
+
 /// Waits until stdin has ended, and ignores what it carries. Waits for ever if `is_wanted` is false.
-async fn wait_for_stdin_end(is_wanted: bool) {
+pub(crate) async fn wait_for_stdin_end(is_wanted: bool) {
     if !is_wanted {
         return std::future::pending().await;
     }

@@ -4,13 +4,16 @@
 //!
 //! Start with [`Executor`] and [`Harness`]. The values that decide what frames, handshakes and records mean are in the
 //! crate `relay`; this crate moves them: `relay_socket` serves one WebSocket, `outgoing` is the queue of a socket,
-//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it.
+//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it. `forwarding`
+//! is a program behind an executor: it passes messages to another server.
 
 #![forbid(unsafe_code)]
 
 mod chance;
 mod dial;
 mod executor;
+mod executor_log;
+mod forwarding;
 mod harness;
 mod identity_file;
 mod outgoing;
@@ -23,6 +26,8 @@ mod stream_timers;
 
 pub use dial::DialError;
 pub use executor::{Executor, ExecutorEvent, ExecutorHost, ExecutorSettings};
+pub use executor_log::ExecutorLog;
+pub use forwarding::{ForwardDestination, Forwarder};
 pub use harness::{Harness, HarnessConnection, HarnessError, HarnessLink, HarnessSettings};
 pub use identity_file::{IdentityFileError, load_or_create_identity};
 pub use registry::{ConnectBundle, Registration, Registry, RegistryError, RegistrySettingsError};

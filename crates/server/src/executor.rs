@@ -2,11 +2,8 @@
 //! admits becomes a connection like that of a local client. How harnesses arrive is in the crate `remote`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use parking_lot::Mutex;
-use remote::{Executor, ExecutorEvent, ExecutorHost, ExecutorSettings, RegistryError};
-use session::LogRateLimit;
+use remote::{Executor, ExecutorEvent, ExecutorHost, ExecutorLog, ExecutorSettings, RegistryError};
 use transport::{AcceptedStream, MessageStream, Principal};
 
 use crate::connection_task::serve;
@@ -20,11 +17,7 @@ impl Server {
     /// pass is retried, so this can take any time. Every other failure is returned. After an error nothing is served.
     pub async fn serve_harnesses(&self, settings: ExecutorSettings) -> Result<(), RegistryError> {
         let shared = &self.shared;
-        let host = Arc::new(HarnessConnections {
-            shared: Arc::clone(shared),
-            service_log: Mutex::new(SERVICE_LINES),
-            refusal_log: Mutex::new(REFUSAL_LINES),
-        });
+        let host = Arc::new(HarnessConnections { shared: Arc::clone(shared), log: ExecutorLog::default() });
         let registered = Executor::register(settings, host, shared.closing.clone()).await?;
         // None: the server shuts down.
         if let Some(executor) = registered {
@@ -35,17 +28,10 @@ impl Server {
     }
 }
 
-/// At most 5 log lines in a minute about the service. An outage of the service fails many attempts.
-const SERVICE_LINES: LogRateLimit = LogRateLimit::new(5, std::time::Duration::from_secs(60));
-
-/// At most 5 log lines in a minute about refused harnesses, so that nobody can fill the log. `/metrics` counts every refusal.
-const REFUSAL_LINES: LogRateLimit = LogRateLimit::new(5, std::time::Duration::from_secs(60));
-
 /// Makes a connection of each stream of a harness.
 struct HarnessConnections {
     shared: Arc<ServerState>,
-    service_log: Mutex<LogRateLimit>,
-    refusal_log: Mutex<LogRateLimit>,
+    log: ExecutorLog,
 }
 
 impl ExecutorHost for HarnessConnections {
@@ -73,37 +59,13 @@ impl ExecutorHost for HarnessConnections {
 
     fn note(&self, event: ExecutorEvent<'_>) {
         let metrics = &self.shared.metrics.remote;
+        // `/metrics` counts every event, also when there are too many for the log.
+        self.log.note(&event);
         match event {
-            ExecutorEvent::Registered { failure, took } => {
-                metrics.registration_ended(failure.is_some(), took);
-                if let Some(error) = failure
-                    && may_log(&self.service_log)
-                {
-                    tracing::warn!("cannot register as an executor: {error}");
-                }
-            }
-            ExecutorEvent::Dialled { failure, took } => {
-                metrics.relay_connect_ended(failure.is_some(), took);
-                if let Some(error) = failure
-                    && may_log(&self.service_log)
-                {
-                    tracing::warn!("{error}; trying again");
-                }
-            }
-            ExecutorEvent::Reconnects(reason) => {
-                metrics.reconnects(reason);
-                tracing::info!(reason, "the connection to the relay is made again");
-            }
-            ExecutorEvent::HarnessRefused { reason } => {
-                metrics.harness_refused(reason);
-                if may_log(&self.refusal_log) {
-                    tracing::warn!(reason, "a harness was refused");
-                }
-            }
+            ExecutorEvent::Registered { failure, took } => metrics.registration_ended(failure.is_some(), took),
+            ExecutorEvent::Dialled { failure, took } => metrics.relay_connect_ended(failure.is_some(), took),
+            ExecutorEvent::Reconnects(reason) => metrics.reconnects(reason),
+            ExecutorEvent::HarnessRefused { reason } => metrics.harness_refused(reason),
         }
     }
-}
-
-fn may_log(limit: &Mutex<LogRateLimit>) -> bool {
-    limit.lock().handle_event(Instant::now()).is_some()
 }

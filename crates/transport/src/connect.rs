@@ -73,6 +73,11 @@ pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream
     }
 }
 
+/// Whether [`connect`] can use this URL at all. Connects to nothing.
+pub fn check_url(url: &str) -> Result<(), ConnectError> {
+    ServerUrl::parse(url).map(|_| ())
+}
+
 /// Upgrades any connected byte stream, such as a TLS connection, to a WebSocket. `host` is sent in the `Host` header,
 /// and the path of the request is `/`.
 pub async fn upgrade_client<T>(

@@ -2,7 +2,10 @@
 //! the buffer that goes to the socket, so a payload is not copied. Decoding is in [`crate::Reader`].
 
 use crate::length_prefix::{ControlKind, write_control};
-use crate::websocket::{MAX_CONTROL_BYTES, Opcode, WebSocketRole, apply_mask, mask_key, write_header};
+use crate::websocket::{
+    FragmentPosition, MAX_CONTROL_BYTES, Opcode, WebSocketRole, apply_mask, mask_key, write_fragment_header,
+    write_header,
+};
 
 /// The format in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,17 @@ impl Framing {
                 append_exactly(out, len, fill);
             }
         }
+    }
+
+    /// The bytes of a message for a peer that refuses long frames: a WebSocket message is cut into frames with at most
+    /// `most_bytes` of the payload each. With other framings there is one piece, as [`Framing::frame`] makes it.
+    pub fn fragments(self, payload: &[u8], most_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
+        let Wrapping::WebSocket(role, opcode) = self.wrapping() else {
+            let mut whole = Vec::new();
+            self.frame(&mut whole, payload.len(), |out| out.extend_from_slice(payload));
+            return Fragments::Whole(Some(whole));
+        };
+        Fragments::Frames { role, opcode: Some(opcode), rest: payload, most_bytes: most_bytes.max(1) }
     }
 
     fn wrapping(self) -> Wrapping {
@@ -102,6 +116,48 @@ impl Framing {
     }
 }
 
+/// The pieces of [`Framing::fragments`].
+enum Fragments<'a> {
+    /// One piece, which is not cut. None: it was taken.
+    Whole(Option<Vec<u8>>),
+    /// What is left of the payload of a WebSocket message.
+    Frames {
+        role: WebSocketRole,
+        /// None after the last frame.
+        opcode: Option<Opcode>,
+        rest: &'a [u8],
+        most_bytes: usize,
+    },
+}
+
+impl Iterator for Fragments<'_> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Whole(whole) => whole.take(),
+            Self::Frames { role, opcode, rest, most_bytes } => {
+                let frame_opcode = opcode.take()?;
+                let (piece, after) = rest.split_at(rest.len().min(*most_bytes));
+                let position = if after.is_empty() { FragmentPosition::Last } else { FragmentPosition::NotLast };
+                *rest = after;
+                *opcode = (position == FragmentPosition::NotLast).then_some(Opcode::Continuation);
+                let mask = (*role == WebSocketRole::Client).then(mask_key);
+                let mut frame = Vec::with_capacity(LONGEST_HEADER_BYTES + piece.len());
+                write_fragment_header(&mut frame, frame_opcode, position, piece.len(), mask);
+                let start = append_exactly(&mut frame, piece.len(), |out| out.extend_from_slice(piece));
+                if let Some(key) = mask {
+                    apply_mask(&mut frame[start..], key, 0);
+                }
+                Some(frame)
+            }
+        }
+    }
+}
+
+/// Length of the longest header of a WebSocket frame.
+const LONGEST_HEADER_BYTES: usize = 14;
+
 fn websocket_frame(
     role: WebSocketRole,
     out: &mut Vec<u8>,
@@ -109,7 +165,6 @@ fn websocket_frame(
     len: usize,
     fill: impl FnOnce(&mut Vec<u8>),
 ) {
-    const LONGEST_HEADER_BYTES: usize = 14;
     let mask = (role == WebSocketRole::Client).then(mask_key);
     out.reserve(LONGEST_HEADER_BYTES + len);
     write_header(out, opcode, len, mask);
@@ -160,6 +215,22 @@ mod tests {
         let mut out = Vec::new();
         Framing::Lines.close(&mut out, 1000, "bye");
         assert!(!Framing::Lines.ping(&mut out, b"") && !Framing::Lines.pong(&mut out, b"") && out.is_empty());
+    }
+
+    #[test]
+    fn a_long_message_is_cut_into_frames_of_which_only_the_last_ends_it() {
+        let frames: Vec<Vec<u8>> = Framing::WebSocketServer.fragments(b"12345", 2).collect();
+        assert_eq!(frames, [&b"\x01\x0212"[..], b"\x00\x0234", b"\x80\x015"]);
+        let whole: Vec<Vec<u8>> = Framing::WebSocketServer.fragments(b"12", 2).collect();
+        assert_eq!(whole, [b"\x81\x0212"]);
+        assert_eq!(Framing::WebSocketServer.fragments(b"", 2).collect::<Vec<_>>(), [b"\x81\x00"]);
+        assert_eq!(Framing::Lines.fragments(b"12345", 2).collect::<Vec<_>>(), [b"12345\n"]);
+        let masked: Vec<Vec<u8>> = Framing::BinaryWebSocketClient.fragments(b"123", 2).collect();
+        assert_eq!(masked.iter().map(|frame| frame[0]).collect::<Vec<_>>(), [0x02, 0x80]);
+        let key = masked[0][2..6].try_into().unwrap();
+        let mut payload = masked[0][6..].to_vec();
+        apply_mask(&mut payload, key, 0);
+        assert_eq!(payload, b"12");
     }
 
     #[test]

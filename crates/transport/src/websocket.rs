@@ -12,7 +12,7 @@ mod violation;
 
 pub(crate) use decoder::{TextMessages, WebSocketDecoder, close_reason};
 pub(crate) use handshake::{accept_key, new_key};
-pub(crate) use header::{MAX_CONTROL_BYTES, Opcode, write_header};
+pub(crate) use header::{FragmentPosition, MAX_CONTROL_BYTES, Opcode, write_fragment_header, write_header};
 pub(crate) use mask::apply_mask;
 pub(crate) use random::mask_key;
 pub use violation::Violation;

@@ -16,6 +16,7 @@ use super::help_texts;
 use super::limit_args::ProcessLimitArgs;
 use super::ps::quoted;
 use super::sandbox_flags::SandboxArgs;
+use crate::remote_args::RemoteArgs;
 use crate::units::TimeArg;
 
 /// A command for people. Without one, the program is a server.
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// Say what the policy of a sandbox allows
     #[command(after_help = help_texts::SANDBOX, disable_help_subcommand = true)]
     Sandbox(SandboxCommandArgs),
+    /// Be the way to another server for clients that cannot reach it
+    #[command(after_help = help_texts::FORWARD)]
+    Forward(ForwardArgs),
     /// Check which sandboxes and limits this machine can enforce
     #[command(after_help = help_texts::DOCTOR)]
     Doctor(DoctorArgs),
@@ -418,6 +422,22 @@ pub(crate) struct ExplainArgs {
     /// Paths to explain, which need not exist
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ForwardArgs {
+    /// URL of the server that clients get: ws://, wss:// or unix://
+    // The environment variables of the two flags are read too, so `requires_all` also accepts those.
+    #[arg(long, value_name = "URL", requires_all = ["remote", "environment_id"])]
+    pub(crate) connect: String,
+    /// PEM certificates to trust for wss:// instead of those of the system
+    #[arg(long, env = "EXEC_SERVER_CA_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) ca_file: Option<FlagFile>,
+    /// File with the bearer token to send to that server
+    #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) client_token_file: Option<FlagFile>,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[derive(Args, Debug)]

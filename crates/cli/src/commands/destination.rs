@@ -195,11 +195,11 @@ impl Destination {
     pub(super) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
         let connector = RelayConnector::to_environment(location, Arc::new(identity), variables_of_this_process());
-        Ok(connector.map_err(|error| match &error {
+        connector.map_err(|error| match &error {
             RelayConnectorError::TokenFile { .. } => UnusableFile::new(&self.token_file_setting, error.into()).into(),
             RelayConnectorError::Access(_) => UnusableFile::new(&self.ca_file_setting, error.into()).into(),
             _ => anyhow::Error::from(error),
-        })?)
+        })
     }
 
     /// The connector that makes the connections to this environment. It is an error if a token, a certificate or the
@@ -217,23 +217,9 @@ impl Destination {
                 })
             }
             EnvironmentLocation::Url { url, ca_file, token_file } => {
-                let options = ConnectOptions {
-                    bearer_token: token_file
-                        .as_deref()
-                        .map(|path| {
-                            read_token(path).map_err(|error| UnusableFile::new(&self.token_file_setting, error))
-                        })
-                        .transpose()?,
-                    tls_roots: ca_file
-                        .as_deref()
-                        .map(|path| {
-                            TlsRoots::from_ca_file(path)
-                                .map_err(|error| UnusableFile::new(&self.ca_file_setting, error.into()))
-                        })
-                        .transpose()?
-                        .unwrap_or_default(),
-                    ..ConnectOptions::default()
-                };
+                let token = token_file.as_deref().map(|path| (path, &self.token_file_setting));
+                let certificates = ca_file.as_deref().map(|path| (path, &self.ca_file_setting));
+                let options = connect_options(token, certificates)?;
                 Box::new(UrlConnector::new(url, options))
             }
             EnvironmentLocation::Program { program, args, env, cwd } => Box::new(ChildConnector {
@@ -250,6 +236,21 @@ impl Destination {
             EnvironmentLocation::Remote(location) => Box::new(self.relay_connector(location)?),
         })
     }
+}
+
+/// The options for a connection with the token and the certificates in these files. Beside each file stands the flag or the
+/// variable that names it, for errors.
+pub(super) fn connect_options(
+    token: Option<(&Path, &Option<String>)>,
+    certificates: Option<(&Path, &Option<String>)>,
+) -> anyhow::Result<ConnectOptions> {
+    let bearer_token = token
+        .map(|(path, setting)| read_token(path).map_err(|error| UnusableFile::new(setting, error)))
+        .transpose()?;
+    let tls_roots = certificates
+        .map(|(path, setting)| TlsRoots::from_ca_file(path).map_err(|error| UnusableFile::new(setting, error.into())))
+        .transpose()?;
+    Ok(ConnectOptions { bearer_token, tls_roots: tls_roots.unwrap_or_default(), ..ConnectOptions::default() })
 }
 
 /// Takes the file of a flag instead of `own`, the file that the configuration names, if `is_for_us` says so.

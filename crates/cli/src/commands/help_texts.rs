@@ -167,6 +167,13 @@ The lines of the MCP server pass unchanged and without a gap, also when the conn
 Example:
   exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
 
+pub(super) const FORWARD: &str = "\
+The server itself needs no access to the service, and clients need none to the server. To the server, all clients are the \
+one whose token is sent. SIGTERM ends the forwarder; the sessions stay in the server.
+
+Example:
+  exec-server forward --connect ws://box:7000 --remote https://service.example --environment-id b7";
+
 pub(super) const DOCTOR: &str = "\
 Each line is the result of a real attempt, for example to run a command in a sandbox. The line below a missing item \
 says what to do. The exit code is 0 if all policies of sandboxes are enforced, and 1 otherwise. Run it as the user and \

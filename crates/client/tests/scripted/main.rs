@@ -5,6 +5,7 @@
 mod accepted;
 mod calls;
 mod discovery;
+mod environments;
 mod events;
 mod http;
 mod network_policy;

@@ -125,7 +125,29 @@ fn short_length_of(payload_bytes: u64) -> u8 {
 
 /// Appends the header of a frame that is a whole message or a control frame.
 pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usize, mask: Option<[u8; 4]>) {
-    out.push(FIN | opcode as u8);
+    write_fragment_header(out, opcode, FragmentPosition::Last, payload_bytes, mask);
+}
+
+/// Where a frame stands in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FragmentPosition {
+    /// Frames of the same message follow.
+    NotLast,
+    /// The frame ends its message.
+    Last,
+}
+
+/// Appends the header of a frame that may be a part of a message. All frames of a message but the first have
+/// [`Opcode::Continuation`].
+pub(crate) fn write_fragment_header(
+    out: &mut Vec<u8>,
+    opcode: Opcode,
+    position: FragmentPosition,
+    payload_bytes: usize,
+    mask: Option<[u8; 4]>,
+) {
+    let fin = if position == FragmentPosition::Last { FIN } else { 0 };
+    out.push(fin | opcode as u8);
     let masked = if mask.is_some() { MASKED } else { 0 };
     if payload_bytes < usize::from(LENGTH_IN_16_BITS) {
         out.push(masked | payload_bytes as u8);
