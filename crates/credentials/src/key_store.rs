@@ -63,6 +63,11 @@ impl KeyStore {
         &self.path
     }
 
+    /// The origin of the service at `url`: scheme, host and port.
+    pub fn service_of(url: &str) -> Result<String, CredentialError> {
+        Ok(ServiceOrigin::of(url)?.to_string())
+    }
+
     /// Checks that a key may be stored for the service at `url`, and returns the origin of the service.
     pub fn check_service(url: &str) -> Result<String, CredentialError> {
         let origin = ServiceOrigin::of(url)?;
