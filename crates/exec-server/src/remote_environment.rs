@@ -38,7 +38,7 @@ pub enum RemoteCredentialSource {
     Found,
     /// Only the agent identity in `CODEX_ACCESS_TOKEN`.
     AgentIdentity,
-    /// This one.
+    /// A credential that the embedding program has made.
     Given(Arc<dyn Credential>),
 }
 

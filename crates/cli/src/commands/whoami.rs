@@ -15,7 +15,7 @@ use crate::terminal_text::{json_line, readable};
 
 /// Everything that the command knows.
 struct Answer {
-    services: Vec<ServiceAnswer>,
+    services: Vec<ServiceChoice>,
     found: Vec<SurveyedCredential>,
     /// Environments that use a token of their own and none of the credentials.
     own_tokens: Vec<OwnToken>,
@@ -24,7 +24,7 @@ struct Answer {
 }
 
 /// What one service gets.
-struct ServiceAnswer {
+struct ServiceChoice {
     service: String,
     /// `None`: nothing was found.
     first: Option<SurveyedCredential>,
@@ -81,7 +81,7 @@ impl Answer {
         let found = survey_credentials(asked.as_deref(), use_agent_identity)?;
         let first = |service: String| {
             let first = survey_credentials(Some(&service), use_agent_identity)?.into_iter().next();
-            anyhow::Ok(ServiceAnswer { service, first })
+            anyhow::Ok(ServiceChoice { service, first })
         };
         let services = services.into_iter().map(first).collect::<anyhow::Result<_>>()?;
         Ok(Self { services, found, own_tokens, configuration_problem })
@@ -98,7 +98,7 @@ impl Answer {
 
     /// The answer for people. `is_asked`: about one service.
     fn text(&self, is_asked: bool) -> String {
-        let mut lines: Vec<String> = self.services.iter().map(ServiceAnswer::sentence).collect();
+        let mut lines: Vec<String> = self.services.iter().map(ServiceChoice::sentence).collect();
         lines.extend(self.own_tokens.iter().map(|token| {
             let OwnToken { environment, service, source } = token;
             format!("For the environment {environment}, {service} gets the token in {source} instead.")
@@ -131,11 +131,11 @@ impl Answer {
     }
 
     fn json(&self) -> Value {
-        let service = |answer: &ServiceAnswer| {
-            let used = answer.first.as_ref().and_then(|first| first.outcome.as_ref().ok());
-            let problem = answer.first.as_ref().and_then(|first| first.outcome.as_ref().err());
+        let service = |choice: &ServiceChoice| {
+            let used = choice.first.as_ref().and_then(|first| first.outcome.as_ref().ok());
+            let problem = choice.first.as_ref().and_then(|first| first.outcome.as_ref().err());
             json!({
-                "service": answer.service,
+                "service": choice.service,
                 "used": used.map(described),
                 "problem": problem.map(ToString::to_string),
             })
@@ -165,7 +165,7 @@ impl Answer {
     }
 }
 
-impl ServiceAnswer {
+impl ServiceChoice {
     fn sentence(&self) -> String {
         let service = &self.service;
         match &self.first {
