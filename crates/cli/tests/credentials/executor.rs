@@ -1,7 +1,7 @@
 //! The headers of an executor, and where they go.
 
 use testkit::service::{Leg, Operation, RegistryAnswer};
-use testkit::{HttpPeer, TestService, eventually, http_ok};
+use testkit::{HttpPeer, TestService, eventually, http_ok, json};
 
 use crate::support::{ENVIRONMENT, User, header};
 
@@ -52,6 +52,28 @@ async fn a_redirect_is_not_followed_by_either_end() {
     let stderr = user.run_with(&["run", "-e", ENVIRONMENT, "--", "true"], &variables).await.failed(125);
     assert!(stderr.contains("HTTP 302"), "{stderr}");
     assert_eq!(stranger.connections_accepted(), 0);
+}
+
+#[tokio::test]
+async fn a_credential_that_the_service_repeats_in_an_error_is_not_shown() {
+    let user = User::new();
+    let service = TestService::start().await;
+    let message = format!("unknown key {0}, as in Authorization: Bearer {0}", TestService::TOKEN);
+    let error = |code: &str| json!({"error": {"code": code, "message": message}}).to_string();
+    service.answer_next(Operation::Register, 1, RegistryAnswer::Status(401, error("unauthorized")));
+    let mut executor = user.unconnected_executor(&service.url(), &[], &[KEY]);
+    assert_eq!(executor.exit_code().await, Some(125));
+    let shown = || executor.log().contains("unknown key [secret], as in").then_some(());
+    eventually("the reason is printed", shown).await;
+    assert!(!executor.log().contains(TestService::TOKEN), "{}", executor.log());
+    let remote = service.url();
+    let variables = [KEY, ("EXEC_SERVER_REMOTE", &*remote)];
+    let not_json = format!("<p>{message}</p>");
+    for (status, body) in [(404, error(TestService::TOKEN)), (400, not_json), (403, error("forbidden"))] {
+        service.answer_next(Operation::Connect, 1, RegistryAnswer::Status(status, body));
+        let stderr = user.run_with(&["run", "-e", ENVIRONMENT, "--", "true"], &variables).await.failed(125);
+        assert!(stderr.contains("unknown key [secret]") && !stderr.contains(TestService::TOKEN), "{stderr}");
+    }
 }
 
 #[tokio::test]

@@ -96,12 +96,12 @@ async fn a_registry_that_names_another_key_is_noticed_even_if_the_executor_is_th
 async fn an_environment_that_is_offline_is_shown_with_what_is_known() {
     let (user, service) = (User::new(), TestService::start().await);
     user.write("codex/environments.toml", &table(&service, Some(OTHER_KEY)));
-    let offline = "{\"error\":{\"code\":\"environment_offline\",\"message\":\"no executor \\u001b[2J\"}}".to_owned();
+    let offline = "{\"error\":{\"code\":\"environment_offline\",\"message\":\"no executor\"}}".to_owned();
     service.answer_next(Operation::Connect, 1, RegistryAnswer::Status(409, offline));
     let shown = user.run_with(&["env", "show", "build"], &[KEY]).await;
     assert_eq!((shown.code, &*shown.stderr), (Some(1), ""));
     let expected = format!(
-        "build: build-7 at {}\n  pinned key: {OTHER_KEY}\n  the key is not known: the environment is offline: no executor \\u{{1b}}[2J\n",
+        "build: build-7 at {}\n  pinned key: {OTHER_KEY}\n  the key is not known: the environment is offline: no executor\n",
         service.url()
     );
     assert_eq!(shown.stdout, expected);
