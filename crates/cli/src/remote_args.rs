@@ -22,7 +22,6 @@ outlive a restart. [default: executor.key in the state directory of the user]";
 
 /// The flags for an environment behind a relay.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Behind a relay")]
 pub(crate) struct RemoteArgs {
     /// URL of the service through which clients reach this machine
     #[arg(long, env = "EXEC_SERVER_REMOTE", hide_env = true, value_name = "URL", requires = "environment_id")]
