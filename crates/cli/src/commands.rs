@@ -18,10 +18,13 @@ mod flag_file;
 mod foreground;
 mod forward;
 mod help_texts;
+mod hidden_input;
 mod json_events;
 mod kept_session;
 mod kill;
 mod limit_args;
+mod login;
+mod logout;
 mod logs;
 mod man;
 mod mcp_stdio;
@@ -43,6 +46,7 @@ mod table;
 mod terminal;
 mod typed_path;
 mod watch;
+mod whoami;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -103,6 +107,9 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logs(args) => exit_one_on_error(logs::logs(args).await),
         Command::Attach(args) => attach::attach(args).await,
         Command::Env(args) => exit_one_on_error(env::env(args).await),
+        Command::Login(args) => exit_one_on_error(login::login(args).await),
+        Command::Logout(args) => exit_one_on_error(logout::logout(args).await),
+        Command::Whoami(args) => exit_one_on_error(whoami::whoami(args).await),
         Command::Search(args) => Ok(search::search(args).await),
         Command::Watch(args) => exit_one_on_error(watch::watch(args).await),
         Command::Cp(args) => exit_one_on_error(files::cp::cp(args).await),

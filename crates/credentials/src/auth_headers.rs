@@ -31,6 +31,14 @@ impl AuthHeaders {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// The text with `[secret]` in every place where it has the value of `Authorization`, with or without the name of the
+    /// scheme.
+    pub fn hidden_in(&self, text: &str) -> String {
+        let values = self.0.iter().filter(|(name, _)| name == AUTHORIZATION);
+        let secret = values.filter_map(|(_, value)| value.rsplit(' ').next()).find(|secret| !secret.is_empty());
+        secret.map_or(text.to_owned(), |secret| text.replace(secret, "[secret]"))
+    }
+
     /// The value of `Authorization` after the name of the scheme and a space. `None` if the scheme is another one.
     pub(crate) fn credentials_of(&self, scheme: &str) -> Option<&str> {
         let (_, value) = self.0.iter().find(|(name, _)| name == AUTHORIZATION)?;
@@ -66,6 +74,7 @@ mod tests {
         assert_eq!(format!("{headers:?}"), r#"["Authorization", "ChatGPT-Account-ID", "X-OpenAI-Fedramp"]"#);
         assert_eq!(headers.credentials_of("Bearer"), Some("secret-1"));
         assert_eq!(headers.credentials_of("Bear"), None);
+        assert_eq!(headers.hidden_in("no secret-1, secret-1!"), "no [secret], [secret]!");
         let unknown = AuthHeaders::new("Bearer secret-1".into(), &Account::default());
         assert_eq!(unknown.iter().count(), 1);
     }

@@ -45,9 +45,43 @@ pub(crate) struct PermittedServices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllowedHosts {
     Any,
-    /// openai.com, openai.org, their subdomains, and this machine. For keys of OpenAI, which are worth stealing.
+    /// openai.com, openai.org, their subdomains, and this machine. For API keys of OpenAI.
     OpenAi,
+    /// The same and chatgpt.com with its subdomains. For what a person has as a user of ChatGPT: the tokens of a
+    /// sign-in, personal tokens and the identities of agents.
+    ChatGpt,
 }
+
+impl AllowedHosts {
+    /// Where a token may go that this issuer has issued. OpenAI issues tokens for its own services. An issuer on this
+    /// machine can be that of anybody, and so can one that the user has named.
+    pub(crate) fn for_tokens_of(issuer: &Url) -> Self {
+        let is_openai = is_within(issuer, &OPENAI_DOMAINS) || is_within(issuer, &[CHATGPT_DOMAIN]);
+        if is_openai { Self::ChatGpt } else { Self::Any }
+    }
+
+    /// Whether the rule allows this URL.
+    pub(crate) fn allow(self, url: &Url) -> bool {
+        let is_among = |domains: &[&str]| is_loopback(url) || is_within(url, domains);
+        match self {
+            Self::Any => true,
+            Self::OpenAi => is_among(&OPENAI_DOMAINS),
+            Self::ChatGpt => is_among(&OPENAI_DOMAINS) || is_among(&[CHATGPT_DOMAIN]),
+        }
+    }
+
+    /// The hosts in words. `None` if all are allowed.
+    fn names(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::OpenAi => Some("openai.com, openai.org and this machine"),
+            Self::ChatGpt => Some("openai.com, openai.org, chatgpt.com and this machine"),
+        }
+    }
+}
+
+const OPENAI_DOMAINS: [&str; 2] = ["openai.com", "openai.org"];
+const CHATGPT_DOMAIN: &str = "chatgpt.com";
 
 impl PermittedServices {
     /// Checks that `credential`, which is named in the error, may be sent to this URL.
@@ -64,22 +98,21 @@ impl PermittedServices {
         if !is_secure(&url) {
             return refuse("others could read it on the way; use an https:// address".to_owned());
         }
-        if self.hosts == AllowedHosts::OpenAi && !is_loopback(&url) && !is_openai(&url) {
-            let rule = "it goes only to openai.com, openai.org and this machine; store a key of this service with `exec-server login`";
-            return refuse(rule.to_owned());
+        match self.hosts.names().filter(|_| !self.hosts.allow(&url)) {
+            Some(names) => refuse(format!(
+                "it goes only to {names}; store a key of this service with `exec-server login {origin}`"
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The rule in words, as the end of the sentence "It may be sent to".
     pub(crate) fn in_words(&self) -> String {
-        match (&self.service, self.hosts) {
-            (Some(service), AllowedHosts::Any) => service.to_string(),
-            (Some(service), AllowedHosts::OpenAi) => {
-                format!("{service}, if that is openai.com, openai.org or this machine")
-            }
-            (None, AllowedHosts::Any) => "the service that is used, over https or on this machine".to_owned(),
-            (None, AllowedHosts::OpenAi) => "openai.com, openai.org and this machine".to_owned(),
+        match (&self.service, self.hosts.names()) {
+            (Some(service), None) => service.to_string(),
+            (Some(service), Some(names)) => format!("{service}, if that is one of {names}"),
+            (None, None) => "the service that is used, over https or on this machine".to_owned(),
+            (None, Some(names)) => names.to_owned(),
         }
     }
 }
@@ -118,11 +151,12 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn is_openai(url: &Url) -> bool {
+/// Whether the host is one of these domains or below one, and encryption hides what is sent there.
+fn is_within(url: &Url, domains: &[&str]) -> bool {
     let Some(Host::Domain(name)) = url.host() else { return false };
     let is_within =
-        |domain: &str| name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    url.scheme() == "https" && (is_within("openai.com") || is_within("openai.org"))
+        |domain: &&str| name.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    url.scheme() == "https" && domains.iter().any(is_within)
 }
 
 #[cfg(test)]
@@ -168,6 +202,21 @@ mod tests {
         ] {
             assert!(!allows(None, AllowedHosts::OpenAi, url), "{url}");
         }
+    }
+
+    #[test]
+    fn what_a_user_of_chatgpt_has_goes_to_chatgpt_too() {
+        for url in
+            ["https://chatgpt.com/backend-api", "https://a.chatgpt.com", "https://api.openai.com", "http://[::1]"]
+        {
+            assert!(allows(None, AllowedHosts::ChatGpt, url), "{url}");
+        }
+        for url in
+            ["http://chatgpt.com", "https://notchatgpt.com", "https://chatgpt.com.example.org", "https://example.org"]
+        {
+            assert!(!allows(None, AllowedHosts::ChatGpt, url), "{url}");
+        }
+        assert!(!allows(None, AllowedHosts::OpenAi, "https://chatgpt.com"));
     }
 
     #[test]

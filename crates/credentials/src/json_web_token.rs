@@ -108,52 +108,11 @@ pub(crate) fn unsigned(claims: &Value) -> String {
     format!("{}.{}.c2ln", encode(&serde_json::json!({"alg": "RS256"})), encode(claims))
 }
 
-/// A key that signs tokens as an issuer does.
-#[cfg(test)]
-pub(crate) mod issuer {
-    use aws_lc_rs::rand::SystemRandom;
-    use aws_lc_rs::rsa::{KeyPair, KeySize};
-    use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
-    use serde_json::json;
-
-    use super::*;
-
-    pub(crate) struct Issuer(KeyPair);
-
-    impl Issuer {
-        pub(crate) fn generate() -> Self {
-            Self(KeyPair::generate(KeySize::Rsa2048).unwrap())
-        }
-
-        /// The key set that the issuer publishes, with a key that this program does not understand.
-        pub(crate) fn published(&self, id: &str) -> Value {
-            // The DER form of a 2048-bit key is a sequence of two integers: a header of 9 bytes, the modulus, a header
-            // of 2 bytes, and the exponent.
-            let der = self.0.public_key().as_ref();
-            let (modulus, exponent) = (&der[9..265], &der[267..]);
-            json!({"keys": [
-                {"kty": "OKP", "kid": id, "crv": "Ed25519", "x": "AAAA"},
-                {"kty": "RSA", "kid": id, "alg": "RS256", "use": "sig",
-                 "n": BASE64_URL_SAFE_NO_PAD.encode(modulus), "e": BASE64_URL_SAFE_NO_PAD.encode(exponent)},
-            ]})
-        }
-
-        /// A token with this header and these claims.
-        pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
-            let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-            let signed = format!("{}.{}", encode(header), encode(claims));
-            let mut signature = vec![0; self.0.public_modulus_len()];
-            self.0.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).unwrap();
-            format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testkit::TokenIssuer as Issuer;
 
-    use super::issuer::Issuer;
     use super::*;
 
     fn verify(token: &str, keys: &Value) -> Result<Value, TokenFault> {

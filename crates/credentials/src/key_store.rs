@@ -32,6 +32,15 @@ pub struct KeyStore {
     path: PathBuf,
 }
 
+/// What [`KeyStore::store`] has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredKeyReceipt {
+    /// The origin of the service, to which alone the key will be sent.
+    pub service: String,
+    /// Whether there was a key for the service before.
+    pub replaced: bool,
+}
+
 /// The content of the file: for each origin, such as `https://example.com`, its key.
 type StoredKeys = BTreeMap<String, StoredKey>;
 
@@ -54,6 +63,11 @@ impl KeyStore {
         &self.path
     }
 
+    /// The origin of the service at `url`: scheme, host and port.
+    pub fn service_of(url: &str) -> Result<String, CredentialError> {
+        Ok(ServiceOrigin::of(url)?.to_string())
+    }
+
     /// Checks that a key may be stored for the service at `url`, and returns the origin of the service.
     pub fn check_service(url: &str) -> Result<String, CredentialError> {
         let origin = ServiceOrigin::of(url)?;
@@ -62,8 +76,7 @@ impl KeyStore {
     }
 
     /// Stores the key for the service at `url`, in place of an earlier one. White space around the key is removed.
-    /// Returns the origin of the service, to which alone the key will be sent.
-    pub fn store(&self, url: &str, key: &str) -> Result<String, CredentialError> {
+    pub fn store(&self, url: &str, key: &str) -> Result<StoredKeyReceipt, CredentialError> {
         let origin = Self::check_service(url)?;
         let refuse = |problem: &str| Err(CredentialError::variable("the key", problem));
         let Some(api_key) = Secret::trimmed(key) else { return refuse("is empty") };
@@ -73,11 +86,12 @@ impl KeyStore {
         if api_key.expose().len() > LONGEST_KEY {
             return refuse(&format!("is longer than {LONGEST_KEY} bytes"));
         }
+        let mut replaced = false;
         self.change(|keys| {
-            keys.insert(origin.clone(), StoredKey { api_key });
+            replaced = keys.insert(origin.clone(), StoredKey { api_key }).is_some();
             true
         })?;
-        Ok(origin)
+        Ok(StoredKeyReceipt { service: origin, replaced })
     }
 
     /// Removes the key of the service at `url`. Returns false if there was none.
@@ -158,17 +172,18 @@ mod tests {
 
     #[test]
     fn a_key_is_kept_for_its_origin_only_and_only_the_user_can_read_it() {
+        let receipt = |replaced| StoredKeyReceipt { service: "https://example.org".to_owned(), replaced };
         let folder = tempfile::tempdir().unwrap();
         let store = store_in(&folder.path().join("a/b"));
         assert_eq!(key(&store, "https://example.org"), None);
-        assert_eq!(store.store(" https://Example.org/base?x ", " key-1\n").unwrap(), "https://example.org");
+        assert_eq!(store.store(" https://Example.org/base?x ", " key-1\n").unwrap(), receipt(false));
         store.store("http://localhost:8080", "key-2").unwrap();
         assert_eq!(key(&store, "https://example.org:443/other").as_deref(), Some("key-1"));
         assert_eq!(key(&store, "https://example.org:8443"), None);
         assert_eq!(store.services().unwrap(), ["http://localhost:8080", "https://example.org"]);
         assert_eq!((mode(store.path()), mode(&folder.path().join("a/b"))), (0o600, 0o700));
 
-        store.store("https://example.org", "key-3").unwrap();
+        assert_eq!(store.store("https://example.org", "key-3").unwrap(), receipt(true));
         assert_eq!(key(&store, "https://example.org").as_deref(), Some("key-3"));
         assert!(store.remove("https://example.org/x").unwrap());
         assert!(!store.remove("https://example.org").unwrap());

@@ -32,5 +32,5 @@ pub use clock::{SystemClock, WallClock};
 pub use credential::{Credential, CredentialDescription, CredentialKind, HeadersFuture};
 pub use error::CredentialError;
 pub use fixed_token::bearer;
-pub use key_store::KeyStore;
-pub use sources::{CredentialSettings, choose, choose_at, survey};
+pub use key_store::{KeyStore, StoredKeyReceipt};
+pub use sources::{CredentialSettings, SurveyedCredential, choose, choose_at, survey};

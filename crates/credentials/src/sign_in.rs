@@ -1,8 +1,9 @@
 //! The sign-in that `codex login` has stored in `auth.json`: tokens, or an API key. The file is read for each request,
 //! because another program may have renewed the tokens. If the user has named an endpoint for it, tokens that are
-//! about to expire are renewed here. Start with [`StoredSignIn::find`].
+//! about to expire are renewed here, by one process at a time. Start with [`StoredSignIn::find`].
 
 mod auth_file;
+mod renewal_lock;
 mod token_renewal;
 
 use std::path::PathBuf;
@@ -15,17 +16,27 @@ use crate::account::Account;
 use crate::auth_headers::AuthHeaders;
 use crate::clock::WallClock;
 use crate::credential::{Credential, CredentialDescription, CredentialKind, DestinationBound, HeadersFuture};
-use crate::destination::{AllowedHosts, PermittedServices};
+use crate::destination::{AllowedHosts, PermittedServices, ServiceOrigin};
 use crate::error::CredentialError;
 use crate::file_reading::{FileTrust, read, read_in_time};
 use crate::renewed::{Earlier, Renewable, Renewed};
 use crate::secret::Secret;
 use crate::variables::CredentialVariables;
 use auth_file::{AuthFile, MAX_AUTH_FILE_BYTES, SignInSecret};
+use renewal_lock::RenewalLock;
 use token_renewal::TokenRenewal;
 
 /// Tokens are renewed this long before they expire. A request with a token that expires on its way fails.
 const RENEWED_BEFORE_EXPIRY: Duration = Duration::from_secs(300);
+
+/// Whose directory the file is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignInOwner {
+    /// The directory of this program. The user has put the file there.
+    ThisProgram,
+    /// The directory of codex, where the file has tokens of OpenAI.
+    Codex,
+}
 
 /// A sign-in that a file holds.
 #[derive(Debug)]
@@ -52,6 +63,13 @@ struct CurrentSignIn {
     token_in_file: Secret,
 }
 
+impl CurrentSignIn {
+    /// Whether the token expires soon.
+    fn is_due_at(&self, now: SystemTime) -> bool {
+        self.secret.expires.is_some_and(|expires| now + RENEWED_BEFORE_EXPIRY >= expires)
+    }
+}
+
 impl Renewable for CurrentSignIn {
     fn identity(&self) -> &str {
         self.secret.token.expose()
@@ -68,13 +86,15 @@ impl Renewable for CurrentSignIn {
 }
 
 impl StoredSignIn {
-    /// The sign-in in this file. `None` if the file does not exist, or holds none. The caller may block.
+    /// The sign-in in this file, which goes only to `service`, if that is given. `None` if the file does not exist, or
+    /// holds none. The caller may block.
     pub(crate) fn find(
         path: PathBuf,
+        owner: SignInOwner,
         variables: CredentialVariables<'_>,
         fetcher: &Fetcher,
         clock: &Arc<dyn WallClock>,
-        reach: PermittedServices,
+        service: Option<ServiceOrigin>,
     ) -> Option<Result<Self, CredentialError>> {
         let found = read(&path, MAX_AUTH_FILE_BYTES, FileTrust::Foreign).and_then(|bytes| match bytes {
             Some(bytes) => AuthFile::parse(&bytes, &path).map(AuthFile::secret),
@@ -83,6 +103,13 @@ impl StoredSignIn {
         let secret = found.transpose()?;
         Some(secret.and_then(|secret| {
             let renewal = TokenRenewal::from_variables(variables, fetcher)?;
+            let hosts = match (&renewal, owner) {
+                (Some(renewal), SignInOwner::ThisProgram) => renewal.hosts_for_tokens(),
+                _ => AllowedHosts::ChatGpt,
+            };
+            // The refresh token must not go to the issuer of somebody else's tokens.
+            let renewal = renewal.filter(|renewal| hosts.allow(renewal.url()));
+            let reach = PermittedServices { service, hosts };
             let current = CurrentSignIn { token_in_file: secret.token.clone(), secret };
             let (clock, current) = (Arc::clone(clock), Renewed::new(Arc::clone(clock), Some(current)));
             Ok(Self { source: Arc::new(SignInSource { path, renewal }), clock, current, reach })
@@ -111,12 +138,11 @@ impl SignInSource {
         let refused = earlier.value.filter(|_| earlier.is_refused);
         let is_refused = refused.is_some_and(|refused| refused.identity() == current.identity());
         let now = clock.now();
-        let is_due = current.secret.expires.is_some_and(|expires| now + RENEWED_BEFORE_EXPIRY >= expires);
-        if !is_refused && !is_due {
+        if !is_refused && !current.is_due_at(now) {
             return Ok(current);
         }
         let renewed = match (&self.renewal, &current.secret.refresh_token) {
-            (Some(renewal), Some(refresh_token)) => self.renew(&current, renewal, refresh_token, now).await,
+            (Some(renewal), Some(_)) => self.renew(current.clone(), renewal, clock).await,
             // Nothing can be renewed here, but the service may still take the token.
             _ if current.is_valid(now) => return Ok(current),
             _ => return Err(self.expired()),
@@ -153,13 +179,22 @@ impl SignInSource {
         }
     }
 
+    /// Renews the tokens, unless another process has done so meanwhile. A refresh token can often be used once only, so
+    /// one process at a time does this.
     async fn renew(
         &self,
-        current: &CurrentSignIn,
+        current: CurrentSignIn,
         renewal: &TokenRenewal,
-        refresh_token: &Secret,
-        now: SystemTime,
+        clock: &dyn WallClock,
     ) -> Result<CurrentSignIn, CredentialError> {
+        let _lock = RenewalLock::acquire(&self.path).await;
+        let now = clock.now();
+        let in_file = self.in_file(Some(&current), now).await?;
+        if in_file.identity() != current.identity() && !in_file.is_due_at(now) {
+            return Ok(in_file);
+        }
+        let current = &in_file;
+        let Some(refresh_token) = &current.secret.refresh_token else { return Err(self.expired()) };
         let tokens = match renewal.tokens(refresh_token).await {
             Ok(tokens) => tokens,
             // Another program may have used up the refresh token, and written new tokens.

@@ -15,9 +15,9 @@ use crate::error::CredentialError;
 use crate::fixed_token::FixedToken;
 use crate::key_store::KeyStore;
 use crate::secret::Secret;
-use crate::sign_in::StoredSignIn;
+use crate::sign_in::{SignInOwner, StoredSignIn};
 use crate::variables::CredentialVariables;
-use crate::workload_identity::WorkloadIdentity;
+use crate::workload_identity::{self, WorkloadIdentity};
 
 const OWN_KEY: &str = "EXEC_SERVER_API_KEY";
 const CODEX_KEY: &str = "CODEX_API_KEY";
@@ -68,9 +68,20 @@ pub fn choose_at(
     let service = ServiceOrigin::of(service_url)?;
     let found = CredentialSearch { settings: &settings, service: Some(&service), clock }.all().next();
     match found {
-        Some(found) => Ok(found?),
+        Some(found) => Ok(found.credential?),
         None => Err(CredentialError::NotFound { service: service.to_string() }),
     }
+}
+
+/// A credential that was found, for people. It has no secrets.
+#[derive(Clone, Debug)]
+pub struct SurveyedCredential {
+    /// What the credential is, as far as its place says it.
+    pub kind: CredentialKind,
+    /// Where it was found: the name of a variable, or the path of a file.
+    pub source: String,
+    /// The credential, or the reason why it cannot be used.
+    pub outcome: Result<CredentialDescription, CredentialError>,
 }
 
 /// All credentials that are found, in the order in which they are looked for. [`choose`] uses the first one and looks
@@ -78,14 +89,48 @@ pub fn choose_at(
 pub fn survey(
     settings: &CredentialSettings,
     service_url: Option<&str>,
-) -> Result<Vec<Result<CredentialDescription, CredentialError>>, CredentialError> {
+) -> Result<Vec<SurveyedCredential>, CredentialError> {
     let service = service_url.map(ServiceOrigin::of).transpose()?;
     let search = CredentialSearch { settings, service: service.as_ref(), clock: Arc::new(SystemClock) };
-    Ok(search.all().map(|found| found.map(|credential| credential.description())).collect())
+    Ok(search.all().map(FoundCredential::surveyed).collect())
 }
 
 /// A credential that was found, or the reason why it cannot be used.
-type Found = Result<Arc<dyn DestinationBound>, CredentialError>;
+struct FoundCredential {
+    kind: CredentialKind,
+    source: String,
+    credential: Result<Arc<dyn DestinationBound>, CredentialError>,
+}
+
+impl FoundCredential {
+    fn new<C: DestinationBound + 'static>(
+        kind: CredentialKind,
+        source: impl Into<String>,
+        credential: Result<C, CredentialError>,
+    ) -> Self {
+        let credential = credential.map(|credential| Arc::new(credential) as Arc<dyn DestinationBound>);
+        Self { kind, source: source.into(), credential }
+    }
+
+    fn unusable(kind: CredentialKind, source: impl Into<String>, error: CredentialError) -> Self {
+        Self { kind, source: source.into(), credential: Err(error) }
+    }
+
+    /// Refuses the credential if it must not go to this service.
+    fn checked_for(mut self, service: Option<&ServiceOrigin>) -> Self {
+        if let (Ok(credential), Some(service)) = (&self.credential, service)
+            && let Err(error) = credential.check_destination(service.as_str())
+        {
+            self.credential = Err(error);
+        }
+        self
+    }
+
+    fn surveyed(self) -> SurveyedCredential {
+        let outcome = self.credential.map(|credential| credential.description());
+        SurveyedCredential { kind: self.kind, source: self.source, outcome }
+    }
+}
 
 /// One look through all places.
 struct CredentialSearch<'a> {
@@ -97,9 +142,9 @@ struct CredentialSearch<'a> {
 
 impl CredentialSearch<'_> {
     /// What is found, in the order of the places. A place is looked into only when the iterator reaches it.
-    fn all(&self) -> Box<dyn Iterator<Item = Found> + '_> {
+    fn all(&self) -> Box<dyn Iterator<Item = FoundCredential> + '_> {
         if self.settings.use_agent_identity {
-            return Box::new(once_with(|| self.checked(self.asked_agent_identity())));
+            return Box::new(once_with(|| self.asked_agent_identity().checked_for(self.service)));
         }
         let found = once_with(|| self.own_key())
             .flatten()
@@ -108,16 +153,7 @@ impl CredentialSearch<'_> {
             .chain(once_with(|| self.codex_key()).flatten())
             .chain(once_with(|| self.access_token()).flatten())
             .chain(once_with(|| self.stored_sign_ins()).flatten());
-        Box::new(found.map(|found| self.checked(found)))
-    }
-
-    /// Refuses a credential that must not go to the service.
-    fn checked(&self, found: Found) -> Found {
-        let credential = found?;
-        if let Some(service) = self.service {
-            credential.check_destination(service.as_str())?;
-        }
-        Ok(credential)
+        Box::new(found.map(|found| found.checked_for(self.service)))
     }
 
     fn variables(&self) -> CredentialVariables<'_> {
@@ -128,20 +164,21 @@ impl CredentialSearch<'_> {
         PermittedServices { service: self.service.cloned(), hosts }
     }
 
-    fn own_key(&self) -> Option<Found> {
+    fn own_key(&self) -> Option<FoundCredential> {
         self.fixed(CredentialKind::ApiKey, OWN_KEY, AllowedHosts::Any)
     }
 
-    fn codex_key(&self) -> Option<Found> {
+    fn codex_key(&self) -> Option<FoundCredential> {
         self.fixed(CredentialKind::ApiKey, CODEX_KEY, AllowedHosts::OpenAi)
     }
 
-    fn fixed(&self, kind: CredentialKind, variable: &str, hosts: AllowedHosts) -> Option<Found> {
+    fn fixed(&self, kind: CredentialKind, variable: &str, hosts: AllowedHosts) -> Option<FoundCredential> {
         let token = Secret::new(self.variables().non_blank(variable)?);
-        Some(FixedToken::new(kind, variable, token, self.reach(hosts)).map(shared))
+        Some(FoundCredential::new(kind, variable, FixedToken::new(kind, variable, token, self.reach(hosts))))
     }
 
-    fn stored_keys(&self) -> Vec<Found> {
+    fn stored_keys(&self) -> Vec<FoundCredential> {
+        const KIND: CredentialKind = CredentialKind::ApiKey;
         let home = self.settings.exec_server_home.as_deref();
         let Some(store) = KeyStore::locate(&self.settings.environment, home) else { return Vec::new() };
         let services = match self.service {
@@ -150,60 +187,61 @@ impl CredentialSearch<'_> {
         };
         let source = store.path().display().to_string();
         let key = |service: ServiceOrigin| {
-            let reach = PermittedServices { service: Some(service.clone()), hosts: AllowedHosts::Any };
             let found = store.key(&service).transpose()?;
-            let kind = CredentialKind::ApiKey;
-            Some(found.and_then(|key| FixedToken::new(kind, &source, key, reach).map(shared)))
+            let reach = PermittedServices { service: Some(service), hosts: AllowedHosts::Any };
+            let credential = found.and_then(|key| FixedToken::new(KIND, &source, key, reach));
+            Some(FoundCredential::new(KIND, &source, credential))
         };
         match services {
             Ok(services) => services.into_iter().filter_map(key).collect(),
-            Err(error) => vec![Err(error)],
+            Err(error) => vec![FoundCredential::unusable(KIND, &source, error)],
         }
     }
 
-    fn workload_identity(&self) -> Option<Found> {
-        let (variables, fetcher) = (self.variables(), &self.settings.fetcher);
-        let found = WorkloadIdentity::from_variables(variables, fetcher, &self.clock, self.reach(AllowedHosts::Any))?;
-        Some(found.map(shared))
+    fn workload_identity(&self) -> Option<FoundCredential> {
+        let (variables, service) = (self.variables(), self.service.cloned());
+        let found = WorkloadIdentity::from_variables(variables, &self.settings.fetcher, &self.clock, service)?;
+        Some(FoundCredential::new(CredentialKind::WorkloadIdentity, workload_identity::TOKEN_FILE, found))
     }
 
-    fn access_token(&self) -> Option<Found> {
+    fn access_token(&self) -> Option<FoundCredential> {
         let token = self.variables().non_blank(ACCESS_TOKEN)?;
         if token.starts_with(PERSONAL_TOKEN_PREFIX) {
-            return self.fixed(CredentialKind::PersonalToken, ACCESS_TOKEN, AllowedHosts::Any);
+            return self.fixed(CredentialKind::PersonalToken, ACCESS_TOKEN, AllowedHosts::ChatGpt);
         }
-        Some(Err(CredentialError::AgentIdentityNotAsked { source_name: ACCESS_TOKEN.to_owned() }))
+        let error = CredentialError::AgentIdentityNotAsked { source_name: ACCESS_TOKEN.to_owned() };
+        Some(FoundCredential::unusable(CredentialKind::AgentIdentity, ACCESS_TOKEN, error))
     }
 
-    fn asked_agent_identity(&self) -> Found {
+    fn asked_agent_identity(&self) -> FoundCredential {
         let token = self.variables().non_blank(ACCESS_TOKEN);
         let token = token.filter(|token| !token.starts_with(PERSONAL_TOKEN_PREFIX)).ok_or_else(|| {
             let problem =
                 "holds no agent identity, which --use-agent-identity-auth requires; set it, or leave out the flag";
             CredentialError::variable(ACCESS_TOKEN, problem)
-        })?;
-        let reach = self.reach(AllowedHosts::Any);
+        });
+        let reach = self.reach(AllowedHosts::ChatGpt);
         let (variables, fetcher) = (self.variables(), &self.settings.fetcher);
-        AgentIdentity::from_variables(Secret::new(token), variables, fetcher, &self.clock, reach).map(shared)
+        let identity = token.and_then(|token| {
+            AgentIdentity::from_variables(Secret::new(token), variables, fetcher, &self.clock, reach)
+        });
+        FoundCredential::new(CredentialKind::AgentIdentity, ACCESS_TOKEN, identity)
     }
 
-    fn stored_sign_ins(&self) -> Vec<Found> {
+    fn stored_sign_ins(&self) -> Vec<FoundCredential> {
         let (variables, settings) = (self.variables(), self.settings);
         let own = settings.exec_server_home.clone().or_else(|| variables.exec_server_home());
-        let codex = settings
-            .codex_home
-            .clone()
-            .or_else(|| variables.codex_home())
-            .filter(|codex| Some(codex) != own.as_ref());
-        let files = own.into_iter().chain(codex).map(|home| home.join("auth.json"));
-        let sign_in = |file| {
-            let reach = self.reach(AllowedHosts::Any);
-            Some(StoredSignIn::find(file, variables, &settings.fetcher, &self.clock, reach)?.map(shared))
+        let codex = settings.codex_home.clone().or_else(|| variables.codex_home());
+        // The tokens in a directory of codex are of OpenAI, whoever else uses the directory.
+        let own = own.filter(|own| Some(own) != codex.as_ref()).map(|own| (own, SignInOwner::ThisProgram));
+        let homes = own.into_iter().chain(codex.map(|codex| (codex, SignInOwner::Codex)));
+        let sign_in = |(home, owner): (PathBuf, SignInOwner)| {
+            let path = home.join("auth.json");
+            let source = path.display().to_string();
+            let (fetcher, service) = (&settings.fetcher, self.service.cloned());
+            let found = StoredSignIn::find(path, owner, variables, fetcher, &self.clock, service)?;
+            Some(FoundCredential::new(CredentialKind::SignIn, source, found))
         };
-        files.filter_map(sign_in).collect()
+        homes.filter_map(sign_in).collect()
     }
-}
-
-fn shared(credential: impl DestinationBound + 'static) -> Arc<dyn DestinationBound> {
-    Arc::new(credential)
 }

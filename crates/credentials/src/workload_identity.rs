@@ -14,7 +14,7 @@ use crate::account::Account;
 use crate::auth_headers::AuthHeaders;
 use crate::clock::WallClock;
 use crate::credential::{Credential, CredentialDescription, CredentialKind, DestinationBound, HeadersFuture};
-use crate::destination::{PermittedServices, check_issuer};
+use crate::destination::{AllowedHosts, PermittedServices, ServiceOrigin, check_issuer};
 use crate::error::CredentialError;
 use crate::file_reading::read_in_time;
 use crate::renewed::{Renewable, Renewed};
@@ -23,7 +23,8 @@ use crate::token_request::IssuerRequest;
 use crate::variables::CredentialVariables;
 
 const RULE_ID: &str = "OPENAI_FEDERATION_RULE_ID";
-const TOKEN_FILE: &str = "OPENAI_IDENTITY_TOKEN_FILE";
+/// The variable that names the file.
+pub(crate) const TOKEN_FILE: &str = "OPENAI_IDENTITY_TOKEN_FILE";
 const CONTEXT: &str = "OPENAI_WORKLOAD_IDENTITY_CONTEXT";
 /// The published documents name no variable for the address of the endpoint, so this one is our own.
 const TOKEN_URL: &str = "EXEC_SERVER_WORKLOAD_TOKEN_URL";
@@ -100,12 +101,12 @@ impl Renewable for ServiceToken {
 }
 
 impl WorkloadIdentity {
-    /// The identity that the variables describe. `None` if none of them is set. Fails if only some of them are set.
+    /// The identity that the variables describe. It goes only to `service`, if that is given. `None` if none of them is set. Fails if only some of them are set.
     pub(crate) fn from_variables(
         variables: CredentialVariables<'_>,
         fetcher: &Fetcher,
         clock: &Arc<dyn WallClock>,
-        reach: PermittedServices,
+        service: Option<ServiceOrigin>,
     ) -> Option<Result<Self, CredentialError>> {
         let is_meant = variables.get(RULE_ID).is_some() || variables.get(TOKEN_FILE).is_some();
         is_meant.then(|| {
@@ -123,9 +124,11 @@ impl WorkloadIdentity {
                     "is not set; set it to the OAuth token endpoint that exchanges the workload identity",
                 )
             })?;
+            let url = check_issuer(TOKEN_URL, url)?;
+            let reach = PermittedServices { service, hosts: AllowedHosts::for_tokens_of(&url) };
             let exchange = TokenExchange {
                 fetcher: fetcher.clone(),
-                url: check_issuer(TOKEN_URL, url)?,
+                url,
                 rule_id: rule_id.to_owned(),
                 identity_file: identity_file.into(),
                 context: variables.non_blank(CONTEXT).map(str::to_owned),

@@ -53,13 +53,16 @@ mod remote_environment;
 mod run;
 
 pub use client::*;
-pub use credentials::{Credential, bearer as bearer_credential};
+pub use credentials::{
+    Credential, CredentialDescription, CredentialError, CredentialKind, KeyStore, SurveyedCredential,
+    bearer as bearer_credential,
+};
 pub use forward::forward_remote_environment;
 pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
 pub use remote::{ForwardDestination, IdentityFileError, RelayIdentity, load_or_create_identity};
 pub use remote_environment::{
     RemoteCredentialSource, RemoteEnvironmentConfig, RemoteEnvironmentError, run_remote_environment,
-    variables_of_this_process,
+    survey_credentials, variables_of_this_process,
 };
 #[expect(deprecated, reason = "programs that use the older names go on compiling")]
 pub use remote_environment::{RemoteExecutorConfig, run_remote_executor};

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use credentials::{Credential, CredentialSettings};
+use credentials::{Credential, CredentialSettings, SurveyedCredential};
 use remote::{ExecutorSettings, Registry, RelayIdentity, ServiceAccess, load_or_create_identity};
 use server::Config;
 use spawn::HostProcess;
@@ -64,14 +64,7 @@ impl RemoteEnvironmentConfig {
         let environment = variables_of_this_process();
         let access = ServiceAccess::new(environment.clone(), None)?;
         let found = |use_agent_identity| {
-            let settings = CredentialSettings {
-                environment: environment.clone(),
-                exec_server_home: None,
-                codex_home: None,
-                use_agent_identity,
-                fetcher: access.fetcher.clone(),
-            };
-            credentials::choose(settings, &self.base_url)
+            credentials::choose(settings(environment.clone(), use_agent_identity, &access), &self.base_url)
         };
         let credential = match &self.credential {
             RemoteCredentialSource::Found => found(false)?,
@@ -90,6 +83,26 @@ impl RemoteEnvironmentConfig {
             limits: MessageLimits::default(),
         })
     }
+}
+
+fn settings(
+    environment: Vec<(String, String)>,
+    use_agent_identity: bool,
+    access: &ServiceAccess,
+) -> CredentialSettings {
+    let fetcher = access.fetcher.clone();
+    CredentialSettings { environment, exec_server_home: None, codex_home: None, use_agent_identity, fetcher }
+}
+
+/// The credentials that this process and the files of its user have, in the order in which they are looked for. The
+/// first one is used for `service`. Without a service, the stored keys of all services are listed. Sends nothing.
+pub fn survey_credentials(
+    service: Option<&str>,
+    use_agent_identity: bool,
+) -> Result<Vec<SurveyedCredential>, RemoteEnvironmentError> {
+    let environment = variables_of_this_process();
+    let access = ServiceAccess::new(environment.clone(), None)?;
+    Ok(credentials::survey(&settings(environment, use_agent_identity, &access), service)?)
 }
 
 /// Why the configuration of a remote environment cannot be used.

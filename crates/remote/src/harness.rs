@@ -7,7 +7,7 @@ mod handshake;
 mod link;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use relay::{RelayIdentity, RelayPublicKey};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,9 @@ pub use link::HarnessLink;
 /// How often a handshake is tried that a lost socket or a reset has ended, for example because the executor was
 /// registered again in between.
 const HANDSHAKE_ATTEMPTS: u32 = 3;
+
+/// How long the registry may take to name the key of an executor.
+const NAMED_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the harness connects to, and who it is.
 #[derive(Clone, Debug)]
@@ -84,27 +87,26 @@ impl Harness {
         }
     }
 
-    /// The bundle that a registry gives for this environment, without connecting to it.
-    pub async fn look_up(&self) -> Result<ConnectBundle, HarnessError> {
-        let mut budget = BundleBudget::begin(Instant::now());
-        budget.fetch(&self.settings.registry, &self.settings.identity.public_key()).await
+    /// The key of the executor that the registry names. Asks once, and connects to nothing else.
+    pub async fn named_key(&self) -> Result<RelayPublicKey, HarnessError> {
+        let HarnessSettings { registry, identity, .. } = &self.settings;
+        Ok(registry.connect(&identity.public_key(), NAMED_KEY_TIMEOUT).await?.executor_public_key)
     }
 
     async fn try_to_connect(&self, budget: &mut BundleBudget) -> Result<HarnessConnection, HarnessError> {
         let HarnessSettings { registry, identity, tls_roots, limits, .. } = &self.settings;
         let key = identity.public_key();
-        let mut bundle = budget.fetch(registry, &key).await?;
+        let mut bundle = self.checked_bundle(budget, &key).await?;
         let dialled = dial(&bundle.url, tls_roots).await;
         let mut socket = match dialled {
             // The URL has expired, or the executor was registered again.
             Err(error) if error.refused_with() == Some(401) => {
                 *budget = BundleBudget::begin(Instant::now());
-                bundle = budget.fetch(registry, &key).await?;
+                bundle = self.checked_bundle(budget, &key).await?;
                 dial(&bundle.url, tls_roots).await?
             }
             dialled => dialled?,
         };
-        self.check_pin(&bundle.executor_public_key)?;
         let stream = handshake::shake_hands(&mut socket, identity, registry.environment_id(), &bundle).await?;
         let outgoing = Arc::<OutgoingFrames>::default();
         let timers = Arc::<StreamTimers>::default();
@@ -127,6 +129,17 @@ impl Harness {
             socket,
         });
         Ok(HarnessConnection { stream, link, executor_key })
+    }
+
+    /// A way to the executor, whose key is the pinned one. Otherwise nothing may be sent on this way.
+    async fn checked_bundle(
+        &self,
+        budget: &mut BundleBudget,
+        key: &RelayPublicKey,
+    ) -> Result<ConnectBundle, HarnessError> {
+        let bundle = budget.fetch(&self.settings.registry, key).await?;
+        self.check_pin(&bundle.executor_public_key)?;
+        Ok(bundle)
     }
 
     fn check_pin(&self, key: &RelayPublicKey) -> Result<(), HarnessError> {

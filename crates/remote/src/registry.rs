@@ -6,6 +6,7 @@
 
 mod error;
 mod messages;
+mod repeated_secrets;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 pub use error::RegistryError;
 pub use messages::{ConnectBundle, Registration};
 use messages::{ConnectRequest, RegisterRequest, SECURITY_PROFILE, ValidateAnswer, ValidateRequest};
+use repeated_secrets::without_secrets;
 
 /// Longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 256 << 10;
@@ -144,10 +146,11 @@ impl Registry {
             let response = self.send(&url, &headers, body.clone(), timeout).await?;
             let is_refused = matches!(response.status, 401 | 403);
             if !is_refused || !self.credential.refused(&headers) {
-                return answer(operation, response).await;
+                return answer(operation, response).await.map_err(|error| without_secrets(error, &headers));
             }
             let headers = self.credential.headers(&url).await?;
-            answer(operation, self.send(&url, &headers, body, timeout).await?).await
+            let response = self.send(&url, &headers, body, timeout).await?;
+            answer(operation, response).await.map_err(|error| without_secrets(error, &headers))
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(answer) => answer,

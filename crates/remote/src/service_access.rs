@@ -9,6 +9,9 @@ use transport::{TlsError, TlsRoots};
 /// The variable that names a file with root certificates, for requests and for sockets.
 const CA_VARIABLE: &str = "CODEX_CA_CERTIFICATE";
 
+/// This machine, in the form of `NO_PROXY`.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,[::1]";
+
 /// The way to a service.
 #[derive(Clone, Debug)]
 pub struct ServiceAccess {
@@ -37,6 +40,7 @@ impl ServiceAccess {
             environment.retain(|(name, _)| name != CA_VARIABLE);
             environment.push((CA_VARIABLE.to_owned(), path.to_string_lossy().into_owned()));
         }
+        reach_this_machine_directly(&mut environment);
         let named = environment.iter().find(|(name, value)| name == CA_VARIABLE && !value.is_empty());
         let tls_roots = match named {
             Some((_, path)) => TlsRoots::from_ca_file(Path::new(path))?,
@@ -45,4 +49,14 @@ impl ServiceAccess {
         let fetcher = Fetcher::new(FetcherConfig { environment, ..FetcherConfig::default() })?;
         Ok(Self { fetcher, tls_roots })
     }
+}
+
+/// Plain http is used for services on this machine, because nobody reads on the way. Through a proxy on another machine
+/// the credentials would travel through the network.
+fn reach_this_machine_directly(environment: &mut Vec<(String, String)>) {
+    let is_set = |name: &str| environment.iter().find(|(known, value)| known == name && !value.is_empty());
+    let no_proxy = is_set("NO_PROXY").or_else(|| is_set("no_proxy"));
+    let list = no_proxy.map_or(THIS_MACHINE.to_owned(), |(_, list)| format!("{list},{THIS_MACHINE}"));
+    environment.retain(|(name, _)| name != "NO_PROXY");
+    environment.push(("NO_PROXY".to_owned(), list));
 }

@@ -6,6 +6,7 @@ mod config;
 mod info;
 mod passwd;
 
+pub use child_env::CREDENTIAL_VARIABLES;
 pub(crate) use child_env::{Variables, child_env, policy_permits, server_env};
 pub(crate) use config::{ConfigError, ConfigLocations};
 pub(crate) use info::{environment_info, users_shell};

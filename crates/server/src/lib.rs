@@ -43,6 +43,7 @@ mod survive;
 mod tokens;
 
 pub use config::{ADJUSTABLE_LIMITS, Config, Limit, Minimum, limits_document};
+pub use environment::CREDENTIAL_VARIABLES;
 pub use limits::{FIXED_LIMITS, FixedLimit, LimitUnit, LimitValue};
 pub use listen::{Listen, ListenError, RunningServer};
 pub use machine_check::{EnforceablePolicies, MachineReport, check_machine};

@@ -2,14 +2,22 @@
 
 use tokio::process::Command;
 
-/// Variables that name a server, a file for connecting to it, or a directory with configuration.
-const CONFIGURATION_VARIABLES: [&str; 7] = [
+/// Variables that name a server, a file for connecting to it, or a directory with configuration, and those that hold
+/// credentials.
+const CONFIGURATION_VARIABLES: [&str; 14] = [
+    "CODEX_ACCESS_TOKEN",
+    "CODEX_API_KEY",
     "CODEX_EXEC_SERVER_URL",
     "CODEX_HOME",
+    "EXEC_SERVER_API_KEY",
     "EXEC_SERVER_CA_FILE",
     "EXEC_SERVER_CLIENT_TOKEN_FILE",
     "EXEC_SERVER_HOME",
+    "EXEC_SERVER_REFRESH_TOKEN_URL",
+    "EXEC_SERVER_REMOTE",
     "EXEC_SERVER_URL",
+    "OPENAI_FEDERATION_RULE_ID",
+    "OPENAI_IDENTITY_TOKEN_FILE",
     "XDG_CONFIG_HOME",
 ];
 

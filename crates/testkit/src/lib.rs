@@ -27,6 +27,7 @@ mod signals;
 mod slow_reader;
 mod terminal;
 mod tls_acceptor;
+mod token_issuer;
 mod wait;
 
 pub use client::{Client, FinishedProcess};
@@ -47,6 +48,7 @@ pub use service::TestService;
 pub use slow_reader::SlowReader;
 pub use terminal::Terminal;
 pub use tls_acceptor::tls_acceptor;
+pub use token_issuer::{TestAgent, TokenIssuer, agent_assertion, unsigned_token};
 pub use wait::{eventually, eventually_async};
 
 pub use rustix::process::Signal;

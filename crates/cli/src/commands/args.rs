@@ -43,6 +43,15 @@ pub(crate) enum Command {
     /// List the environments, and with --check whether they can be reached
     #[command(after_help = help_texts::ENV)]
     Env(EnvArgs),
+    /// Store a key for a service of remote mode
+    #[command(after_help = help_texts::LOGIN)]
+    Login(LoginArgs),
+    /// Remove the stored key of a service
+    #[command(after_help = help_texts::LOGOUT)]
+    Logout(LogoutArgs),
+    /// Say which credential a service would get, and why
+    #[command(after_help = help_texts::WHOAMI)]
+    Whoami(WhoamiArgs),
     /// Search files of an environment, as ripgrep does
     #[command(after_help = help_texts::SEARCH)]
     Search(SearchArgs),
@@ -289,6 +298,7 @@ pub(crate) struct AttachArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct EnvArgs {
     /// Connect to each environment, and print how fast it answers and what it offers
     #[arg(long)]
@@ -301,6 +311,60 @@ pub(crate) struct EnvArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+    /// `None`: the environments are listed.
+    #[command(subcommand)]
+    pub(crate) command: Option<EnvCommand>,
+}
+
+/// Subcommands of `env`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum EnvCommand {
+    /// Print what is known about one environment, and the fingerprint of its key
+    #[command(after_help = help_texts::ENV_SHOW)]
+    Show(EnvShowArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EnvShowArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// PEM certificates to trust for this environment instead of those of the system
+    #[arg(long, env = "EXEC_SERVER_CA_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) ca_file: Option<FlagFile>,
+    /// File with the bearer token to send to this environment or its service
+    #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
+    pub(crate) client_token_file: Option<FlagFile>,
+    /// Name in environments.toml, or id in the service of EXEC_SERVER_REMOTE
+    #[arg(value_name = "ENV")]
+    pub(crate) environment: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LoginArgs {
+    /// URL of the service, such as https://service.example
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) url: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LogoutArgs {
+    /// URL of the service
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) url: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WhoamiArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Answer for a server that is started with this flag
+    #[arg(long, alias = "allow-agent-identity-auth")]
+    pub(crate) use_agent_identity_auth: bool,
+    /// URL of the service [default: all services that are known]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Args, Debug)]

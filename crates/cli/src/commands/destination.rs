@@ -192,7 +192,7 @@ impl Destination {
 
     /// The connector to an environment behind a relay. The keys of this program are kept, because a kept session belongs to
     /// them.
-    pub(super) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
+    pub(crate) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
         let connector = RelayConnector::to_environment(location, Arc::new(identity), variables_of_this_process());
         connector.map_err(|error| match &error {

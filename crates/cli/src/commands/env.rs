@@ -1,9 +1,10 @@
 //! `env`: lists the environments (the machines that commands can choose), says which one commands use and why, and
-//! checks with `--check` that each can be reached. Texts of the configuration and of servers are printed with visible
+//! checks with `--check` that each can be reached. `env show` shows one of them. Texts of the configuration and of servers are printed with visible
 //! escape sequences, so that they cannot act on the terminal.
 
 mod environment_list;
 mod reachability;
+mod shown_environment;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use client::EnvironmentInfo;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::args::EnvArgs;
+use super::args::{EnvArgs, EnvCommand};
 use super::print::print;
 use super::signals::Signals;
 use super::table;
@@ -26,6 +27,9 @@ use reachability::{CheckResult, ReachedServer, check_all, offered_extensions};
 const LONGEST_SERVER_TEXT: usize = 4096;
 
 pub(crate) async fn env(args: EnvArgs) -> anyhow::Result<ExitCode> {
+    if let Some(EnvCommand::Show(args)) = args.command {
+        return shown_environment::show(args).await;
+    }
     let list = EnvironmentList::load(&args.target)?;
     if !args.check {
         let text = if args.json { json_line(&list.json(|_| None)) } else { listing(&list) };

@@ -80,6 +80,44 @@ Examples:
   exec-server env --check --ssh build-host
   exec-server env --check --json | jq '.environments[] | select(.check.isReachable | not)'";
 
+pub(super) const ENV_SHOW: &str = "\
+For an environment behind a relay, the service is asked for the key of the executor. Compare the fingerprint with the \
+one that the executor has printed at its start, and write the printed line into environments.toml: then no other key is \
+accepted. Nothing is sent to the executor.
+
+Exit codes:
+  0  everything is as it should be
+  1  the service names no key, or another one than the pinned one
+
+Examples:
+  exec-server env show build-7
+  exec-server env show build-7 --json | jq -r .executor.key";
+
+pub(super) const LOGIN: &str = "\
+The key is read from stdin, or asked for without showing it if stdin is a terminal. It is kept in credentials.json in \
+EXEC_SERVER_HOME, or else in ~/.config/exec-server, in a file that only you can read. It goes to this service only: the \
+same scheme, host and port.
+
+Examples:
+  exec-server login https://service.example
+  exec-server login https://service.example < key";
+
+pub(super) const LOGOUT: &str = "\
+Example:
+  exec-server logout https://service.example";
+
+pub(super) const WHOAMI: &str = "\
+Lists the variables and files that hold a credential, in the order in which they are looked for. A service gets the \
+first one. Nothing is sent, and no secret is printed.
+
+Exit codes:
+  0  there is a credential that can be used
+  1  there is none
+
+Examples:
+  exec-server whoami
+  exec-server whoami https://service.example --json";
+
 pub(super) const SEARCH: &str = "\
 Give PATH, or ENV:PATH for an environment of environments.toml. A relative path begins in the directory of the server, \
 which is searched if no path is given. Hidden files and the files that .gitignore names are skipped.

@@ -64,11 +64,13 @@ impl StartContext {
             // The same holds for the umask.
             params.umask = info.capabilities.process_umask.then(own_umask);
         } else if self.is_local {
-            // These variables of ours would configure the server, so it was started without them. The process still
-            // gets them.
+            // These variables of ours would configure the server, so it was started without them, or no process inherits
+            // them from it. The process still gets them.
             let withheld = server_variables();
-            params.env =
-                own_variables().filter(|(name, _)| withheld.iter().any(|other| other == name.as_str())).collect();
+            let is_withheld = |name: &str| {
+                withheld.iter().any(|other| other == name) || server::CREDENTIAL_VARIABLES.contains(&name)
+            };
+            params.env = own_variables().filter(|(name, _)| is_withheld(name)).collect();
         }
         if flags.tty {
             params.size = window_size();

@@ -56,7 +56,12 @@ async fn man_dir_writes_one_file_for_each_page_and_fails_if_it_cannot_make_the_d
     let help = String::from_utf8(run_to_end(&["--help"]).await.stdout).unwrap();
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names = commands.map(|line| format!("exec-server-{}.1", line.trim_start().split(' ').next().unwrap()));
-    assert_eq!(written, names.chain(["exec-server.1", "exec-server-sandbox-explain.1"].map(str::to_owned)).collect());
+    assert_eq!(
+        written,
+        names
+            .chain(["exec-server.1", "exec-server-env-show.1", "exec-server-sandbox-explain.1"].map(str::to_owned))
+            .collect()
+    );
     assert_eq!(std::fs::read_to_string(directory.join("exec-server-cp.1")).unwrap(), man(&["cp"]).await);
 
     let output = run_to_end(&["man", "--dir", "/dev/null/x"]).await;

@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 use crate::support::{fetch, fetch_error, server_with};
 
 /// Variables whose value may not be sent in a header.
-const FORBIDDEN: [&str; 14] = [
+const FORBIDDEN: [&str; 15] = [
+    "EXEC_SERVER_API_KEY",
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",
     "OPENAI_IDENTITY_TOKEN_FILE",

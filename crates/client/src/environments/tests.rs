@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, XDG_CONFIG_HOME};
+use super::home_and_variables::{CODEX_HOME, EXEC_SERVER_HOME, RELAY_ACCOUNT, XDG_CONFIG_HOME};
 use super::*;
 
 fn load(variables: &HomeAndVariables) -> Result<Environments, String> {
@@ -88,12 +88,27 @@ fn a_url_of_an_unsupported_form_is_refused_with_the_name_of_its_variable() {
 }
 
 #[test]
-fn relay_variables_are_refused_even_if_there_is_a_file() {
+fn relay_variables_name_the_only_environment_even_if_there_is_a_file_and_a_url() {
     let home = TempDir::new().unwrap();
     write_configuration(home.path(), "x");
     let variables = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
-    let all = RELAY_VARIABLES.into_iter().fold(variables, |all, name| all.with_variable(name, "set"));
-    assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
+    let values = RELAY_VARIABLES.into_iter().zip([" https://service.example/ ", " env-1", "token-1\n"]);
+    let variables = variables.with_variable(EXEC_SERVER_URL, "ws://h");
+    let all = values.fold(variables, |all, (name, value)| all.with_variable(name, value));
+    let location = |account: Option<&str>| RemoteLocation {
+        service: "https://service.example".to_owned(),
+        environment_id: "env-1".to_owned(),
+        pinned_key: None,
+        ca_file: None,
+        credential: RemoteCredential::Token { token: "token-1".to_owned(), account: account.map(str::to_owned) },
+    };
+    let expected = |account| Environments::only(EnvironmentSpec::remote(REMOTE, location(account)));
+    assert_eq!(load(&all), Ok(expected(None)));
+    assert_eq!(load(&all.clone().with_variable(RELAY_ACCOUNT, "account-1")), Ok(expected(Some("account-1"))));
+    for (name, value) in RELAY_VARIABLES.into_iter().zip(["ws://h", "a\nb", "two words"]) {
+        let refused = load(&all.clone().with_variable(name, value)).unwrap_err();
+        assert!(refused.starts_with(name) && !refused.contains(value), "{refused}");
+    }
 }
 
 #[test]
@@ -309,7 +324,7 @@ fn an_unknown_default_is_refused() {
 
 #[test]
 fn invalid_environments_are_refused_with_the_problem_and_its_line() {
-    let not_one_location = "give `url`, `program`, `ssh`, or `ssh` together with `program`";
+    let not_one_location = "give `url`, `remote`, `program`, `ssh`, or `ssh` together with `program`";
     let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
     let host = "`ssh` must name a host, without spaces and without `-` at its beginning";
     for (fields, line, words) in [
@@ -363,6 +378,14 @@ fn invalid_environments_are_refused_with_the_problem_and_its_line() {
         ("ssh = \"\"", 3, host),
         ("ssh = \"h\"\nlocal_root = \"/a\"", 4, "`local_root` and `remote_root` must be given together"),
         ("ssh = \"h\"\nlocal_root = \"/a\"\nremote_root = \"b\"", 5, "`remote_root` must be an absolute path"),
+        ("remote = \"ws://h\"", 3, "the URL of a service must be `https://HOST` or `http://HOST`"),
+        (
+            "remote = \"https://h\"\npinned_key = \"SHA256:short\"",
+            4,
+            "the key must be a fingerprint `SHA256:…`, as `exec-server env show` prints it",
+        ),
+        ("url = \"ws://h\"\npinned_key = \"x\"", 4, "`pinned_key` has a meaning only beside `remote`"),
+        ("remote = \"https://h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
         ("ssh = \"h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
     ] {
         let text = format!("[[environments]]\nid = \"x\"\n{fields}\n");

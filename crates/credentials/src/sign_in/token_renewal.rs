@@ -7,7 +7,7 @@ use fetch::Fetcher;
 use serde::Deserialize;
 use url::Url;
 
-use crate::destination::check_issuer;
+use crate::destination::{AllowedHosts, check_issuer};
 use crate::error::CredentialError;
 use crate::secret::Secret;
 use crate::token_request::IssuerRequest;
@@ -45,6 +45,16 @@ impl TokenRenewal {
         let Some(url) = variables.non_blank(REFRESH_URL) else { return Ok(None) };
         let client_id = variables.non_blank(CLIENT_ID).map(str::to_owned);
         Ok(Some(Self { fetcher: fetcher.clone(), url: check_issuer(REFRESH_URL, url)?, client_id }))
+    }
+
+    /// The address of the endpoint.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Where tokens of this endpoint may go.
+    pub(super) fn hosts_for_tokens(&self) -> AllowedHosts {
+        AllowedHosts::for_tokens_of(&self.url)
     }
 
     pub(super) async fn tokens(&self, refresh_token: &Secret) -> Result<RenewedTokens, CredentialError> {

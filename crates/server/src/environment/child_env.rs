@@ -18,6 +18,10 @@ const PROTECTED: &[&str] = &[
     "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
 ];
 
+/// Variables in which the server itself finds its credentials for a service. No child inherits them from the server. A
+/// client can send variables of these names, because then they are the client's own.
+pub const CREDENTIAL_VARIABLES: &[&str] = &["EXEC_SERVER_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
+
 /// The variables that [`EnvInherit::Core`] inherits.
 const CORE: &[&str] =
     &["PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER"];
@@ -55,7 +59,7 @@ fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
         }
         EnvInherit::None => Variables::new(),
     };
-    variables.retain(|name, _| !is_excluded(policy, name));
+    variables.retain(|name, _| !is_excluded(policy, name) && !is_any_of(name, CREDENTIAL_VARIABLES));
     variables.extend(policy.set.iter().map(|(name, value)| (name.into(), value.into())));
     variables.retain(|name, _| is_included(policy, name));
     variables
@@ -160,6 +164,23 @@ mod tests {
         };
         let env = child_env(&server, Some(&policy), &strings([("PATH", "/mine"), ("Node_Repl_Auth_Token", "no")]));
         assert_eq!(env, vars([("PATH", "/mine"), ("SET", "s")]));
+    }
+
+    #[test]
+    fn credentials_of_the_server_are_not_inherited_but_those_of_the_client_arrive() {
+        let server = vars([
+            ("EXEC_SERVER_API_KEY", "secret"),
+            ("codex_api_key", "secret"),
+            ("CODEX_ACCESS_TOKEN", "secret"),
+            ("A", "1"),
+        ]);
+        let policy = EnvPolicy {
+            ignore_default_excludes: true,
+            set: strings([("CODEX_ACCESS_TOKEN", "client")]),
+            ..policy(EnvInherit::All)
+        };
+        let env = child_env(&server, Some(&policy), &strings([("CODEX_API_KEY", "client")]));
+        assert_eq!(env, vars([("A", "1"), ("CODEX_ACCESS_TOKEN", "client"), ("CODEX_API_KEY", "client")]));
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl ListedEnvironment {
         format!("{}{mark}", readable(&self.name()))
     }
 
-    fn json(&self) -> Value {
+    /// The environment for programs.
+    pub(super) fn json(&self) -> Value {
         let mut value = json!({
             "name": self.destination.name,
             "address": self.destination.address(),
