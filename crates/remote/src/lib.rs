@@ -4,12 +4,14 @@
 //!
 //! Start with [`Executor`] and [`Harness`]. The values that decide what frames, handshakes and records mean are in the
 //! crate `relay`; this crate moves them: `relay_socket` serves one WebSocket, `outgoing` is the queue of a socket,
-//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it.
+//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it. `direct` is the
+//! way around the relay.
 
 #![forbid(unsafe_code)]
 
 mod chance;
 mod dial;
+mod direct;
 mod executor;
 mod harness;
 mod identity_file;
@@ -22,6 +24,7 @@ mod stream_io;
 mod stream_timers;
 
 pub use dial::DialError;
+pub use direct::{ConnectionPath, DirectDoor, DirectEntrance, DirectListeners, DirectPolicy, UnknownDirectPolicy};
 pub use executor::{Executor, ExecutorEvent, ExecutorHost, ExecutorSettings};
 pub use harness::{Harness, HarnessConnection, HarnessError, HarnessLink, HarnessSettings};
 pub use identity_file::{IdentityFileError, load_or_create_identity};

@@ -28,6 +28,7 @@ impl Server {
         let registered = Executor::register(settings, host, shared.closing.clone()).await?;
         // None: the server shuts down.
         if let Some(executor) = registered {
+            shared.direct_doors.lock().push(executor.direct_door());
             let leaving = shared.leaving_relay.clone();
             shared.relay_tasks.spawn(executor.run(async move { leaving.cancelled().await }));
         }
@@ -94,6 +95,8 @@ impl ExecutorHost for HarnessConnections {
                 metrics.reconnects(reason);
                 tracing::info!(reason, "the connection to the relay is made again");
             }
+            ExecutorEvent::DirectPathUsed => self.shared.metrics.direct_path_used(),
+            ExecutorEvent::DirectPathLeft => self.shared.metrics.direct_path_left(),
             ExecutorEvent::HarnessRefused { reason } => {
                 metrics.harness_refused(reason);
                 if may_log(&self.refusal_log) {

@@ -75,6 +75,8 @@ impl ExecutorHost for TestHost {
             ExecutorEvent::Dialled { failure: Some(error), .. } => format!("not dialled: {error}"),
             ExecutorEvent::Reconnects(reason) => format!("reconnects: {reason}"),
             ExecutorEvent::HarnessRefused { reason } => format!("refused: {reason}"),
+            ExecutorEvent::DirectPathUsed => "direct path used".to_owned(),
+            ExecutorEvent::DirectPathLeft => "direct path left".to_owned(),
         });
     }
 }
@@ -99,6 +101,7 @@ impl TestExecutor {
             name: Some("executor of a test".to_owned()),
             tls_roots: TlsRoots::default(),
             limits: MessageLimits::default(),
+            direct: remote::DirectListeners::default(),
         };
         let (closing, leave) = (CancellationToken::new(), CancellationToken::new());
         let registered =
@@ -161,6 +164,7 @@ pub(crate) fn harness_of(registry: Registry) -> Harness {
         pinned_fingerprint: None,
         tls_roots: TlsRoots::default(),
         limits: MessageLimits::default(),
+        direct: remote::DirectPolicy::default(),
     })
 }
 

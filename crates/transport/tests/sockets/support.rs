@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use transport::{
-    AcceptError, AcceptedStream, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal,
+    AcceptError, Accepted, AcceptedStream, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal,
     ReadEvent, TlsAcceptor, accept_messages,
 };
 
@@ -35,8 +35,8 @@ impl HttpSurface for TestSurface {
     }
 }
 
-/// `None` if the connection ended before it became a message stream.
-pub(crate) type Accepted = Result<Option<AcceptedStream>, AcceptError>;
+/// `None` if the connection ended before it became the connection of a client.
+pub(crate) type AcceptedClient = Result<Option<AcceptedStream>, AcceptError>;
 
 /// Listens on a free loopback port.
 pub(crate) async fn listen(tls: Option<TlsAcceptor>) -> Listener {
@@ -50,7 +50,7 @@ pub(crate) fn address(listener: &Listener) -> String {
 }
 
 /// Accepts one connection in a task and makes a message stream of it.
-pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<Accepted> {
+pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<AcceptedClient> {
     accept_one_with_limits(listener, surface, MessageLimits::default())
 }
 
@@ -58,10 +58,14 @@ pub(crate) fn accept_one_with_limits(
     listener: Listener,
     surface: TestSurface,
     limits: MessageLimits,
-) -> JoinHandle<Accepted> {
+) -> JoinHandle<AcceptedClient> {
     tokio::spawn(async move {
         let socket = listener.accept(|_| {}).await.unwrap();
-        accept_messages(socket, Arc::new(surface), limits).await
+        let accepted = accept_messages(socket, Arc::new(surface), limits).await?;
+        Ok(accepted.map(|accepted| match accepted {
+            Accepted::Client(client) => client,
+            Accepted::TicketHolder(_) => panic!("the surface has no tickets"),
+        }))
     })
 }
 
