@@ -148,9 +148,9 @@ impl Executor {
         Ok(Some(Self { shared }))
     }
 
-    /// Where listeners ask about tickets for the direct path.
-    pub fn direct_door(&self) -> DirectDoor {
-        DirectDoor::new(&self.shared)
+    /// Where listeners ask about tickets for the direct path. `None`: there are none, because nothing is offered.
+    pub fn direct_door(&self) -> Option<DirectDoor> {
+        self.shared.settings.direct.can_offer().then(|| DirectDoor::new(&self.shared))
     }
 
     /// Serves harnesses until `leave` is done. From the moment at which the token of [`Executor::register`] is

@@ -28,7 +28,7 @@ impl Server {
         let registered = Executor::register(settings, host, shared.closing.clone()).await?;
         // None: the server shuts down.
         if let Some(executor) = registered {
-            shared.direct_doors.lock().push(executor.direct_door());
+            shared.direct_doors.lock().extend(executor.direct_door());
             let leaving = shared.leaving_relay.clone();
             shared.relay_tasks.spawn(executor.run(async move { leaving.cancelled().await }));
         }

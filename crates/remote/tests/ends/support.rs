@@ -55,6 +55,10 @@ pub(crate) struct TestHost {
 }
 
 impl TestHost {
+    pub(crate) fn new(streams: mpsc::UnboundedSender<(MessageStream, RelayPublicKey)>) -> Self {
+        Self { streams, notes: Mutex::default() }
+    }
+
     /// The events so far, as texts.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().clone()
@@ -93,7 +97,7 @@ impl TestExecutor {
     /// Starts an executor, and waits until it is registered.
     pub(crate) async fn start_with(registry: Registry) -> Self {
         let (sender, streams) = mpsc::unbounded_channel();
-        let host = Arc::new(TestHost { streams: sender, notes: Mutex::default() });
+        let host = Arc::new(TestHost::new(sender));
         let identity = Arc::new(RelayIdentity::generate().unwrap());
         let settings = ExecutorSettings {
             registry,
