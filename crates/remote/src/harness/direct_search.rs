@@ -27,8 +27,9 @@ const HELD: Duration = Duration::from_secs(10);
 /// How long the executor may take to make an offer.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long one address may take to connect, to upgrade and to show the answer.
-const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long one address may take to connect, to upgrade and to show the answer. All addresses of an offer together take less
+/// time than its ticket is valid.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Offers that were not looked at. An executor that sends more is ignored.
 const MAX_WAITING_OFFERS: usize = 4;

@@ -18,11 +18,19 @@ pub(crate) struct TestSurface {
     pub token: Option<&'static str>,
 }
 
+/// The limits of whoever comes with `the-ticket`.
+pub(crate) const TICKET_LIMITS: MessageLimits = MessageLimits { message_bytes: 1000 };
+
 impl HttpSurface for TestSurface {
     fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
         let Some(token) = self.token else { return Some(Principal::Anybody) };
         (given == Some(&format!("Bearer {token}"))).then(|| Principal::Token(token.into()))
+    }
+
+    fn take_ticket(&self, headers: &HeaderMap) -> Option<MessageLimits> {
+        let is_valid = headers.get("authorization").is_some_and(|value| value == "Bearer the-ticket");
+        is_valid.then_some(TICKET_LIMITS)
     }
 
     /// 220 KB, far more than the buffer of the server holds.
