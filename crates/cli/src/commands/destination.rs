@@ -199,11 +199,11 @@ impl Destination {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
         let variables = variables_of_this_process();
         let connector = RelayConnector::to_environment(location, Arc::new(identity), variables, self.direct);
-        Ok(connector.map_err(|error| match &error {
+        connector.map_err(|error| match &error {
             RelayConnectorError::TokenFile { .. } => UnusableFile::new(&self.token_file_setting, error.into()).into(),
             RelayConnectorError::Access(_) => UnusableFile::new(&self.ca_file_setting, error.into()).into(),
             _ => anyhow::Error::from(error),
-        })?)
+        })
     }
 
     /// The connector that makes the connections to this environment. It is an error if a token, a certificate or the

@@ -163,6 +163,23 @@ async fn a_session_goes_on_over_the_direct_path_without_its_relay() {
     assert_eq!(output.stdout, b"one\ntwo\n", "{output:?}");
 }
 
+#[tokio::test]
+async fn sigterm_ends_an_executor_in_order_while_its_harness_is_on_the_direct_path() {
+    let mut fixture = ExecutorFixture::start(&[]).await;
+    let script = "trap 'echo bye; exit 3' TERM; echo one; while :; do sleep 0.01; done";
+    let child = fixture.command(&["run", "-e", ENVIRONMENT, "--", "sh", "-c", script]).spawn().unwrap();
+    eventually_async("the command uses the direct path", async || {
+        (fixture.direct_connections().await == 1).then_some(())
+    })
+    .await;
+    fixture.executor.signal(testkit::Signal::TERM);
+    let ended = tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output()).await;
+    let output = ended.expect("the command does not end").unwrap();
+    assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"one\nbye\n"[..], Some(3)), "{output:?}");
+    let ended = tokio::time::timeout(COMMAND_TIMEOUT, fixture.executor.wait()).await;
+    assert_eq!(ended.expect("the executor does not end"), Some(0));
+}
+
 /// A command that waits until a file exists.
 fn wait_for(path: &Path) -> String {
     format!("until [ -e {} ]; do sleep 0.01; done", path.display())

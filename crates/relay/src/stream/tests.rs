@@ -538,7 +538,7 @@ fn an_altered_record_ends_the_stream_when_it_is_read() {
 #[test]
 fn only_frames_of_the_peer_are_proven() {
     let now = Instant::now();
-    let [mut harness, mut executor] = pair(OURS, now);
+    let [mut harness, executor] = pair(OURS, now);
     harness.write(b"x").unwrap();
     harness.socket_replaced(now);
     for frame in frames(&mut harness, now) {

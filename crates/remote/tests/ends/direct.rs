@@ -411,6 +411,20 @@ async fn a_holder_of_one_stream_cannot_move_another() {
     victim.talk().await;
 }
 
+#[tokio::test]
+async fn whoever_has_a_ticket_and_says_nothing_is_sent_away() {
+    let service = TestService::start().await;
+    let executor = ListeningExecutor::start(&service, DirectPolicy::Private).await;
+    executor.listener.steals.store(true, Ordering::SeqCst);
+    let mut ends = connect(&service, &executor).await;
+    let ticket = executor.talk_until_stolen(&mut ends).await;
+    executor.listener.steals.store(false, Ordering::SeqCst);
+    let mut socket = knock(&executor, Some(&ticket)).await.unwrap();
+    assert!(receive(&mut socket).await.is_some());
+    assert_eq!(receive(&mut socket).await, None);
+    ends.talk().await;
+}
+
 /// Upgrades at the direct path with this ticket.
 async fn knock(executor: &ListeningExecutor, ticket: Option<&str>) -> Result<MessageStream, ConnectError> {
     let options =
