@@ -19,7 +19,7 @@ pub const DIRECT_PATH: &str = "/direct";
 /// Who has upgraded a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UpgradedBy {
-    /// A client.
+    /// A client with this identity.
     Client(Principal),
     /// Whoever has a ticket for [`DIRECT_PATH`]. The socket has these limits.
     TicketHolder(MessageLimits),

@@ -11,7 +11,7 @@ const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// Which addresses an executor offers, or a harness tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectPolicy {
-    /// None.
+    /// No address at all.
     Off,
     /// Private and link-local addresses, and those on loopback if both ends are on one machine.
     #[default]
