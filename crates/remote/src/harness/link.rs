@@ -26,7 +26,7 @@ use crate::stream_timers::StreamTimers;
 const WAITS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(80) };
 
 /// The same while the stream uses a direct path and does not need the relay.
-const WAITS_WHILE_DIRECT: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+const WAITS_WHILE_DIRECT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 /// How long the registry may take to give a new URL for the stream.
 const BUNDLE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -121,6 +121,7 @@ async fn serve(parts: LinkParts) -> String {
             tracing::debug!(reason = end.as_str(), "the socket to the relay has ended");
             outgoing.clear();
             slot.handle_lost_socket(Instant::now());
+            wait_while_direct(&slot, WAITS_WHILE_DIRECT.first).await;
             socket = match replace(&settings, &mut bundle, &slot).await {
                 Some(socket) => socket,
                 None => return,
@@ -176,16 +177,20 @@ async fn replace(
         }
         failed += 1;
         if slot.is_direct() {
-            let wait = tokio::time::sleep(WAITS_WHILE_DIRECT.after(failed, chance()));
-            tokio::select! {
-                () = wait => {}
-                () = slot.wait_until_relayed() => failed = 0,
-            }
+            wait_while_direct(slot, WAITS_WHILE_DIRECT.after(failed, chance())).await;
         } else {
             tokio::time::sleep(WAITS.after(failed, chance())).await;
         }
     }
     None
+}
+
+/// Waits for this time, but only as long as the stream does not need the relay.
+async fn wait_while_direct(slot: &RelayedStream, time: Duration) {
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        () = slot.wait_until_relayed() => {}
+    }
 }
 
 fn is_passing(error: &DialError) -> bool {
