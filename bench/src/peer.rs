@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use transport::{
-    HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal, ReadEvent, accept_messages,
+    Accepted, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal, ReadEvent, accept_messages,
 };
 
 /// If this is the first argument, this program is the echo server.
@@ -51,7 +51,7 @@ pub(crate) fn serve() -> Result<()> {
             // Warnings about connections that cannot be accepted are ignored.
             let socket = listener.accept(|_| {}).await?;
             let limits = MessageLimits { message_bytes: 64 << 20 };
-            if let Some(accepted) = accept_messages(socket, Arc::new(OpenSurface), limits).await? {
+            if let Some(Accepted::Client(accepted)) = accept_messages(socket, Arc::new(OpenSurface), limits).await? {
                 tokio::spawn(echo(accepted.stream));
             }
         }

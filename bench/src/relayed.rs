@@ -14,7 +14,7 @@ use client::{
     ExecProcessEvent, ExecServerClient, ExecServerClientConnectOptions, RelayConnector, RemoteCredential,
     RemoteExecServerConnectArgs, RemoteLocation, StartParams,
 };
-use remote::RelayIdentity;
+use remote::{DirectPolicy, RelayIdentity};
 use tempfile::TempDir;
 use testkit::service::{Leg, Operation};
 use testkit::{CuttingProxy, TestServer, TestService, cpu_time, resident_bytes};
@@ -64,7 +64,9 @@ impl Executor {
             ca_file: None,
             credential: RemoteCredential::Token { token: TestService::TOKEN.to_owned(), account: None },
         };
-        Ok(RelayConnector::to_environment(&location, Arc::new(RelayIdentity::generate()?), Vec::new())?)
+        let identity = Arc::new(RelayIdentity::generate()?);
+        // The executor listens too, and the connection would leave the relay.
+        Ok(RelayConnector::to_environment(&location, identity, Vec::new(), DirectPolicy::Off)?)
     }
 
     /// A client whose connection goes through the relay. The executor may still be dialling the relay.

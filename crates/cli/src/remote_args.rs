@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use clap::builder::{FalseyValueParser, TypedValueParser as _};
-use exec_server::{IdentityFileError, RemoteCredentialSource, RemoteEnvironmentConfig, load_or_create_identity};
+use exec_server::{
+    DirectPolicy, IdentityFileError, RemoteCredentialSource, RemoteEnvironmentConfig, load_or_create_identity,
+};
 
 use crate::commands::state_directory;
 
@@ -65,6 +67,11 @@ pub(crate) struct RemoteArgs {
     #[arg(long, long_help = IDENTITY_HELP, env = "EXEC_SERVER_IDENTITY_FILE", hide_env = true, hide_short_help = true, value_name = "FILE", requires = "remote")]
     identity_file: Option<PathBuf>,
 
+    /// Offer clients a way around the relay, to a --listen address: only private ones (`private`), public ones too (`on`), or
+    /// none (`off`)
+    #[arg(long, env = "EXEC_SERVER_DIRECT", hide_env = true, hide_short_help = true, value_name = "on|off|private", default_value_t = DirectPolicy::Private)]
+    direct: DirectPolicy,
+
     /// End when stdin is closed; only with --remote
     #[arg(long, env = "EXEC_SERVER_EXIT_ON_STDIN_CLOSE", hide_env = true, hide_short_help = true)]
     exit_on_stdin_close: bool,
@@ -87,6 +94,7 @@ impl RemoteArgs {
             credential,
             identity_file: self.identity_file()?,
             exit_on_stdin_close,
+            direct: self.direct,
             ..RemoteEnvironmentConfig::new(base_url, environment_id)
         }))
     }

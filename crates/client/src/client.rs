@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ::remote::ConnectionPath;
 use protocol::{
     Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, ProcessFlowParams, ProcessId, ProcessIdParams,
     ProcessSummary, ReadParams, ReadResult, SessionId, SessionKeepParams, Signal, SignalParams, StartParams,
@@ -256,6 +257,15 @@ impl ExecServerClient {
     /// no extension.
     pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         self.handle.core.capabilities().await
+    }
+
+    /// The way that the connection takes, if there is more than one to this server. Until the ways were tried, waits for up to
+    /// `patience`.
+    pub async fn connection_path(&self, patience: Duration) -> Option<ConnectionPath> {
+        let mut path = self.handle.core.connector.connection_path()?;
+        let settled = tokio::time::timeout(patience, path.wait_for(Option::is_some)).await;
+        let known = settled.ok().and_then(Result::ok).and_then(|path| *path);
+        Some(known.unwrap_or(ConnectionPath::Relay))
     }
 
     /// Maps paths of this machine to paths of the environment. `None` if they are the same.

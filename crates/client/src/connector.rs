@@ -10,6 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ::remote::ConnectionPath;
+use tokio::sync::watch;
 use transport::MessageStream;
 
 use crate::error::ExecServerError;
@@ -54,6 +56,12 @@ pub trait ServerConnector: Send + Sync + 'static {
 
     /// The server's address as messages for people show it, without secrets.
     fn address(&self) -> String;
+
+    /// The way that the newest connection takes, if connections to this server can take different ones. `None` in it: the ways are
+    /// still being tried.
+    fn connection_path(&self) -> Option<watch::Receiver<Option<ConnectionPath>>> {
+        None
+    }
 
     /// Maps paths of this machine to paths of the server's machine, and back. `None` if paths are sent unchanged.
     fn paths(&self) -> Option<&PathMap> {

@@ -86,7 +86,10 @@ pub use records::{
     Changes, DecidingNetwork, ExecProcessEvent, ExitStatus, NetworkPolicyDecider, ProcessOutput, ProcessOutputChunk,
 };
 pub use recovery::{Backoff, WhenRecovering};
-pub use remote::{Harness, HarnessError, HarnessSettings, Registry, RegistryError};
+pub use remote::{
+    ConnectionPath, DirectPolicy, Harness, HarnessError, HarnessSettings, Registry, RegistryError,
+    UnknownDirectPolicy,
+};
 pub use sandbox_policy::{RelativePolicyPath, SandboxPolicy};
 pub use search::Search;
 pub use shared_environments::{

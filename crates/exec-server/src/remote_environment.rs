@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use credentials::{Credential, CredentialSettings, SurveyedCredential};
-use remote::{ExecutorSettings, Registry, RelayIdentity, ServiceAccess, load_or_create_identity};
+use remote::{
+    DirectListeners, DirectPolicy, ExecutorSettings, Registry, RelayIdentity, ServiceAccess, load_or_create_identity,
+};
 use server::Config;
 use spawn::HostProcess;
 use transport::MessageLimits;
@@ -29,6 +31,8 @@ pub struct RemoteEnvironmentConfig {
     pub identity_file: Option<PathBuf>,
     /// Whether the end of stdin ends the server.
     pub exit_on_stdin_close: bool,
+    /// Which addresses on which the server listens are offered to clients as a direct path.
+    pub direct: DirectPolicy,
 }
 
 /// Where the credential for a service comes from.
@@ -56,6 +60,7 @@ impl RemoteEnvironmentConfig {
             credential: RemoteCredentialSource::Found,
             identity_file: None,
             exit_on_stdin_close: false,
+            direct: DirectPolicy::default(),
         }
     }
 
@@ -81,6 +86,7 @@ impl RemoteEnvironmentConfig {
             name: self.name.clone(),
             tls_roots: access.tls_roots,
             limits: MessageLimits::default(),
+            direct: DirectListeners { policy: self.direct, addresses: Vec::new() },
         })
     }
 }

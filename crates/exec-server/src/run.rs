@@ -2,6 +2,7 @@
 //! stdout. Start with [`serve`].
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
     let hangup = signal(SignalKind::hangup())?;
 
     let ServeOptions { config, host, listen, remote } = options;
-    let executor = remote.as_ref().map(RemoteEnvironmentConfig::executor_settings).transpose()?;
+    let mut executor = remote.as_ref().map(RemoteEnvironmentConfig::executor_settings).transpose()?;
     let server = Server::new(config, host)?;
     let urls = listen.as_ref().map(|listen| listen.urls.as_slice()).unwrap_or_default();
     let only_stdio = executor.is_none() && urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
@@ -100,6 +101,9 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
     let mut stdio = None;
     if let Some(listen) = listen {
         let running = server.listen(listen).await?;
+        if let Some(executor) = &mut executor {
+            executor.direct.addresses = running.addresses.iter().filter_map(|url| direct_address(url)).collect();
+        }
         if running.stdio.is_none() {
             print_addresses(&running.addresses)?;
         } else {
@@ -144,6 +148,15 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
         _ = interrupt.recv() => server.kill_everything().await,
     }
     failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The address of a listener that can serve a direct path: one without TLS, because harnesses trust the keys of the executor and
+/// need no certificate.
+fn direct_address(url: &str) -> Option<SocketAddr> {
+    match url.parse() {
+        Ok(ListenUrl::WebSocket(address)) => Some(address),
+        Ok(ListenUrl::SecureWebSocket(_) | ListenUrl::Unix(_) | ListenUrl::Stdio) | Err(_) => None,
+    }
 }
 
 /// Registers the executor, which serves harnesses from then on. Returns only an error that another attempt would not

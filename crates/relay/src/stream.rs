@@ -395,6 +395,13 @@ impl RelayStream {
         self.heartbeat_sent_at = None;
     }
 
+    /// Whether the peer has made this frame, as far as a frame proves that. A reset proves nothing, and neither does any
+    /// frame of a peer that does not acknowledge.
+    pub fn is_proven(&self, frame: &Frame) -> bool {
+        let is_reset = matches!(frame.body, FrameBody::Reset { .. });
+        self.can_resume() && !is_reset && self.channel.peer_acks.tag(acknowledgement(frame)) == frame.ack_tag
+    }
+
     /// Handles a frame of this stream. After a failure the stream has to end.
     pub fn handle(&mut self, frame: Frame, now: Instant) -> Result<(), StreamFailure> {
         let said = acknowledgement(&frame);

@@ -9,7 +9,7 @@ mod handshakes;
 mod schedule;
 mod stream_table;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use transport::{MessageLimits, MessageStream, TlsRoots};
 
 use crate::chance::chance;
 use crate::dial::dial;
+use crate::direct::{DirectDoor, DirectListeners, DirectTickets};
 use crate::outgoing::OutgoingFrames;
 use crate::registry::{Registration, Registry, RegistryError};
 use crate::relay_socket;
@@ -48,6 +49,8 @@ pub struct ExecutorSettings {
     pub tls_roots: TlsRoots,
     /// Limits for the messages of harnesses.
     pub limits: MessageLimits,
+    /// The listeners that are offered to harnesses as a direct path.
+    pub direct: DirectListeners,
 }
 
 /// The program behind an executor.
@@ -83,6 +86,10 @@ pub enum ExecutorEvent<'a> {
         /// What to tell the operator of the executor.
         reason: &'static str,
     },
+    /// A stream has moved to a direct path.
+    DirectPathUsed,
+    /// A stream has ended or moved back to the relay.
+    DirectPathLeft,
 }
 
 /// An executor that is registered.
@@ -92,15 +99,17 @@ pub struct Executor {
 
 /// What the socket, the handshakes and the streams share.
 pub(crate) struct ExecutorShared {
-    settings: ExecutorSettings,
-    host: Arc<dyn ExecutorHost>,
+    pub(crate) settings: ExecutorSettings,
+    pub(crate) host: Arc<dyn ExecutorHost>,
+    /// Tickets for the direct path.
+    pub(crate) tickets: Mutex<DirectTickets<Weak<RelayedStream>>>,
     registration: Mutex<Registration>,
     streams: Mutex<StreamTable<Arc<RelayedStream>>>,
     admission: Mutex<HarnessAdmission>,
     outgoing: Arc<OutgoingFrames>,
     timers: Arc<StreamTimers>,
     tasks: TaskTracker,
-    closing: CancellationToken,
+    pub(crate) closing: CancellationToken,
 }
 
 impl Executor {
@@ -127,6 +136,7 @@ impl Executor {
         let shared = Arc::new(ExecutorShared {
             settings,
             host,
+            tickets: Mutex::default(),
             registration: Mutex::new(registration),
             streams: Mutex::default(),
             admission: Mutex::new(HarnessAdmission::new(Instant::now())),
@@ -136,6 +146,11 @@ impl Executor {
             closing,
         });
         Ok(Some(Self { shared }))
+    }
+
+    /// Where listeners ask about tickets for the direct path. `None`: there are none, because nothing is offered.
+    pub fn direct_door(&self) -> Option<DirectDoor> {
+        self.shared.settings.direct.can_offer().then(|| DirectDoor::new(&self.shared))
     }
 
     /// Serves harnesses until `leave` is done. From the moment at which the token of [`Executor::register`] is
@@ -216,7 +231,9 @@ impl ExecutorShared {
         for stream in self.streams.lock().all() {
             stream.handle_new_socket(&self.outgoing, now);
         }
-        let end = relay_socket::run(socket, &self.outgoing, |frame| self.handle(frame)).await;
+        let end =
+            relay_socket::run(socket, &self.outgoing, relay_socket::SILENCE_TIMEOUT, |frame| self.handle(frame))
+                .await;
         self.outgoing.clear();
         let now = Instant::now();
         for stream in self.streams.lock().all() {
@@ -267,10 +284,10 @@ impl ExecutorShared {
     fn forget(&self, stream: &RelayedStream) {
         let is_known = self.streams.lock().remove(stream.id(), |known| std::ptr::eq(&raw const **known, stream));
         let ended_by_peer = stream.end() == Some(StreamFailure::Reset);
-        stream.fail(StreamFailure::Reset);
         if is_known && !ended_by_peer {
-            self.push_reset(stream.id());
+            stream.push_reset(PROTOCOL_ERROR);
         }
+        stream.fail(StreamFailure::Reset);
     }
 
     fn end_all(&self) {

@@ -2,6 +2,7 @@
 //! encrypted stream alive over lost sockets. Start with [`Harness::connect`].
 
 mod bundle;
+mod direct_search;
 mod error;
 mod handshake;
 mod link;
@@ -9,17 +10,19 @@ mod link;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use relay::{RelayIdentity, RelayPublicKey};
+use relay::{Features, RelayIdentity, RelayPublicKey};
 use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, MessageStream, PeerLabel, TlsRoots};
 
 use crate::dial::dial;
+use crate::direct::DirectPolicy;
 use crate::outgoing::OutgoingFrames;
 use crate::registry::{ConnectBundle, Registry};
 use crate::relayed_stream::RelayedStream;
 use crate::stream_io::message_stream;
 use crate::stream_timers::StreamTimers;
 use bundle::BundleBudget;
+use direct_search::DirectSearch;
 pub use error::HarnessError;
 pub use link::HarnessLink;
 
@@ -43,6 +46,8 @@ pub struct HarnessSettings {
     pub tls_roots: TlsRoots,
     /// Limits for the messages of the executor.
     pub limits: MessageLimits,
+    /// Which addresses of the executor are tried as a direct path.
+    pub direct: DirectPolicy,
 }
 
 /// Makes connections to one environment.
@@ -107,15 +112,28 @@ impl Harness {
             }
             dialled => dialled?,
         };
-        let stream = handshake::shake_hands(&mut socket, identity, registry.environment_id(), &bundle).await?;
+        let features = match self.settings.direct {
+            DirectPolicy::Off => Features::OURS,
+            DirectPolicy::Private | DirectPolicy::On => Features::OURS.with(Features::DIRECT_PATH),
+        };
+        let mut stream =
+            handshake::shake_hands(&mut socket, identity, registry.environment_id(), &bundle, features).await?;
+        let (search, on_offer, path) = DirectSearch::new(self.settings.direct);
+        let search = if features.includes(Features::DIRECT_PATH) && stream.features.includes(features) {
+            stream.on_control = Some(on_offer);
+            Some(search)
+        } else {
+            search.give_up();
+            None
+        };
         let outgoing = Arc::<OutgoingFrames>::default();
         let timers = Arc::<StreamTimers>::default();
         let slot = RelayedStream::new(stream, Arc::clone(&outgoing), Arc::clone(&timers));
         let closed = CancellationToken::new();
         let peer = PeerLabel::new(format_args!("relay to {}", registry.environment_id()));
         let on_drop = {
-            let (outgoing, closed) = (Arc::clone(&outgoing), closed.clone());
-            move |slot: &RelayedStream| link::leave(slot, &outgoing, &closed)
+            let closed = closed.clone();
+            move |slot: &RelayedStream| link::leave(slot, &closed)
         };
         let stream = message_stream(Arc::clone(&slot), peer, *limits, on_drop);
         let executor_key = bundle.executor_public_key.clone();
@@ -127,6 +145,8 @@ impl Harness {
             timers,
             closed,
             socket,
+            search,
+            path,
         });
         Ok(HarnessConnection { stream, link, executor_key })
     }

@@ -4,13 +4,14 @@
 //!
 //! Start with [`Executor`] and [`Harness`]. The values that decide what frames, handshakes and records mean are in the
 //! crate `relay`; this crate moves them: `relay_socket` serves one WebSocket, `outgoing` is the queue of a socket,
-//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it. `forwarding`
-//! is a program behind an executor: it passes messages to another server.
+//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it. `direct` is the
+//! way around the relay. `forwarding` is a program behind an executor: it passes messages to another server.
 
 #![forbid(unsafe_code)]
 
 mod chance;
 mod dial;
+mod direct;
 mod executor;
 mod executor_log;
 mod forwarding;
@@ -25,6 +26,7 @@ mod stream_io;
 mod stream_timers;
 
 pub use dial::DialError;
+pub use direct::{ConnectionPath, DirectDoor, DirectEntrance, DirectListeners, DirectPolicy, UnknownDirectPolicy};
 pub use executor::{Executor, ExecutorEvent, ExecutorHost, ExecutorSettings};
 pub use executor_log::ExecutorLog;
 pub use forwarding::{ForwardDestination, Forwarder};

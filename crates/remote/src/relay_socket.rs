@@ -16,8 +16,8 @@ use transport::{Framing, MessageStream, ReadEvent, Reader, WriteProgress, Writer
 
 use crate::outgoing::OutgoingFrames;
 
-/// A socket counts as lost when the relay has given no sign of life for this time. It is pinged after half of it.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A socket to a relay counts as lost when the relay has given no sign of life for this time. It is pinged after half of it.
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A socket counts as lost when the relay takes no byte for this time.
 const BLOCKED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -65,17 +65,18 @@ enum WantedControl {
     Pong(Bytes),
 }
 
-/// Serves a socket until it ends. `handle` gets each frame that arrives.
+/// Serves a socket until it ends, or until nothing was heard for `silence_timeout`. `handle` gets each frame that arrives.
 pub(crate) async fn run(
     socket: MessageStream,
     outgoing: &Arc<OutgoingFrames>,
+    silence_timeout: Duration,
     handle: impl FnMut(Result<Frame, FrameError>),
 ) -> SocketEnd {
     let MessageStream { reader, writer, framing, .. } = socket;
     let (wanted, wanted_controls) = mpsc::channel(MAX_WAITING_PONGS);
     let progress = Mutex::new(Instant::now());
     tokio::select! {
-        end = read(reader, outgoing, handle, &wanted, &progress) => end,
+        end = read(reader, outgoing, silence_timeout, handle, &wanted, &progress) => end,
         _failed = write(writer, framing, outgoing, wanted_controls, &progress) => SocketEnd::WriteError,
     }
 }
@@ -83,11 +84,12 @@ pub(crate) async fn run(
 async fn read(
     mut reader: Reader,
     outgoing: &Arc<OutgoingFrames>,
+    silence_timeout: Duration,
     mut handle: impl FnMut(Result<Frame, FrameError>),
     wanted: &mpsc::Sender<WantedControl>,
     write_progress: &Mutex<Instant>,
 ) -> SocketEnd {
-    let mut life_signs = LifeSigns::new(SILENCE_TIMEOUT, Instant::now().into_std());
+    let mut life_signs = LifeSigns::new(silence_timeout, Instant::now().into_std());
     let mut silence_check = pin!(sleep_until(life_signs.poll_timeout().into()));
     let mut frames = 0_u32;
     loop {

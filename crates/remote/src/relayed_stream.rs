@@ -5,6 +5,8 @@
 //! Encryption and decryption happen in the task of the connection, so a stream with much output does not keep the task
 //! of the socket busy.
 
+mod direct_route;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use transport::length_prefix::{ControlKind, LengthPrefixSplitter, write_control}
 
 use crate::outgoing::OutgoingFrames;
 use crate::stream_timers::StreamTimers;
+pub(crate) use direct_route::DirectRoute;
 
 /// A record is at most this long, so that a length prefix that was cut fits as well.
 const FILLED_RECORD_BYTES: usize = MAX_RECORD_BYTES - 3;
@@ -32,12 +35,18 @@ const MAX_WAITING_PINGS: usize = 512;
 /// the handshake is not a copy of an earlier one.
 pub(crate) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Gets the control frames of the peer that are for this end of the stream and for no reader: their kind and payload.
+pub(crate) type ControlHandler = Box<dyn Fn(&Arc<RelayedStream>, u8, &[u8]) + Send + Sync>;
+
 /// A stream and the parts of it that both sides use.
 pub(crate) struct RelayedStream {
     id: String,
     state: Mutex<SlotState>,
     timers: Arc<StreamTimers>,
     ended: Notify,
+    /// Tells that the stream uses another route.
+    moved: Notify,
+    on_control: Option<ControlHandler>,
 }
 
 struct SlotState {
@@ -46,13 +55,22 @@ struct SlotState {
     /// Why the stream can carry nothing more.
     end: Option<StreamFailure>,
     splitter: LengthPrefixSplitter,
+    /// Finds the control frames of the peer. None: nobody wants them.
+    control_finder: Option<LengthPrefixSplitter>,
+    /// A control frame that waits until the messages before it are complete.
+    waiting_control: Option<Vec<u8>>,
     /// Bytes that were decrypted and not taken.
     decrypted: BytesMut,
     pings: VecDeque<WaitingPing>,
     /// None after the first record of the peer.
     first_record_due: Option<Instant>,
-    /// The socket over which the stream sends now.
-    outgoing: Arc<OutgoingFrames>,
+    /// The frames that wait for the socket to the relay.
+    relay: Arc<OutgoingFrames>,
+    has_relay_socket: bool,
+    /// Whether the stream was named on the socket to the relay.
+    relay_knows_stream: bool,
+    /// The direct path, if the stream uses one.
+    direct: Option<Arc<DirectRoute>>,
     is_queued: bool,
     /// When the timer fires that was added last. None: no timer runs.
     timer: Option<Instant>,
@@ -85,22 +103,29 @@ pub(crate) struct NewStream {
     pub(crate) features: Features,
     /// Whether the peer has to prove soon that it made the handshake.
     pub(crate) awaits_first_record: bool,
+    /// Gets control frames of the peer.
+    pub(crate) on_control: Option<ControlHandler>,
 }
 
 impl RelayedStream {
-    pub(crate) fn new(new: NewStream, outgoing: Arc<OutgoingFrames>, timers: Arc<StreamTimers>) -> Arc<Self> {
+    pub(crate) fn new(new: NewStream, relay: Arc<OutgoingFrames>, timers: Arc<StreamTimers>) -> Arc<Self> {
         let now = Instant::now();
-        let NewStream { id, channel, features, awaits_first_record } = new;
+        let NewStream { id, channel, features, awaits_first_record, on_control } = new;
         let slot = Arc::new(Self {
             state: Mutex::new(SlotState {
                 stream: RelayStream::new(id.clone(), channel, features, now),
                 features,
                 end: None,
                 splitter: LengthPrefixSplitter::default(),
+                control_finder: on_control.as_ref().map(|_| LengthPrefixSplitter::default()),
+                waiting_control: None,
                 decrypted: BytesMut::new(),
                 pings: VecDeque::new(),
                 first_record_due: awaits_first_record.then_some(now + FIRST_RECORD_TIMEOUT),
-                outgoing,
+                relay,
+                has_relay_socket: true,
+                relay_knows_stream: true,
+                direct: None,
                 is_queued: false,
                 timer: None,
                 wakers: Wakers::default(),
@@ -108,6 +133,8 @@ impl RelayedStream {
             id,
             timers,
             ended: Notify::new(),
+            moved: Notify::new(),
+            on_control,
         });
         slot.update_timer(&mut slot.state.lock(), now);
         slot
@@ -122,26 +149,33 @@ impl RelayedStream {
         self.state.lock().end.clone()
     }
 
-    /// A frame of this stream has arrived.
+    /// A frame of this stream has arrived over the relay.
     pub(crate) fn handle_frame(self: &Arc<Self>, frame: Frame, now: Instant) {
         let mut state = self.state.lock();
-        if state.end.is_some() {
-            return;
+        if state.end.is_none() && self.accept_relayed(&mut state, &frame, now) {
+            self.deliver(&mut state, frame, now);
         }
+    }
+
+    fn deliver(self: &Arc<Self>, state: &mut SlotState, frame: Frame, now: Instant) {
         let is_data = matches!(frame.body, FrameBody::Data { .. });
         if let Err(failure) = state.stream.handle(frame, now) {
-            self.end_with(&mut state, failure);
+            self.end_with(state, failure);
             return;
         }
         if is_data {
             state.wakers.wake_reader();
         }
-        self.after_change(&mut state, now);
+        self.after_change(state, now);
     }
 
-    /// The socket was lost over which the stream sent. A stream that cannot be resumed ends.
+    /// The socket to the relay was lost. A stream that used it and cannot be resumed ends.
     pub(crate) fn handle_lost_socket(self: &Arc<Self>, now: Instant) {
         let mut state = self.state.lock();
+        state.has_relay_socket = false;
+        if state.direct.is_some() {
+            return;
+        }
         state.is_queued = false;
         if let Err(failure) = state.stream.socket_lost(now) {
             self.end_with(&mut state, failure);
@@ -149,13 +183,19 @@ impl RelayedStream {
         self.update_timer(&mut state, now);
     }
 
-    /// The stream sends over this socket from now on, beginning with everything that the peer may not have.
-    pub(crate) fn handle_new_socket(self: &Arc<Self>, outgoing: &Arc<OutgoingFrames>, now: Instant) {
+    /// There is a socket to the relay again. Unless the stream uses a direct path, it sends over this socket from now on,
+    /// beginning with everything that the peer may not have.
+    pub(crate) fn handle_new_socket(self: &Arc<Self>, relay: &Arc<OutgoingFrames>, now: Instant) {
         let mut state = self.state.lock();
         if state.end.is_some() {
             return;
         }
-        state.outgoing = Arc::clone(outgoing);
+        state.relay = Arc::clone(relay);
+        state.has_relay_socket = true;
+        state.relay_knows_stream = state.direct.is_none();
+        if state.direct.is_some() {
+            return;
+        }
         state.is_queued = false;
         state.stream.socket_replaced(now);
         self.queue(&mut state);
@@ -211,7 +251,7 @@ impl RelayedStream {
         mut take: impl FnMut(&EncodedFrame) -> bool,
     ) -> bool {
         let mut state = self.state.lock();
-        if !Arc::ptr_eq(&state.outgoing, from) {
+        if !Arc::ptr_eq(state.outgoing(), from) {
             return false;
         }
         let mut goes_on = true;
@@ -237,10 +277,12 @@ impl RelayedStream {
     ) -> Poll<Result<(), StreamFailure>> {
         let now = Instant::now();
         let mut state = self.state.lock();
+        let mut control = None;
         while state.decrypted.is_empty() {
             match state.stream.read(now) {
                 Ok(Some(bytes)) => {
                     state.first_record_due = None;
+                    control = state.last_control(&bytes).or(control);
                     state.decrypted = bytes;
                 }
                 Ok(None) => {
@@ -261,7 +303,33 @@ impl RelayedStream {
             self.queue(&mut state);
         }
         self.update_timer(&mut state, now);
+        drop(state);
+        if let (Some((kind, payload)), Some(handle)) = (control, &self.on_control) {
+            handle(self, kind, &payload);
+        }
         Poll::Ready(Ok(()))
+    }
+
+    /// Sends a control frame to the other end of the stream, as soon as no message is in the way. One that still waits
+    /// is replaced.
+    pub(crate) fn send_control(self: &Arc<Self>, kind: u8, payload: &[u8]) {
+        let mut state = self.state.lock();
+        let mut frame = Vec::new();
+        write_control(&mut frame, ControlKind::Other(kind), payload);
+        state.waiting_control = Some(frame);
+        self.write_waiting_control(&mut state);
+        self.update_timer(&mut state, Instant::now());
+    }
+
+    fn write_waiting_control(self: &Arc<Self>, state: &mut SlotState) {
+        let can_be_written =
+            state.end.is_none() && state.splitter.is_between_messages() && state.stream.writable_records() > 0;
+        if can_be_written && let Some(frame) = state.waiting_control.take() {
+            match state.stream.write_record(frame) {
+                Ok(()) => self.queue(state),
+                Err(failure) => self.end_with(state, failure),
+            }
+        }
     }
 
     /// Encrypts bytes for the peer, as much as one record holds. Returns how many bytes of `bytes` were taken.
@@ -306,6 +374,7 @@ impl RelayedStream {
         if let Some((ControlKind::Ping, payload)) = control {
             state.add_ping(payload);
         }
+        self.write_waiting_control(&mut state);
         self.queue(&mut state);
         self.update_timer(&mut state, now);
         Poll::Ready(Ok(all_bytes - bytes.len()))
@@ -340,7 +409,7 @@ impl RelayedStream {
     /// Puts the stream into the queue of its socket.
     fn queue(self: &Arc<Self>, state: &mut SlotState) {
         if !std::mem::replace(&mut state.is_queued, true) {
-            state.outgoing.push_stream(Arc::clone(self));
+            state.outgoing().push_stream(Arc::clone(self));
         }
     }
 
@@ -370,6 +439,24 @@ impl RelayedStream {
 }
 
 impl SlotState {
+    /// The last control frame in these bytes that is for this end of the stream. Earlier ones are out of date.
+    fn last_control(&mut self, mut bytes: &[u8]) -> Option<(u8, Bytes)> {
+        let finder = self.control_finder.as_mut()?;
+        let mut last = None;
+        loop {
+            match finder.find_control(&mut bytes) {
+                Ok(Some((ControlKind::Other(kind), payload))) => last = Some((kind, payload)),
+                Ok(Some(_)) => {}
+                Ok(None) => return last,
+                Err(_) => {
+                    // The reader reports it.
+                    self.control_finder = None;
+                    return last;
+                }
+            }
+        }
+    }
+
     fn fail(&mut self, failure: StreamFailure) {
         self.end.get_or_insert(failure);
         self.wakers.wake_reader();
@@ -450,7 +537,13 @@ mod tests {
         let (waiting, first) = HarnessHandshake::begin(&harness, &executor.public_key(), binding, "grant").unwrap();
         let (second, channel) = ExecutorHandshake::read(&executor, binding, &first).unwrap().accept().unwrap();
         let harness = RelayStream::new("s", waiting.finish(&second).unwrap(), Features::OURS, Instant::now());
-        let new = NewStream { id: "s".to_owned(), channel, features: Features::OURS, awaits_first_record: true };
+        let new = NewStream {
+            id: "s".to_owned(),
+            channel,
+            features: Features::OURS,
+            awaits_first_record: true,
+            on_control: None,
+        };
         (harness, RelayedStream::new(new, Arc::default(), Arc::default()))
     }
 

@@ -21,6 +21,7 @@ impl Server {
         let registered = Executor::register(settings, host, shared.closing.clone()).await?;
         // None: the server shuts down.
         if let Some(executor) = registered {
+            shared.direct_doors.lock().extend(executor.direct_door());
             let leaving = shared.leaving_relay.clone();
             shared.relay_tasks.spawn(executor.run(async move { leaving.cancelled().await }));
         }
@@ -66,6 +67,8 @@ impl ExecutorHost for HarnessConnections {
             ExecutorEvent::Dialled { failure, took } => metrics.relay_connect_ended(failure.is_some(), took),
             ExecutorEvent::Reconnects(reason) => metrics.reconnects(reason),
             ExecutorEvent::HarnessRefused { reason } => metrics.harness_refused(reason),
+            ExecutorEvent::DirectPathUsed => self.shared.metrics.direct_path_used(),
+            ExecutorEvent::DirectPathLeft => self.shared.metrics.direct_path_left(),
         }
     }
 }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use parking_lot::Mutex;
+use remote::DirectEntrance;
 use session::LogRateLimit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
-    AcceptError, AcceptWarning, AcceptedStream, BindError, HttpSurface, ListenUrl, Listener, MessageLimits,
+    AcceptError, AcceptWarning, Accepted, AcceptedStream, BindError, HttpSurface, ListenUrl, Listener, MessageLimits,
     MessageStream, PeerLabel, Principal, Reader, Socket, TlsAcceptor, accept_messages,
 };
 
@@ -19,7 +20,7 @@ use crate::metrics::{AuthenticationFailure, Metrics, Transport};
 use crate::server::Server;
 use crate::server_state::ServerState;
 use crate::survive::survive;
-use crate::tokens::{TokenRefusal, Tokens};
+use crate::tokens::{TokenRefusal, Tokens, bearer_token};
 
 /// The addresses on which a server listens, and the clients that it accepts.
 pub struct Listen {
@@ -190,13 +191,23 @@ async fn accept(
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _present = present;
-            let surface =
-                Arc::new(ConnectionSurface { shared: Arc::clone(&shared), policy, peer: socket.peer.clone() });
+            let surface = Arc::new(ConnectionSurface::new(Arc::clone(&shared), policy, socket.peer.clone()));
             let closing = shared.closing.clone();
             // A peer that is still in its handshake at shutdown is not waited for. Handshake and connection are boxed separately, because
             // the handshake needs much more memory, which is freed before the connection begins.
-            let admitted = Box::pin(finish_handshake(socket, surface, limits(&shared), &handshake));
-            let Some(Some(mut accepted)) = closing.run_until_cancelled(admitted).await else { return };
+            let admitted = Box::pin(finish_handshake(socket, Arc::clone(&surface), limits(&shared), &handshake));
+            let mut accepted = match closing.run_until_cancelled(admitted).await {
+                Some(Some(Accepted::Client(accepted))) => accepted,
+                Some(Some(Accepted::TicketHolder(stream))) => {
+                    if let Some(entrance) = surface.take_entrance()
+                        && handshake.admit()
+                    {
+                        Box::pin(entrance.serve(stream)).await;
+                    }
+                    return;
+                }
+                Some(None) | None => return,
+            };
             let admission = permits.admit(&handshake, &shared.metrics, &mut accepted.stream.reader);
             let _permit = match closing.run_until_cancelled(admission).await {
                 Some(Admission::Connected(permit)) => permit,
@@ -212,10 +223,10 @@ async fn accept(
 /// handshake.
 async fn finish_handshake(
     socket: Socket,
-    surface: Arc<dyn HttpSurface>,
+    surface: Arc<ConnectionSurface>,
     limits: MessageLimits,
     handshake: &Handshake,
-) -> Option<AcceptedStream> {
+) -> Option<Accepted> {
     let peer = socket.peer.clone();
     tokio::select! {
         accepted = accept_messages(socket, surface, limits) => match accepted {
@@ -304,9 +315,19 @@ struct ConnectionSurface {
     shared: Arc<ServerState>,
     policy: Arc<AccessPolicy>,
     peer: PeerLabel,
+    /// The stream for which the peer has shown a ticket.
+    entrance: Mutex<Option<DirectEntrance>>,
 }
 
 impl ConnectionSurface {
+    fn new(shared: Arc<ServerState>, policy: Arc<AccessPolicy>, peer: PeerLabel) -> Self {
+        Self { shared, policy, peer, entrance: Mutex::default() }
+    }
+
+    fn take_entrance(&self) -> Option<DirectEntrance> {
+        self.entrance.lock().take()
+    }
+
     /// Logs and counts a refused request.
     fn note_refusal(&self, refusal: TokenRefusal) {
         self.shared.metrics.authentication_failed(match refusal {
@@ -329,6 +350,20 @@ impl HttpSurface for ConnectionSurface {
     fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
         let Some(tokens) = &self.policy.tokens else { return Some(Principal::Anybody) };
         tokens.check(headers).map(Principal::Token).map_err(|refusal| self.note_refusal(refusal)).ok()
+    }
+
+    fn take_ticket(&self, headers: &HeaderMap) -> Option<MessageLimits> {
+        let doors = self.shared.direct_doors.lock().clone();
+        if doors.is_empty() {
+            return None;
+        }
+        let entrance = match bearer_token(headers) {
+            Ok(ticket) => doors.iter().find_map(|door| door.take_ticket(ticket)).ok_or(TokenRefusal::Wrong),
+            Err(refusal) => Err(refusal),
+        };
+        let entrance = entrance.map_err(|refusal| self.note_refusal(refusal)).ok()?;
+        *self.entrance.lock() = Some(entrance);
+        Some(DirectEntrance::LIMITS)
     }
 
     fn metrics(&self) -> String {

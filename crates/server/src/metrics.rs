@@ -26,6 +26,8 @@ pub(crate) enum Transport {
     unix,
     stdio,
     relay,
+    /// A connection that has left the relay for a direct path.
+    direct,
 }
 
 /// Value of the label `result` of finished processes.
@@ -218,6 +220,20 @@ impl Metrics {
         let by_principal = PrincipalLabel::of(principal);
         self.principal_connections_active.get_or_create(&by_principal).dec();
         self.connections_active.get_or_create(&TransportLabel { transport }).dec();
+    }
+
+    /// The connection of a harness has moved from the relay to a direct path.
+    pub(crate) fn direct_path_used(&self) {
+        self.connections_active.get_or_create(&TransportLabel { transport: Transport::relay }).dec();
+        let label = TransportLabel { transport: Transport::direct };
+        self.connections_active.get_or_create(&label).inc();
+        self.connections_total.get_or_create(&label).inc();
+    }
+
+    /// The connection of a harness has moved back to the relay, or ends.
+    pub(crate) fn direct_path_left(&self) {
+        self.connections_active.get_or_create(&TransportLabel { transport: Transport::direct }).dec();
+        self.connections_active.get_or_create(&TransportLabel { transport: Transport::relay }).inc();
     }
 
     pub(crate) fn request_finished(&self, method: &'static str, result: RequestOutcome, took: Duration) {

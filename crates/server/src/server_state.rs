@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use fetch::{Fetcher, Lookups};
 use parking_lot::Mutex;
 use protocol::ShellInfo;
+use remote::DirectDoor;
 use session::{ConnectionNumber, LogRateLimit, ReclaimStep};
 use spawn::{GuardProgram, HostProcess, Spawner};
 use tokio::sync::{OnceCell, Semaphore};
@@ -80,6 +81,8 @@ pub(crate) struct ServerState {
     pub(crate) relay_tasks: TaskTracker,
     /// Cancelled when no connection of a harness needs the relay any more.
     pub(crate) leaving_relay: CancellationToken,
+    /// Where the executors of this server know the tickets for their direct paths.
+    pub(crate) direct_doors: Mutex<Vec<DirectDoor>>,
     /// Cancelled when the server begins to shut down.
     pub(crate) closing: CancellationToken,
     /// The number that the newest connection got.
@@ -145,6 +148,7 @@ impl ServerState {
             connections: TaskTracker::new(),
             relay_tasks: TaskTracker::new(),
             leaving_relay: CancellationToken::new(),
+            direct_doors: Mutex::default(),
             closing: CancellationToken::new(),
             last_connection: AtomicU64::new(0),
             open_connections: Mutex::default(),

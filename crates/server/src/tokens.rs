@@ -127,8 +127,7 @@ impl Tokens {
     /// The name of the token that the request carries. The time of the comparison does not depend on how many bytes
     /// of the token are right.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, TokenRefusal> {
-        let value = headers.get(AUTHORIZATION).ok_or(TokenRefusal::Missing)?;
-        let given = bearer(value.as_bytes()).ok_or(TokenRefusal::Malformed)?;
+        let given = bearer_bytes(headers)?;
         let accepted = self.accepted.read();
         let mut found = u64::MAX;
         for (index, candidate) in (0..).zip(&accepted.tokens) {
@@ -202,6 +201,16 @@ impl std::fmt::Debug for AcceptedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AcceptedToken").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// The text after `Bearer` in the header `Authorization`.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
+    std::str::from_utf8(bearer_bytes(headers)?).map_err(|_| TokenRefusal::Malformed)
+}
+
+fn bearer_bytes(headers: &HeaderMap) -> Result<&[u8], TokenRefusal> {
+    let value = headers.get(AUTHORIZATION).ok_or(TokenRefusal::Missing)?;
+    bearer(value.as_bytes()).ok_or(TokenRefusal::Malformed)
 }
 
 fn bearer(value: &[u8]) -> Option<&[u8]> {

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::framing::Framing;
-use crate::http::{self, HttpError, HttpSurface, REQUEST_TIMEOUT, Trust, Upgraded};
+use crate::http::{self, HttpError, HttpSurface, REQUEST_TIMEOUT, Trust, Upgraded, UpgradedBy};
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::principal::Principal;
@@ -35,7 +35,16 @@ pub enum AcceptError {
     Io(#[from] io::Error),
 }
 
-/// The message stream of an accepted socket.
+/// What an accepted socket has become.
+#[derive(Debug)]
+pub enum Accepted {
+    /// The connection of a client.
+    Client(AcceptedStream),
+    /// A socket with binary messages at [`DIRECT_PATH`](crate::DIRECT_PATH), for which [`HttpSurface::take_ticket`] has taken a ticket.
+    TicketHolder(MessageStream),
+}
+
+/// The connection of a client over an accepted socket.
 #[derive(Debug)]
 pub struct AcceptedStream {
     /// Both directions of the connection.
@@ -55,7 +64,7 @@ pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
-) -> Result<Option<AcceptedStream>, AcceptError> {
+) -> Result<Option<Accepted>, AcceptError> {
     let Socket { stream, peer, trust, accepted_at, .. } = socket;
     let deadline = accepted_at + REQUEST_TIMEOUT;
     let connection = HttpConnection { surface, peer, limits, deadline };
@@ -71,7 +80,7 @@ pub async fn accept_messages(
             Some(_) => {
                 let (read, write) = stream.into_split();
                 let stream = lines(read, write, connection.peer, limits);
-                Ok(Some(AcceptedStream { stream, principal: Principal::User(uid) }))
+                Ok(Some(Accepted::Client(AcceptedStream { stream, principal: Principal::User(uid) })))
             }
         },
     }
@@ -91,7 +100,7 @@ impl HttpConnection {
         io: T,
         split: impl FnOnce(T) -> (R, W),
         trust: Trust,
-    ) -> Result<Option<AcceptedStream>, AcceptError>
+    ) -> Result<Option<Accepted>, AcceptError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         R: AsyncRead + Send + Unpin + 'static,
@@ -100,10 +109,16 @@ impl HttpConnection {
         let Some(upgraded) = http::serve(io, self.surface, trust, self.deadline).await? else {
             return Ok(None);
         };
-        let Upgraded { io, already_read, principal } = upgraded;
-        let framing = Framing::WebSocketServer;
-        let stream = MessageStream::upgraded(split(io), framing, already_read, self.peer, self.limits);
-        Ok(Some(AcceptedStream { stream, principal }))
+        let Upgraded { io, already_read, by } = upgraded;
+        let (framing, limits) = match &by {
+            UpgradedBy::Client(_) => (Framing::WebSocketServer, self.limits),
+            UpgradedBy::TicketHolder(limits) => (Framing::BinaryWebSocketServer, *limits),
+        };
+        let stream = MessageStream::upgraded(split(io), framing, already_read, self.peer, limits);
+        Ok(Some(match by {
+            UpgradedBy::Client(principal) => Accepted::Client(AcceptedStream { stream, principal }),
+            UpgradedBy::TicketHolder(_) => Accepted::TicketHolder(stream),
+        }))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The HTTP endpoints of a listener: `/healthz`, `/readyz`, `/metrics`, and the upgrade to a WebSocket at `/`. The server that owns the
+//! The HTTP endpoints of a listener: `/healthz`, `/readyz`, `/metrics`, and the upgrade to a WebSocket at `/`, or at [`DIRECT_PATH`] for
+//! those who have a ticket. The server that owns the
 //! listener decides about access and provides the metrics, through [`HttpSurface`]. `connection` drives hyper, `routes` has the endpoints,
 //! `host` checks the `Host` header.
 
@@ -6,16 +7,35 @@ mod connection;
 mod host;
 mod routes;
 
+use crate::message::MessageLimits;
 use crate::principal::Principal;
 
 pub(crate) use connection::{HttpError, Upgraded, serve};
 pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
+
+/// The path at which the peer of an encrypted stream opens a second socket for it, instead of the one through a relay.
+pub const DIRECT_PATH: &str = "/direct";
+
+/// Who has upgraded a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UpgradedBy {
+    /// A client with this identity.
+    Client(Principal),
+    /// Whoever has a ticket for [`DIRECT_PATH`]. The socket has these limits.
+    TicketHolder(MessageLimits),
+}
 
 /// The decisions and data that the HTTP endpoints need from the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {
     /// The client that has sent a request with these headers. `None` if the client may neither upgrade to a WebSocket
     /// nor read the metrics. Not called on a Unix socket, where the kernel reports the user of the peer.
     fn authorize(&self, headers: &::http::HeaderMap) -> Option<Principal>;
+    /// Whether a request for [`DIRECT_PATH`] with these headers has a ticket, which is used up. Returns the limits of the socket. Everybody
+    /// else is told that there is no such path. Not called on a Unix socket.
+    fn take_ticket(&self, headers: &::http::HeaderMap) -> Option<MessageLimits> {
+        let _no_tickets = headers;
+        None
+    }
     /// The body of `/metrics`, in OpenMetrics text format.
     fn metrics(&self) -> String;
     /// Whether a listener on loopback answers requests whose `Host` is `host`: a name or an IP address, without port and brackets. Not

@@ -91,33 +91,62 @@ impl LengthPrefixSplitter {
         most_bytes: usize,
     ) -> Result<Option<ControlFrame>, OverlongControl> {
         while !bytes.is_empty() && messages.len() < most_bytes {
-            if self.missing_bytes > 0 {
-                let count = self.missing_bytes.min(bytes.len()).min(most_bytes - messages.len());
-                messages.extend_from_slice(&bytes[..count]);
-                bytes.advance(count);
-                self.missing_bytes -= count;
-                continue;
+            let room = most_bytes - messages.len();
+            // A length may exceed `most_bytes` by three bytes, so that it is not cut.
+            if let Some(frame) = self.step(bytes, room, |piece| messages.extend_from_slice(piece))? {
+                return Ok(Some(frame));
             }
-            let needed = self.needed_bytes()?;
-            let count = needed.saturating_sub(self.incomplete.len()).min(bytes.len());
-            self.incomplete.extend_from_slice(&bytes[..count]);
+        }
+        Ok(None)
+    }
+
+    /// As [`LengthPrefixSplitter::split`], but drops the messages.
+    pub fn find_control(&mut self, bytes: &mut &[u8]) -> Result<Option<ControlFrame>, OverlongControl> {
+        while !bytes.is_empty() {
+            if let Some(frame) = self.step(bytes, usize::MAX, |_| {})? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the bytes so far end where a message or a control frame ends.
+    pub fn is_between_messages(&self) -> bool {
+        self.missing_bytes == 0 && self.incomplete.is_empty()
+    }
+
+    /// Takes the next piece from the front of `bytes`, and hands it to `take` if it belongs to a message.
+    fn step(
+        &mut self,
+        bytes: &mut &[u8],
+        most_bytes: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Result<Option<ControlFrame>, OverlongControl> {
+        if self.missing_bytes > 0 {
+            let count = self.missing_bytes.min(bytes.len()).min(most_bytes);
+            take(&bytes[..count]);
             bytes.advance(count);
-            if self.incomplete.len() < needed {
-                continue;
+            self.missing_bytes -= count;
+            return Ok(None);
+        }
+        let needed = self.needed_bytes()?;
+        let count = needed.saturating_sub(self.incomplete.len()).min(bytes.len());
+        self.incomplete.extend_from_slice(&bytes[..count]);
+        bytes.advance(count);
+        if self.incomplete.len() < needed {
+            return Ok(None);
+        }
+        match length_at_front(&self.incomplete) {
+            0 if self.needed_bytes()? > needed => {}
+            0 => {
+                let frame = self.incomplete.split().freeze();
+                let kind = ControlKind::from_byte(frame[LENGTH_BYTES]);
+                return Ok(Some((kind, frame.slice(CONTROL_HEAD_BYTES..))));
             }
-            match length_at_front(&self.incomplete) {
-                0 if self.needed_bytes()? > needed => {}
-                0 => {
-                    let frame = self.incomplete.split().freeze();
-                    let kind = ControlKind::from_byte(frame[LENGTH_BYTES]);
-                    return Ok(Some((kind, frame.slice(CONTROL_HEAD_BYTES..))));
-                }
-                length => {
-                    // The length may exceed `most_bytes` by three bytes, so that it is not cut.
-                    messages.extend_from_slice(&self.incomplete);
-                    self.incomplete.clear();
-                    self.missing_bytes = length;
-                }
+            length => {
+                take(&self.incomplete);
+                self.incomplete.clear();
+                self.missing_bytes = length;
             }
         }
         Ok(None)

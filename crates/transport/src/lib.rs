@@ -32,11 +32,11 @@ mod tls;
 mod websocket;
 mod writer;
 
-pub use accept::{AcceptError, AcceptedStream, accept_messages};
+pub use accept::{AcceptError, Accepted, AcceptedStream, accept_messages};
 pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, spawn_child};
 pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, check_url, connect, upgrade_client};
 pub use framing::Framing;
-pub use http::HttpSurface;
+pub use http::{DIRECT_PATH, HttpSurface};
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 pub use listener::{AcceptWarning, BindError, Listener, OtherUser};
 pub use message::{CloseReason, MessageLimits, ReadError, ReadEvent};

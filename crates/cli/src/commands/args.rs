@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand, ValueHint};
+use client::DirectPolicy;
 
 use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
@@ -125,6 +126,10 @@ pub(crate) struct TargetArgs {
     /// File with the bearer token to send to the chosen or the default environment, and to no other
     #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
     pub(crate) client_token_file: Option<FlagFile>,
+    /// Go around the relay if the environment has an address that can be reached: only private ones (`private`), public ones
+    /// too (`on`), or none (`off`)
+    #[arg(long, env = "EXEC_SERVER_DIRECT", value_name = "on|off|private", default_value_t = DirectPolicy::Private, hide_short_help = true)]
+    pub(crate) direct: DirectPolicy,
     /// How long the server that is started in the background for kept sessions waits for the next session before it
     /// ends [default: 60s]
     #[arg(long, env = "EXEC_SERVER_BACKGROUND_IDLE", value_name = "TIME", hide_short_help = true)]

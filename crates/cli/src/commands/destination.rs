@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use client::{
-    ChildConnector, ConnectOptions, EnvironmentLocation, EnvironmentSpec, Environments, ExecServerClient,
-    ExecServerClientConnectOptions, HomeAndVariables, PathMap, RelayConnector, RelayConnectorError, RemoteCredential,
-    RemoteLocation, ServerConnector, SshConnector, TlsRoots, UrlConnector,
+    ChildConnector, ConnectOptions, DirectPolicy, EnvironmentLocation, EnvironmentSpec, Environments,
+    ExecServerClient, ExecServerClientConnectOptions, HomeAndVariables, PathMap, RelayConnector, RelayConnectorError,
+    RemoteCredential, RemoteLocation, ServerConnector, SshConnector, TlsRoots, UrlConnector,
 };
 use exec_server::{load_or_create_identity, variables_of_this_process};
 
@@ -44,6 +44,8 @@ pub(crate) struct Destination {
     token_file_setting: Option<String>,
     /// Timeouts, and the name of this client.
     pub(super) options: ExecServerClientConnectOptions,
+    /// Which addresses of a remote environment are tried as a direct path.
+    direct: DirectPolicy,
     /// The file that `--ssh-config` names.
     ssh_config: Option<PathBuf>,
     /// How long a server that is started in the background for kept sessions waits for the next session before it
@@ -167,6 +169,7 @@ impl Destination {
             ca_file_setting: None,
             token_file_setting: None,
             options: ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() },
+            direct: flags.direct,
             ssh_config: flags.ssh_config.clone(),
             background_idle: flags.background_idle.map_or(background_server::DEFAULT_IDLE, |time| time.0),
         }
@@ -194,7 +197,8 @@ impl Destination {
     /// them.
     pub(crate) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
-        let connector = RelayConnector::to_environment(location, Arc::new(identity), variables_of_this_process());
+        let variables = variables_of_this_process();
+        let connector = RelayConnector::to_environment(location, Arc::new(identity), variables, self.direct);
         connector.map_err(|error| match &error {
             RelayConnectorError::TokenFile { .. } => UnusableFile::new(&self.token_file_setting, error.into()).into(),
             RelayConnectorError::Access(_) => UnusableFile::new(&self.ca_file_setting, error.into()).into(),

@@ -83,8 +83,9 @@ fn described(environment: &ListedEnvironment, checked: &CheckResult) -> String {
     let mut lines = vec![format!("{}: {}", environment.label(), readable(&environment.destination.address()))];
     match checked {
         Err(reason) => lines.push(format!("  cannot be reached: {}", readable(&shortened(reason)))),
-        Ok(ReachedServer { connecting, round_trip, info }) => {
+        Ok(ReachedServer { connecting, round_trip, path, info }) => {
             lines.push(format!("  connected in {connecting:.1?}, one request took {round_trip:.1?}"));
+            lines.extend(path.map(|path| format!("  path: {path}")));
             match info {
                 Some(info) => lines.extend(described_server(info)),
                 None => lines.push("  the server cannot be asked about itself, so it has no extensions".to_owned()),
@@ -125,8 +126,9 @@ fn checked_json(checked: &CheckResult) -> Value {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     match checked {
         Err(reason) => json!({"isReachable": false, "reason": shortened(reason)}),
-        Ok(ReachedServer { connecting, round_trip, info }) => json!({
+        Ok(ReachedServer { connecting, round_trip, path, info }) => json!({
             "isReachable": true,
+            "path": path.map(|path| path.to_string()),
             "connectMs": milliseconds(*connecting),
             "roundTripMs": milliseconds(*round_trip),
             "shell": info.as_ref().map(|EnvironmentInfo { shell, .. }| {

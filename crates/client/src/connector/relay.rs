@@ -7,10 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use credentials::{Credential, CredentialError, CredentialSettings};
+use parking_lot::Mutex;
 use remote::{
-    Harness, HarnessError, HarnessLink, HarnessSettings, Registry, RegistrySettingsError, RelayIdentity,
-    ServiceAccess, ServiceAccessError,
+    ConnectionPath, DirectPolicy, Harness, HarnessError, HarnessLink, HarnessSettings, Registry,
+    RegistrySettingsError, RelayIdentity, ServiceAccess, ServiceAccessError,
 };
+use tokio::sync::watch;
 use transport::MessageLimits;
 
 use super::{Companion, Connecting, ServerConnection, ServerConnector};
@@ -21,6 +23,8 @@ use crate::error::ExecServerError;
 #[derive(Clone, Debug)]
 pub struct RelayConnector {
     harness: Harness,
+    /// The path of the newest connection.
+    path: Arc<Mutex<Option<watch::Receiver<Option<ConnectionPath>>>>>,
 }
 
 /// Why the configuration of a remote environment cannot be used.
@@ -48,16 +52,17 @@ pub enum RelayConnectorError {
 impl RelayConnector {
     /// Makes connections as `harness` does.
     pub fn new(harness: Harness) -> Self {
-        Self { harness }
+        Self { harness, path: Arc::default() }
     }
 
     /// Prepares connections to a configured environment. `identity` has the keys of this program, to which its sessions
     /// belong. `variables` are the environment variables of this process: credentials, proxies and certificates are
-    /// looked for there. Reads files, and sends nothing.
+    /// looked for there. `direct` says which addresses of the executor are tried as a direct path. Reads files, and sends nothing.
     pub fn to_environment(
         location: &RemoteLocation,
         identity: Arc<RelayIdentity>,
         variables: Vec<(String, String)>,
+        direct: DirectPolicy,
     ) -> Result<Self, RelayConnectorError> {
         let access = ServiceAccess::new(variables.clone(), location.ca_file.as_deref())?;
         let credential = credential(location, variables, &access)?;
@@ -68,6 +73,7 @@ impl RelayConnector {
             pinned_fingerprint: location.pinned_key.clone(),
             tls_roots: access.tls_roots,
             limits: MessageLimits::default(),
+            direct,
         })))
     }
 
@@ -110,12 +116,17 @@ impl ServerConnector for RelayConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let connection = self.harness.connect().await?;
+            *self.path.lock() = Some(connection.link.path());
             Ok(ServerConnection { stream: connection.stream, companion: Some(Box::new(connection.link)) })
         })
     }
 
     fn can_reconnect(&self) -> bool {
         true
+    }
+
+    fn connection_path(&self) -> Option<watch::Receiver<Option<ConnectionPath>>> {
+        self.path.lock().clone()
     }
 
     fn address(&self) -> String {

@@ -69,6 +69,8 @@ enum Step {
     LoseSocket(usize, bool),
     /// An end gets a new socket, if it has none.
     ReplaceSocket(usize),
+    /// An end sends over another route from now on. What is on the way over the old one still arrives.
+    ChangeRoute(usize),
     /// The relay says that the socket of the peer is lost, although it is not.
     FalseAlarm(usize),
     /// The application at an end takes what has arrived.
@@ -88,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (end.clone(), 0_usize..8).prop_map(|(end, place)| Step::Swap(end, place)),
         1 => (end.clone(), any::<bool>()).prop_map(|(end, is_told)| Step::LoseSocket(end, is_told)),
         2 => end.clone().prop_map(Step::ReplaceSocket),
+        2 => end.clone().prop_map(Step::ChangeRoute),
         1 => end.clone().prop_map(Step::FalseAlarm),
         6 => end.prop_map(Step::Read),
         3 => (1_u64..600).prop_map(Step::Wait),
@@ -180,6 +183,11 @@ impl Simulation {
             Step::ReplaceSocket(end) => {
                 if !self.has_socket[end] {
                     self.has_socket[end] = true;
+                    self.ends[end].socket_replaced(self.now);
+                }
+            }
+            Step::ChangeRoute(end) => {
+                if self.has_socket[end] {
                     self.ends[end].socket_replaced(self.now);
                 }
             }
@@ -525,4 +533,24 @@ fn an_altered_record_ends_the_stream_when_it_is_read() {
     *record = altered.into();
     executor.handle(frame, now).unwrap();
     assert_eq!(executor.read(now), Err(StreamFailure::Record(RecordFailure::Altered)));
+}
+
+#[test]
+fn only_frames_of_the_peer_are_proven() {
+    let now = Instant::now();
+    let [mut harness, executor] = pair(OURS, now);
+    harness.write(b"x").unwrap();
+    harness.socket_replaced(now);
+    for frame in frames(&mut harness, now) {
+        assert!(executor.is_proven(&frame));
+        assert!(!harness.is_proven(&frame), "a frame that comes back proves nothing");
+        assert!(!executor.is_proven(&Frame { ack: frame.ack + 1, ..frame.clone() }));
+        assert!(!executor.is_proven(&Frame { ack_tag: 0, ..frame }));
+    }
+    let reset = Frame::new("s", FrameBody::Reset { reason: "closed".to_owned() });
+    assert!(!executor.is_proven(&signed(reset, &harness)));
+
+    let [mut harness, executor] = pair([Features::NONE; 2], now);
+    harness.write(b"x").unwrap();
+    assert!(!executor.is_proven(&harness.next_frame(now).unwrap()), "the published protocol has no proofs");
 }

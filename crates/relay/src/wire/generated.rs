@@ -17,7 +17,7 @@ pub struct RelayMessageFrame {
     pub tracestate: ::core::option::Option<::prost::alloc::string::String>,
     /// What the sender of a handshake frame can do, as bits. The published protocol does not have this field, and its
     /// implementations ignore it. Bit 0: acknowledges records, and can resume the stream on another socket. Bit 1:
-    /// understands control frames in the encrypted stream.
+    /// understands control frames in the encrypted stream. Bit 2: a direct path is wanted, or offered.
     #[prost(uint32, tag = "1000")]
     pub features: u32,
     /// Only records with a number below this one may be sent to the sender of this frame. It has no meaning, and is 0, if

@@ -10,7 +10,7 @@ use relay::{ExecutorHandshake, Features, Frame, FrameBody, StreamBinding};
 use transport::PeerLabel;
 
 use super::ExecutorShared;
-use crate::relayed_stream::{NewStream, RelayedStream};
+use crate::relayed_stream::{ControlHandler, NewStream, RelayedStream};
 use crate::stream_io::message_stream;
 
 /// Handshakes in a second, in the long run. Each costs about half a millisecond of computing.
@@ -125,10 +125,20 @@ async fn admit(
     }
     let harness_key = handshake.harness_key().clone();
     let (answer, channel) = handshake.accept().map_err(|_| "unusable handshake")?;
-    let new = NewStream { id: stream_id.to_owned(), channel, features, awaits_first_record: true };
+    let offers_direct_path = settings.direct.can_offer();
+    let on_control =
+        (offers_direct_path && features.includes(Features::OURS.with(Features::DIRECT_PATH))).then(|| {
+            let shared = Arc::downgrade(shared);
+            Box::new(move |stream: &Arc<RelayedStream>, kind, _: &[u8]| {
+                if let Some(shared) = shared.upgrade() {
+                    shared.handle_control(stream, kind);
+                }
+            }) as ControlHandler
+        });
+    let new = NewStream { id: stream_id.to_owned(), channel, features, awaits_first_record: true, on_control };
     let stream = RelayedStream::new(new, Arc::clone(&shared.outgoing), Arc::clone(&shared.timers));
     let mut frame = Frame::new(stream_id, FrameBody::Handshake(answer.into()));
-    frame.features = Features::OURS;
+    frame.features = if offers_direct_path { Features::OURS.with(Features::DIRECT_PATH) } else { Features::OURS };
     {
         let mut streams = shared.streams.lock();
         if !streams.finish_handshake(stream_id, number, Arc::clone(&stream)) {

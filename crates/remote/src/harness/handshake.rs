@@ -17,6 +17,7 @@ pub(super) async fn shake_hands(
     identity: &RelayIdentity,
     environment_id: &str,
     bundle: &ConnectBundle,
+    features: Features,
 ) -> Result<NewStream, HarnessError> {
     let stream_id = uuid::Uuid::new_v4().to_string();
     let binding =
@@ -26,7 +27,7 @@ pub(super) async fn shake_hands(
         HarnessHandshake::begin(identity, &bundle.executor_public_key, binding, authorization)?;
     let answer = async {
         let mut first = Frame::new(&stream_id, FrameBody::Handshake(message.into()));
-        first.features = Features::OURS;
+        first.features = features;
         let mut frames = Vec::new();
         for frame in [Frame::new(&stream_id, FrameBody::Resume { next_seq: 0 }), first] {
             let message = frame.encode();
@@ -35,9 +36,9 @@ pub(super) async fn shake_hands(
         socket.writer.write_all(&frames).await.map_err(|_| HarnessError::SocketLost)?;
         read_answer(socket, &stream_id).await
     };
-    let (message, features) = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| HarnessError::TimedOut)??;
+    let (message, peer) = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| HarnessError::TimedOut)??;
     let channel = handshake.finish(&message)?;
-    Ok(NewStream { id: stream_id, channel, features, awaits_first_record: false })
+    Ok(NewStream { id: stream_id, channel, features: peer, awaits_first_record: false, on_control: None })
 }
 
 /// Waits for the handshake message of the executor. Frames of other streams are none of our business.

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recovery::Backoff;
-use relay::{Frame, FrameBody, StreamFailure};
+use relay::StreamFailure;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use transport::MessageStream;
 
 use super::HarnessSettings;
+use super::direct_search::DirectSearch;
 use crate::chance::chance;
 use crate::dial::{DialError, dial};
+use crate::direct::ConnectionPath;
 use crate::outgoing::OutgoingFrames;
 use crate::registry::ConnectBundle;
 use crate::relay_socket;
@@ -22,6 +24,9 @@ use crate::stream_timers::StreamTimers;
 
 /// The waits between two attempts to replace a socket.
 const WAITS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(80) };
+
+/// The same while the stream uses a direct path and does not need the relay.
+const WAITS_WHILE_DIRECT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 /// How long the registry may take to give a new URL for the stream.
 const BUNDLE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -39,6 +44,7 @@ const LEFT: &str = "closed";
 pub struct HarnessLink {
     closed: CancellationToken,
     end: watch::Receiver<Option<String>>,
+    path: watch::Receiver<Option<ConnectionPath>>,
     _task: JoinHandle<()>,
 }
 
@@ -52,12 +58,15 @@ pub(super) struct LinkParts {
     /// Cancelled when the stream or the link is dropped.
     pub(super) closed: CancellationToken,
     pub(super) socket: MessageStream,
+    /// None: there can be no direct path.
+    pub(super) search: Option<DirectSearch>,
+    pub(super) path: watch::Receiver<Option<ConnectionPath>>,
 }
 
 /// Tells the executor that the harness leaves, unless the stream is over already.
-pub(super) fn leave(slot: &RelayedStream, outgoing: &OutgoingFrames, closed: &CancellationToken) {
+pub(super) fn leave(slot: &RelayedStream, closed: &CancellationToken) {
     if slot.end().is_none() {
-        outgoing.push_control(Frame::new(slot.id(), FrameBody::Reset { reason: LEFT.to_owned() }));
+        slot.push_reset(LEFT);
         slot.fail(StreamFailure::Reset);
     }
     closed.cancel();
@@ -65,14 +74,19 @@ pub(super) fn leave(slot: &RelayedStream, outgoing: &OutgoingFrames, closed: &Ca
 
 impl HarnessLink {
     pub(super) fn start(parts: LinkParts) -> Self {
-        let closed = parts.closed.clone();
+        let (closed, path) = (parts.closed.clone(), parts.path.clone());
         let (report, end) = watch::channel(None);
         // The task ends soon after `closed` is cancelled, which dropping the link does.
         let task = tokio::spawn(async move {
             let end = serve(parts).await;
             report.send_replace(Some(end));
         });
-        Self { closed, end, _task: task }
+        Self { closed, end, path, _task: task }
+    }
+
+    /// The path that the connection takes now. `None` until it was tried to find a direct one.
+    pub fn path(&self) -> watch::Receiver<Option<ConnectionPath>> {
+        self.path.clone()
     }
 
     /// Waits until the link has ended, and returns why.
@@ -92,11 +106,11 @@ impl Drop for HarnessLink {
 
 /// Serves sockets until the stream has ended or was closed. Returns why.
 async fn serve(parts: LinkParts) -> String {
-    let LinkParts { settings, mut bundle, slot, outgoing, timers, closed, socket } = parts;
+    let LinkParts { settings, mut bundle, slot, outgoing, timers, closed, socket, search, path: _ } = parts;
     let sockets = async {
         let mut socket = socket;
         loop {
-            let end = relay_socket::run(socket, &outgoing, |frame| {
+            let end = relay_socket::run(socket, &outgoing, relay_socket::SILENCE_TIMEOUT, |frame| {
                 if let Ok(frame) = frame
                     && frame.stream_id == slot.id()
                 {
@@ -107,6 +121,7 @@ async fn serve(parts: LinkParts) -> String {
             tracing::debug!(reason = end.as_str(), "the socket to the relay has ended");
             outgoing.clear();
             slot.handle_lost_socket(Instant::now());
+            wait_while_direct(&slot, WAITS_WHILE_DIRECT.first).await;
             socket = match replace(&settings, &mut bundle, &slot).await {
                 Some(socket) => socket,
                 None => return,
@@ -117,7 +132,13 @@ async fn serve(parts: LinkParts) -> String {
     let stream_end = async {
         slot.wait_for_end().await;
         // The other end gets what waits for it, such as the reset.
-        outgoing.wait_until_empty().await;
+        slot.wait_until_sent().await;
+    };
+    let direct_paths = async {
+        match search {
+            Some(search) => search.run(&slot).await,
+            None => std::future::pending().await,
+        }
     };
     let finished = async {
         closed.cancelled().await;
@@ -126,6 +147,7 @@ async fn serve(parts: LinkParts) -> String {
     tokio::select! {
         () = sockets => {}
         () = stream_end => {}
+        () = direct_paths => {}
         () = finished => {}
         () = timers.run() => {}
     }
@@ -149,14 +171,26 @@ async fn replace(
                 if error.refused_with().is_some_and(|status| (400..500).contains(&status)) {
                     renew_url(settings, bundle, slot).await;
                 } else if !is_passing(&error) {
-                    slot.fail(StreamFailure::SocketLost);
+                    slot.fail_unless_direct(StreamFailure::SocketLost);
                 }
             }
         }
         failed += 1;
-        tokio::time::sleep(WAITS.after(failed, chance())).await;
+        if slot.is_direct() {
+            wait_while_direct(slot, WAITS_WHILE_DIRECT.after(failed, chance())).await;
+        } else {
+            tokio::time::sleep(WAITS.after(failed, chance())).await;
+        }
     }
     None
+}
+
+/// Waits for this time, but only as long as the stream does not need the relay.
+async fn wait_while_direct(slot: &RelayedStream, time: Duration) {
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        () = slot.wait_until_relayed() => {}
+    }
 }
 
 fn is_passing(error: &DialError) -> bool {
@@ -168,8 +202,8 @@ async fn renew_url(settings: &HarnessSettings, bundle: &mut ConnectBundle, slot:
     let key = settings.identity.public_key();
     match settings.registry.connect(&key, BUNDLE_TIMEOUT).await {
         Ok(new) if new.executor_registration_id == bundle.executor_registration_id => *bundle = new,
-        Ok(_) => slot.fail(StreamFailure::SocketLost),
+        Ok(_) => slot.fail_unless_direct(StreamFailure::SocketLost),
         Err(error) if error.is_retryable() => tokio::time::sleep(BUNDLE_PAUSE).await,
-        Err(_) => slot.fail(StreamFailure::SocketLost),
+        Err(_) => slot.fail_unless_direct(StreamFailure::SocketLost),
     }
 }

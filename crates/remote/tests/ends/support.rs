@@ -55,6 +55,10 @@ pub(crate) struct TestHost {
 }
 
 impl TestHost {
+    pub(crate) fn new(streams: mpsc::UnboundedSender<(MessageStream, RelayPublicKey)>) -> Self {
+        Self { streams, notes: Mutex::default() }
+    }
+
     /// The events so far, as texts.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().clone()
@@ -75,6 +79,8 @@ impl ExecutorHost for TestHost {
             ExecutorEvent::Dialled { failure: Some(error), .. } => format!("not dialled: {error}"),
             ExecutorEvent::Reconnects(reason) => format!("reconnects: {reason}"),
             ExecutorEvent::HarnessRefused { reason } => format!("refused: {reason}"),
+            ExecutorEvent::DirectPathUsed => "direct path used".to_owned(),
+            ExecutorEvent::DirectPathLeft => "direct path left".to_owned(),
         });
     }
 }
@@ -91,7 +97,7 @@ impl TestExecutor {
     /// Starts an executor, and waits until it is registered.
     pub(crate) async fn start_with(registry: Registry) -> Self {
         let (sender, streams) = mpsc::unbounded_channel();
-        let host = Arc::new(TestHost { streams: sender, notes: Mutex::default() });
+        let host = Arc::new(TestHost::new(sender));
         let identity = Arc::new(RelayIdentity::generate().unwrap());
         let settings = ExecutorSettings {
             registry,
@@ -99,6 +105,7 @@ impl TestExecutor {
             name: Some("executor of a test".to_owned()),
             tls_roots: TlsRoots::default(),
             limits: MessageLimits::default(),
+            direct: remote::DirectListeners::default(),
         };
         let (closing, leave) = (CancellationToken::new(), CancellationToken::new());
         let registered =
@@ -161,6 +168,7 @@ pub(crate) fn harness_of(registry: Registry) -> Harness {
         pinned_fingerprint: None,
         tls_roots: TlsRoots::default(),
         limits: MessageLimits::default(),
+        direct: remote::DirectPolicy::default(),
     })
 }
 

@@ -106,6 +106,6 @@ fn name_in_errors(connection: &Connection) -> String {
     let peer = &connection.peer;
     match connection.transport {
         Transport::websocket => format!("exec-server websocket {peer}"),
-        Transport::unix | Transport::stdio | Transport::relay => format!("exec-server {peer}"),
+        Transport::unix | Transport::stdio | Transport::relay | Transport::direct => format!("exec-server {peer}"),
     }
 }

@@ -20,8 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::routes::{self, HttpRoute};
-use super::{HttpSurface, Trust};
-use crate::principal::Principal;
+use super::{HttpSurface, Trust, UpgradedBy};
 
 /// Longest time from accept, with the TLS handshake, to the first request whose headers are complete, and from each
 /// such request to the next.
@@ -34,8 +33,8 @@ pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
     /// Bytes that were read after the headers of the request: the beginning of the first WebSocket frames.
     pub(crate) already_read: Bytes,
-    /// The client that has asked for the upgrade.
-    pub(crate) principal: Principal,
+    /// Who has asked for the upgrade.
+    pub(crate) by: UpgradedBy,
 }
 
 /// Why HTTP ended without an upgrade and without an orderly close.
@@ -76,8 +75,8 @@ where
     ended.await?;
     let parts = connection.into_parts();
     let mut io = parts.io.into_inner();
-    if let Some(principal) = activity.upgraded_by.get() {
-        return Ok(Some(Upgraded { io, already_read: parts.read_buf, principal: principal.clone() }));
+    if let Some(by) = activity.upgraded_by.get() {
+        return Ok(Some(Upgraded { io, already_read: parts.read_buf, by: by.clone() }));
     }
     // Over TLS this sends `close_notify`; without it some clients report a truncated answer. If it fails or times
     // out, the peer has left or reads nothing, so the result does not matter.
@@ -91,8 +90,8 @@ where
 struct HttpActivity {
     /// Number of requests that were answered.
     answered: AtomicU64,
-    /// The client that has upgraded the connection. Empty before the upgrade.
-    upgraded_by: OnceLock<Principal>,
+    /// Who has upgraded the connection. Empty before the upgrade.
+    upgraded_by: OnceLock<UpgradedBy>,
 }
 
 struct Router {
@@ -111,9 +110,9 @@ impl Service<Request<Incoming>> for Router {
         self.activity.answered.fetch_add(1, Ordering::Relaxed);
         ready(Ok(match route {
             HttpRoute::Answer(response) => response,
-            HttpRoute::Upgrade(response, principal) => {
+            HttpRoute::Upgrade(response, by) => {
                 // `set` fails only the second time, and hyper reads no further request after an upgrade.
-                let _ = self.activity.upgraded_by.set(principal);
+                let _ = self.activity.upgraded_by.set(by);
                 response
             }
         }))

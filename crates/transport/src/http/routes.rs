@@ -6,7 +6,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
 use super::host::is_for_this_machine;
-use super::{HttpSurface, Trust};
+use super::{DIRECT_PATH, HttpSurface, Trust, UpgradedBy};
 use crate::principal::Principal;
 use crate::websocket::accept_key;
 
@@ -16,8 +16,8 @@ type RouteResponse = Response<Full<Bytes>>;
 #[derive(Debug)]
 pub(super) enum HttpRoute {
     Answer(RouteResponse),
-    /// After this response the connection is a WebSocket of this principal, the client that has asked for it.
-    Upgrade(RouteResponse, Principal),
+    /// After this response the connection is a WebSocket.
+    Upgrade(RouteResponse, UpgradedBy),
 }
 
 const METRICS_CONTENT_TYPE: HeaderValue =
@@ -50,9 +50,21 @@ pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust:
             None => upgrade_required(),
             Some(key) => match principal() {
                 None => unauthorized(),
-                Some(principal) => return HttpRoute::Upgrade(switching_protocols(key), principal),
+                Some(principal) => {
+                    return HttpRoute::Upgrade(switching_protocols(key), UpgradedBy::Client(principal));
+                }
             },
         },
+        DIRECT_PATH if !matches!(trust, Trust::VerifiedUser(_)) => {
+            let admitted =
+                websocket_key(request).and_then(|key| Some((key, surface.take_ticket(request.headers())?)));
+            match admitted {
+                None => status(StatusCode::NOT_FOUND),
+                Some((key, limits)) => {
+                    return HttpRoute::Upgrade(switching_protocols(key), UpgradedBy::TicketHolder(limits));
+                }
+            }
+        }
         _ => status(StatusCode::NOT_FOUND),
     })
 }

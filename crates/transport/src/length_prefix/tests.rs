@@ -91,12 +91,17 @@ proptest! {
         let bytes = encoded(&items);
         let mut rest = &bytes[..];
         let (mut splitter, mut seen, mut all) = (LengthPrefixSplitter::default(), Vec::new(), Vec::new());
+        let (mut finder, mut found) = (LengthPrefixSplitter::default(), Vec::new());
         for size in pieces.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
             let (mut piece, after) = rest.split_at((*size).min(rest.len()));
             rest = after;
+            let mut searched = piece;
+            while let Some(control) = finder.find_control(&mut searched).unwrap() {
+                found.push(control);
+            }
             while !piece.is_empty() {
                 let mut messages = Vec::new();
                 let control = splitter.split(&mut piece, &mut messages, most).unwrap();
@@ -115,6 +120,8 @@ proptest! {
                 }
             }
         }
+        prop_assert!(splitter.is_between_messages() && finder.is_between_messages());
+        prop_assert_eq!(found, expected.iter().map(|(_, kind, payload)| (*kind, payload.clone())).collect::<Vec<_>>());
         prop_assert_eq!(all, written);
         prop_assert_eq!(seen, expected);
     }

@@ -1,7 +1,11 @@
 //! The HTTP surface of a listener: its endpoints, with and without a token, and the requests that it refuses.
 
-use crate::support::{TestSurface, accept_one, address, exchange, listen};
-use transport::Principal;
+use std::sync::Arc;
+
+use crate::support::{TICKET_LIMITS, TestSurface, accept_one, address, exchange, listen};
+use transport::{
+    Accepted, ConnectOptions, DIRECT_PATH, Framing, MessageLimits, Principal, ReadEvent, accept_messages, connect,
+};
 
 /// The headers of an upgrade to a WebSocket. If the upgrade is to be refused, a test replaces `keep-alive` by
 /// `close`, so that the server closes the connection after its answer.
@@ -118,4 +122,50 @@ async fn headers_over_the_limit_are_refused() {
     let response = exchange(&address, &request).await;
     assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
     assert!(accepted.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn the_direct_path_needs_a_ticket_which_is_no_token_elsewhere() {
+    let ticket = format!("{UPGRADE}Authorization: Bearer the-ticket\r\n");
+    let closing = |headers: &str| headers.replace("keep-alive", "close");
+    for headers in
+        [UPGRADE.to_owned(), format!("{UPGRADE}Authorization: Bearer secret\r\n"), ticket.replace("13", "8")]
+    {
+        assert_eq!(status(surface_with_token(), "GET /direct", &closing(&headers)).await, 404, "{headers}");
+    }
+    assert_eq!(status(surface_with_token(), "GET /direct", "Authorization: Bearer the-ticket\r\n").await, 404);
+    assert_eq!(status(surface_with_token(), "POST /direct", &closing(&ticket)).await, 404);
+    assert_eq!(status(surface_with_token(), "GET /", &closing(&ticket)).await, 401);
+    let from_a_page = closing(&format!("{ticket}Origin: http://127.0.0.1\r\n"));
+    assert_eq!(status(surface_with_token(), "GET /direct", &from_a_page).await, 403);
+    let listener = listen(None).await;
+    let rebound = format!("GET /direct HTTP/1.1\r\nHost: evil.example\r\n{}\r\n", closing(&ticket));
+    let address = address(&listener);
+    let accepted = accept_one(listener, surface_with_token());
+    assert!(exchange(&address, &rebound).await.starts_with("HTTP/1.1 403 "));
+    assert!(accepted.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_ticket_opens_a_socket_with_binary_messages_and_its_own_limits() {
+    let listener = listen(None).await;
+    let url = format!("ws://{}{DIRECT_PATH}", address(&listener));
+    let accepting = tokio::spawn(async move {
+        let socket = listener.accept(|_| {}).await.unwrap();
+        accept_messages(socket, Arc::new(surface_with_token()), MessageLimits::default()).await
+    });
+    let bearer_token = Some("the-ticket".to_owned());
+    let options = ConnectOptions { bearer_token, is_binary: true, ..ConnectOptions::default() };
+    let mut client = connect(&url, options).await.unwrap();
+    let Some(Accepted::TicketHolder(mut server)) = accepting.await.unwrap().unwrap() else {
+        panic!("not the socket of a ticket holder")
+    };
+    assert_eq!(server.framing, Framing::BinaryWebSocketServer);
+    for length in [TICKET_LIMITS.message_bytes, TICKET_LIMITS.message_bytes + 1] {
+        let mut message = Vec::new();
+        client.framing.frame(&mut message, length, |out| out.resize(out.len() + length, 7));
+        client.writer.write_all(&message).await.unwrap();
+        let event = server.reader.next().await.unwrap();
+        assert_eq!(matches!(event, ReadEvent::Message(_)), length <= TICKET_LIMITS.message_bytes, "{length}");
+    }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use transport::{
-    AcceptError, AcceptedStream, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal,
+    AcceptError, Accepted, AcceptedStream, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal,
     ReadEvent, TlsAcceptor, accept_messages,
 };
 
@@ -18,11 +18,19 @@ pub(crate) struct TestSurface {
     pub token: Option<&'static str>,
 }
 
+/// The limits of whoever comes with `the-ticket`.
+pub(crate) const TICKET_LIMITS: MessageLimits = MessageLimits { message_bytes: 1000 };
+
 impl HttpSurface for TestSurface {
     fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
         let Some(token) = self.token else { return Some(Principal::Anybody) };
         (given == Some(&format!("Bearer {token}"))).then(|| Principal::Token(token.into()))
+    }
+
+    fn take_ticket(&self, headers: &HeaderMap) -> Option<MessageLimits> {
+        let is_valid = headers.get("authorization").is_some_and(|value| value == "Bearer the-ticket");
+        is_valid.then_some(TICKET_LIMITS)
     }
 
     /// 220 KB, far more than the buffer of the server holds.
@@ -35,8 +43,8 @@ impl HttpSurface for TestSurface {
     }
 }
 
-/// `None` if the connection ended before it became a message stream.
-pub(crate) type Accepted = Result<Option<AcceptedStream>, AcceptError>;
+/// `None` if the connection ended before it became the connection of a client.
+pub(crate) type AcceptedClient = Result<Option<AcceptedStream>, AcceptError>;
 
 /// Listens on a free loopback port.
 pub(crate) async fn listen(tls: Option<TlsAcceptor>) -> Listener {
@@ -50,7 +58,7 @@ pub(crate) fn address(listener: &Listener) -> String {
 }
 
 /// Accepts one connection in a task and makes a message stream of it.
-pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<Accepted> {
+pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<AcceptedClient> {
     accept_one_with_limits(listener, surface, MessageLimits::default())
 }
 
@@ -58,10 +66,14 @@ pub(crate) fn accept_one_with_limits(
     listener: Listener,
     surface: TestSurface,
     limits: MessageLimits,
-) -> JoinHandle<Accepted> {
+) -> JoinHandle<AcceptedClient> {
     tokio::spawn(async move {
         let socket = listener.accept(|_| {}).await.unwrap();
-        accept_messages(socket, Arc::new(surface), limits).await
+        let accepted = accept_messages(socket, Arc::new(surface), limits).await?;
+        Ok(accepted.map(|accepted| match accepted {
+            Accepted::Client(client) => client,
+            Accepted::TicketHolder(_) => panic!("the surface has no tickets"),
+        }))
     })
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{
-    Capabilities, EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError, HarnessError,
-    RegistryError,
+    Capabilities, ConnectionPath, EnvironmentInfo, EnvironmentLocation, ExecServerClient, ExecServerError,
+    HarnessError, RegistryError,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -22,6 +22,9 @@ const CHECKS_AT_ONCE: usize = 8;
 /// How long a server may take to close the connection, after it has answered.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long to wait until it is known whether there is a direct path.
+const PATH_PATIENCE: Duration = Duration::from_secs(4);
+
 /// The server that was reached, or a sentence that says why the environment cannot be reached and what to do.
 pub(super) type CheckResult = Result<ReachedServer, String>;
 
@@ -32,6 +35,8 @@ pub(super) struct ReachedServer {
     pub(super) connecting: Duration,
     /// Time for one request and its answer.
     pub(super) round_trip: Duration,
+    /// The way that the connection takes, if there is more than one.
+    pub(super) path: Option<ConnectionPath>,
     /// The answer to `environment/info`. `None` if the server does not know this request.
     pub(super) info: Option<EnvironmentInfo>,
 }
@@ -80,7 +85,8 @@ async fn reach(
         answer => answer.map(Some),
     };
     let round_trip = asked.elapsed();
-    Ok((info.map(|info| ReachedServer { connecting, round_trip, info }), client))
+    let path = client.connection_path(PATH_PATIENCE).await;
+    Ok((info.map(|info| ReachedServer { connecting, round_trip, path, info }), client))
 }
 
 /// The names of the extensions that a server offers, as they are on the wire.
