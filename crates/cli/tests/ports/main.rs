@@ -1,0 +1,1 @@
+//! Ports of an environment on this machine.
