@@ -70,9 +70,7 @@ pub(crate) async fn port(args: PortArgs) -> anyhow::Result<ExitCode> {
     }
     let fatal = signals.next_fatal().await;
     listening.shutdown().await;
-    if let Some(link) = Arc::into_inner(link) {
-        leave(link.into_client(), Goodbye::InOrder).await;
-    }
+    leave(link.client().await, Goodbye::InOrder).await;
     Ok(ExitCode::from(fatal.exit_code()))
 }
 

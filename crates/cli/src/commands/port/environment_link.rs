@@ -28,9 +28,9 @@ impl EnvironmentLink {
         }
     }
 
-    /// Takes the client, to close it.
-    pub(super) fn into_client(self) -> ExecServerClient {
-        self.client.into_inner()
+    /// The client, to close it.
+    pub(super) async fn client(&self) -> ExecServerClient {
+        self.client.lock().await.clone()
     }
 
     async fn usable_client(&self) -> anyhow::Result<ExecServerClient> {
