@@ -47,7 +47,7 @@ pub enum MethodFamily {
     Filesystem,
     /// All methods that begin with `http/`.
     Http,
-    /// Only `tcp/connect`.
+    /// All methods that begin with `tcp/`.
     Tcp,
 }
 

@@ -30,7 +30,7 @@ pub(crate) use reply_room::{LargeAnswerRoom, LargeAnswers, ReplyRoom};
 use self::client_requests::ClientRequests;
 use self::receipts::ConnectionReceipts;
 use crate::limits::{MAX_PUSHED_BYTES, MAX_UNSENT_ANSWER_BYTES};
-use crate::port_stream::PortStream;
+use crate::port_stream::ForwardedStream;
 use crate::process::Process;
 
 /// The longest time, on a busy machine, until this server notices that a peer has closed its socket.
@@ -104,7 +104,7 @@ struct OutboundQueue {
     /// Bytes of all queued answers, with [`REPLY_OVERHEAD_BYTES`] for each.
     answer_bytes: usize,
     /// Processes and TCP streams that have something to send, which they give out when it is their turn.
-    ready: VecDeque<Sender>,
+    ready: VecDeque<EventSource>,
     /// Payload of the pong to send.
     pong: Option<Bytes>,
     /// When the unsent ping was requested. None: no ping is to be sent.
@@ -146,9 +146,9 @@ impl OutboundQueue {
 }
 
 /// Something in the send queue that gives out what it has to send when it is its turn.
-enum Sender {
+enum EventSource {
     Process(Arc<Process>),
-    Port(Arc<PortStream>),
+    Port(Arc<ForwardedStream>),
 }
 
 /// The next thing that the writer has to send.
@@ -161,7 +161,7 @@ pub(crate) enum Outgoing {
     /// Events of this process, which the writer takes from its event log.
     Events(Arc<Process>),
     /// Bytes of this TCP stream, or its end, which the writer takes from it.
-    Port(Arc<PortStream>),
+    Port(Arc<ForwardedStream>),
     /// A close frame with code and reason.
     Close(u16, &'static str),
 }
@@ -303,12 +303,12 @@ impl Outbound {
 
     /// Queues a process that has events. The caller has made sure that the process is not queued yet ([`Process::enter_queue`]).
     pub(crate) fn queue_process(&self, process: Arc<Process>) {
-        self.change_queue(|queue| queue.ready.push_back(Sender::Process(process)));
+        self.change_queue(|queue| queue.ready.push_back(EventSource::Process(process)));
     }
 
     /// Queues a TCP stream that has something to send. The stream knows that it is not queued yet.
-    pub(crate) fn queue_port(&self, stream: Arc<PortStream>) {
-        self.change_queue(|queue| queue.ready.push_back(Sender::Port(stream)));
+    pub(crate) fn queue_port(&self, stream: Arc<ForwardedStream>) {
+        self.change_queue(|queue| queue.ready.push_back(EventSource::Port(stream)));
     }
 
     /// Answers a ping of the peer. A newer pong replaces one that was not sent yet, as RFC 6455 permits.
@@ -409,8 +409,8 @@ impl Outbound {
             return Some(Outgoing::Answer(answer));
         }
         match queue.ready.pop_front() {
-            Some(Sender::Process(process)) => return Some(Outgoing::Events(process)),
-            Some(Sender::Port(stream)) => return Some(Outgoing::Port(stream)),
+            Some(EventSource::Process(process)) => return Some(Outgoing::Events(process)),
+            Some(EventSource::Port(stream)) => return Some(Outgoing::Port(stream)),
             None => {}
         }
         queue.close.map(|(code, reason)| Outgoing::Close(code, reason))

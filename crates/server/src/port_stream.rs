@@ -19,7 +19,7 @@ use crate::process::write_message;
 /// The most bytes that are read from a port at once. A stream has up to two pieces of this size in memory.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-pub(crate) struct PortStream {
+pub(crate) struct ForwardedStream {
     pub(crate) id: String,
     id_json: StreamIdJson,
     received: Mutex<ReceivedBytes>,
@@ -72,7 +72,7 @@ pub(crate) enum StopReason {
     InvalidBytes,
 }
 
-impl PortStream {
+impl ForwardedStream {
     /// A stream that is about to be connected. The client may send `window` bytes that the port has not taken, and gives `credit`.
     pub(crate) fn new(id: String, window: u64, credit: u64) -> Self {
         Self {
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    fn written(stream: &PortStream) -> String {
+    fn written(stream: &ForwardedStream) -> String {
         let mut out = Vec::new();
         stream.write_into(Framing::Lines, &mut out);
         String::from_utf8(out).unwrap()
@@ -239,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_piece_and_the_end_behind_it_are_one_message() {
-        let stream = PortStream::new("t".to_owned(), 10, 10);
+        let stream = ForwardedStream::new("t".to_owned(), 10, 10);
         assert!(stream.send(b"hi".to_vec()).await);
         assert!(!stream.end(StreamEnd::Complete), "the stream is queued already");
         let expected = r#"{"method":"tcp/data","params":{"streamId":"t","chunk":"aGk=","end":true}}"#;
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_the_client_has_closed_sends_no_further_bytes() {
-        let stream = PortStream::new("t".to_owned(), 10, 10);
+        let stream = ForwardedStream::new("t".to_owned(), 10, 10);
         stream.send(b"hi".to_vec()).await;
         stream.end(StreamEnd::Closed(None));
         assert_eq!(written(&stream), "{\"method\":\"tcp/close\",\"params\":{\"streamId\":\"t\"}}\n");
@@ -256,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_read_without_credit() {
-        let stream = PortStream::new("t".to_owned(), 10, 0);
+        let stream = ForwardedStream::new("t".to_owned(), 10, 0);
         assert!(timeout(Duration::ZERO, stream.room_to_read()).await.is_err());
         stream.grant(7);
         assert_eq!(stream.room_to_read().await, 7);
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_without_credit_stop_the_stream() {
-        let stream = PortStream::new("t".to_owned(), 2, 0);
+        let stream = ForwardedStream::new("t".to_owned(), 2, 0);
         stream.receive(vec![0; 3], false);
         assert_eq!(stream.stopped().await, StopReason::Violation(StreamViolation::OverCredit));
     }

@@ -20,7 +20,7 @@ async fn without_an_environment_the_ports_of_this_machine_are_reached() {
     let mut stderr = tokio::io::BufReader::new(child.stderr.take().unwrap());
     in_time(tokio::io::AsyncBufReadExt::read_line(&mut stderr, &mut line)).await.unwrap();
     let (address, rest) = line.strip_prefix("forwarding ").unwrap().split_once(' ').unwrap();
-    assert_eq!(rest, format!("to localhost:{echo} of this machine\n"));
+    assert_eq!(rest, format!("to localhost:{echo} of local\n"));
     let mut visitor = tokio::net::TcpStream::connect(address).await.unwrap();
     visitor.write_u8(9).await.unwrap();
     assert_eq!(in_time(visitor.read_u8()).await.unwrap(), 9);

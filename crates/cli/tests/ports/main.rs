@@ -9,3 +9,4 @@ mod hostile_clients;
 mod reconnecting;
 mod streams;
 mod support;
+mod through_relay;

@@ -27,9 +27,18 @@ pub(crate) struct Forwarding {
 impl Forwarding {
     /// Forwards a free port to each target (`PORT` or `HOST:PORT`), through the server at `url`.
     pub(crate) async fn start(url: &str, targets: &[String]) -> Self {
+        Self::start_with(&["--connect", url], targets, |command| command).await
+    }
+
+    /// The same with other arguments, which name the environment. `prepare` can change the command.
+    pub(crate) async fn start_with(
+        environment: &[&str],
+        targets: &[String],
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
         let specs: Vec<String> = targets.iter().map(|target| format!("0:{target}")).collect();
-        let mut command = port_command(&["--connect", url]);
-        let mut child = command.args(&specs).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = port_command(environment);
+        let mut child = prepare(&mut command).args(&specs).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut addresses = Vec::new();
         for _ in &specs {
@@ -48,6 +57,12 @@ impl Forwarding {
     /// A new connection to the first forwarded port.
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.addresses[0]).await.unwrap()
+    }
+
+    /// Connects to the first forwarded port, and returns the error of a connection that is broken at once.
+    pub(crate) async fn connect_to_error(&self) -> std::io::ErrorKind {
+        let broken = async { TcpStream::connect(&self.addresses[0]).await?.read_u8().await };
+        in_time(broken).await.unwrap_err().kind()
     }
 
     /// The next line on stderr.

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Call;
-use crate::port_stream::PortStream;
+use crate::port_stream::ForwardedStream;
 use crate::session::Session;
 
 /// Cancels a search.
@@ -40,7 +40,7 @@ pub(crate) struct ActiveHttpRequest {
 /// A TCP stream whose id is in use.
 pub(crate) enum PortEntry {
     /// The stream is being connected, or is open in at least one direction.
-    Open(Arc<PortStream>),
+    Open(Arc<ForwardedStream>),
     /// This server has closed the stream, and the client has not confirmed that yet.
     Closing,
 }

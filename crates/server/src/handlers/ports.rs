@@ -20,14 +20,14 @@ use self::pump::PumpEnd;
 use crate::budget::BudgetShare;
 use crate::connection::{Call, Connection, PortEntry};
 use crate::limits::{MAX_HOST_NAME_BYTES, PORT_WINDOW_BYTES, SMALL_PORT_WINDOW_BYTES};
-use crate::port_stream::{CloseCause, PortStream, StopReason, StreamEnd};
+use crate::port_stream::{CloseCause, ForwardedStream, StopReason, StreamEnd};
 use crate::session::Session;
 
 /// The entry of a stream in the streams of its connection. Unless [`Self::keep_until_confirmed`] was called, the id is free
 /// when this value is dropped.
 struct StreamRegistration {
     connection: Arc<Connection>,
-    stream: Arc<PortStream>,
+    stream: Arc<ForwardedStream>,
     /// The memory for bytes of the client that the port has not taken.
     _window: BudgetShare,
     /// One of the permits of `--max-port-streams-total`.
@@ -62,7 +62,7 @@ impl StreamRegistration {
             memory.set(SMALL_PORT_WINDOW_BYTES);
             SMALL_PORT_WINDOW_BYTES
         };
-        let stream = Arc::new(PortStream::new(entry.key().clone(), window as u64, credit));
+        let stream = Arc::new(ForwardedStream::new(entry.key().clone(), window as u64, credit));
         entry.insert(PortEntry::Open(Arc::clone(&stream)));
         drop(streams);
         let connection = Arc::clone(connection);
@@ -95,7 +95,7 @@ impl Drop for StreamRegistration {
     }
 }
 
-/// `tcp/connect`.
+/// `tcp/connect`. The port is reached in a task, so that other requests are handled meanwhile.
 pub(super) fn connect(call: Call, params: TcpConnectParams, session: Arc<Session>) {
     if let Err(error) = check(&call.connection, &params) {
         return call.finish::<()>(Err(error));
@@ -232,7 +232,7 @@ pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotificat
 }
 
 /// The stream of this id. None: this server has closed it, and the client may not know that yet.
-fn open_stream(connection: &Connection, id: &str) -> Result<Option<Arc<PortStream>>, String> {
+fn open_stream(connection: &Connection, id: &str) -> Result<Option<Arc<ForwardedStream>>, String> {
     match connection.ports.lock().get(id) {
         Some(PortEntry::Open(stream)) => Ok(Some(Arc::clone(stream))),
         Some(PortEntry::Closing) => Ok(None),

@@ -64,7 +64,7 @@ fixed_limits! {
 
         /// The same for a stream that is opened while `--max-port-buffers` are in use.
         /// The client waits for `tcp/flow`.
-        SMALL_PORT_WINDOW_BYTES: usize = crate::budget::BudgetShare::FAIR_MINIMUM, Bytes,
+        SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
         "Every stream must be able to make progress.";
 
         /// Bytes of a `tcp/data` message.

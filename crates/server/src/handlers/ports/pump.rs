@@ -1,4 +1,4 @@
-//! Carries the bytes of one stream between its socket and the [`PortStream`], in both directions at once.
+//! Carries the bytes of one stream between its socket and the [`ForwardedStream`], in both directions at once.
 
 use std::io;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use rustix::net::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 
 use crate::outbound::Outbound;
-use crate::port_stream::{CloseCause, PortStream, StreamEnd};
+use crate::port_stream::{CloseCause, ForwardedStream, StreamEnd};
 
 /// How a stream has ended by itself.
 pub(super) enum PumpEnd {
@@ -21,7 +21,7 @@ pub(super) enum PumpEnd {
 }
 
 /// Carries bytes until both directions have ended, or the socket fails.
-pub(super) async fn run(outbound: &Outbound, stream: &Arc<PortStream>, socket: &TcpStream) -> PumpEnd {
+pub(super) async fn run(outbound: &Outbound, stream: &Arc<ForwardedStream>, socket: &TcpStream) -> PumpEnd {
     let mut reading = pin!(read(outbound, stream, socket));
     let mut writing = pin!(write(outbound, stream, socket));
     let ended = tokio::select! {
@@ -45,7 +45,7 @@ pub(super) async fn run(outbound: &Outbound, stream: &Arc<PortStream>, socket: &
 }
 
 /// From the port to the client, until the port has sent its last byte.
-async fn read(outbound: &Outbound, stream: &Arc<PortStream>, socket: &TcpStream) -> io::Result<()> {
+async fn read(outbound: &Outbound, stream: &Arc<ForwardedStream>, socket: &TcpStream) -> io::Result<()> {
     let queue_if = |has_to_be_queued: bool| {
         if has_to_be_queued {
             outbound.queue_port(Arc::clone(stream));
@@ -68,7 +68,7 @@ async fn read(outbound: &Outbound, stream: &Arc<PortStream>, socket: &TcpStream)
 }
 
 /// From the client to the port, until the client has sent its last byte.
-async fn write(outbound: &Outbound, stream: &PortStream, socket: &TcpStream) -> io::Result<()> {
+async fn write(outbound: &Outbound, stream: &ForwardedStream, socket: &TcpStream) -> io::Result<()> {
     while let Some(bytes) = stream.next_received().await {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
