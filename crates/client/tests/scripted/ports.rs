@@ -114,11 +114,9 @@ async fn a_server_that_sends_more_than_its_credit_or_after_the_end_loses_the_con
         |server: &ScriptedServer| server.push("tcp/data", json!({"streamId": "tcp-1", "chunk": "???"})),
     ] {
         let server = ScriptedServer::new();
-        let (_client, mut stream) = open_stream(&server, 100).await;
+        let (_client, _stream) = open_stream(&server, 100).await;
         breaks(&server);
         eventually("the client has reconnected", || (server.connections_opened() == 2).then_some(())).await;
-        let mut received = Vec::new();
-        stream.read_to_end(&mut received).await.unwrap_err();
     }
 }
 
