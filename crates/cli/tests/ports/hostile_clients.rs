@@ -198,6 +198,17 @@ async fn the_number_of_streams_is_limited_for_a_connection_and_for_the_server() 
 }
 
 #[tokio::test]
+async fn streams_beyond_the_limit_of_memory_get_a_small_window_and_work() {
+    let server = TestServer::with_args(&["--max-port-buffers", "1MiB"]).await;
+    let echo = echo_server().await;
+    let mut client = server.client().await;
+    for (stream, window) in [("1", 1 << 20), ("2", 64 << 10), ("3", 64 << 10)] {
+        assert_eq!(connect(&mut client, stream, echo).await, json!({"credit": window}), "stream {stream}");
+    }
+    expect_usable(&mut client, "4", echo).await;
+}
+
+#[tokio::test]
 async fn a_connect_that_hangs_is_cancelled_or_times_out() {
     let server = TestServer::with_args(&["--port-connect-timeout", "200ms"]).await;
     let mut client = server.client().await;
