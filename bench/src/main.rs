@@ -15,6 +15,7 @@ mod memory;
 mod one_shot;
 mod output;
 mod peer;
+mod ports;
 mod processors;
 mod raw;
 mod relayed;
@@ -71,6 +72,10 @@ fn main() -> Result<()> {
         if wanted("run") {
             eprintln!("measuring `exec-server run` …");
             rows.push(embedded::gibibyte_through_run()?);
+        }
+        if wanted("port") {
+            eprintln!("measuring forwarded ports …");
+            rows.push(ports::one_gibibyte().await?);
         }
         if wanted("echo") {
             eprintln!("measuring terminal echo …");

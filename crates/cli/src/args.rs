@@ -80,6 +80,10 @@ pub(crate) struct Args {
     )]
     pub(crate) allow_host: Vec<String>,
 
+    /// Do not let clients reach TCP ports through this machine
+    #[arg(long, env = "EXEC_SERVER_NO_PORT_FORWARD", hide_env = true, hide_short_help = true)]
+    pub(crate) no_port_forward: bool,
+
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
 

@@ -29,6 +29,7 @@ mod logs;
 mod man;
 mod mcp_stdio;
 mod output_queue;
+mod port;
 mod print;
 mod process_start;
 mod progress;
@@ -112,6 +113,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Whoami(args) => exit_one_on_error(whoami::whoami(args).await),
         Command::Search(args) => Ok(search::search(args).await),
         Command::Watch(args) => exit_one_on_error(watch::watch(args).await),
+        Command::Port(args) => exit_one_on_error(port::port(args).await),
         Command::Cp(args) => exit_one_on_error(files::cp::cp(args).await),
         Command::Ls(args) => exit_one_on_error(files::ls::ls(args).await),
         Command::Cat(args) => exit_one_on_error(files::cat::cat(args).await),

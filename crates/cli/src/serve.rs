@@ -40,8 +40,12 @@ async fn run(args: Args, host: HostProcess) -> anyhow::Result<()> {
     let remote = args.remote.environment()?;
     let tokens = args.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
     let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
-    let config =
-        ServerConfig { guard: paths.guard(), sandbox_launcher: paths.sandbox_launcher(), ..args.limits.config };
+    let config = ServerConfig {
+        guard: paths.guard(),
+        sandbox_launcher: paths.sandbox_launcher(),
+        forwards_ports: !args.no_port_forward,
+        ..args.limits.config
+    };
     let listen = Listen {
         urls: args.listen,
         tls,

@@ -35,6 +35,7 @@ async fn info_reports_the_shell_the_directories_and_the_capabilities() {
                 "processFlow": true,
                 "fsRename": true, "fsWriteBlocks": true, "fsModeIfNew": true, "fsExtents": true, "fsSetMetadata": true,
                 "fsLinks": true, "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,
+                "portForward": true,
             },
         })
     );

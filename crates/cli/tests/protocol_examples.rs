@@ -21,6 +21,9 @@ const FOLDER: &str = "folder";
 /// Name of the placeholder for the URL of a [`Web`] server.
 const WEB: &str = "web";
 
+/// Name of the placeholder for the port of a [`Web`] server. It stands without quotes.
+const PORT: &str = "port";
+
 /// The first bytes of each request that a [`Web`] server knows, and the response. The body of the second response
 /// never ends.
 const WEB_PAGES: [(&str, &str); 2] = [
@@ -76,6 +79,9 @@ fn every_method_notification_and_error_code_has_an_example() {
             notification::FS_CHANGED,
             notification::FS_FOUND,
             notification::HTTP_BODY_DELTA,
+            notification::TCP_DATA,
+            notification::TCP_FLOW,
+            notification::TCP_CLOSE,
             notification::LEGACY_OUTPUT,
             notification::LEGACY_EXITED,
         ]
@@ -105,7 +111,7 @@ fn every_method_notification_and_error_code_has_an_example() {
                     let method = Method::from_name(request["method"].as_str().unwrap()).unwrap();
                     let result = without_placeholders(&message["result"]);
                     // A method without params also accepts an empty object.
-                    let params = Some(&request["params"]).filter(|params| **params != json!({}));
+                    let params = Some(without_placeholders(&request["params"])).filter(|params| *params != json!({}));
                     let with_folder = |value: String| value.replace(&format!("<{FOLDER}>"), "file:///folder");
                     let fits = method
                         .check_example(&with_folder(json!(params).to_string()), &with_folder(result.to_string()));
@@ -234,8 +240,8 @@ impl Replay {
         let canonical = folder.path().canonicalize().ok().and_then(|path| PathUri::from_native(&path));
         let canonical = canonical.expect("the directory has a URI");
         let web = Web::start().await;
-        let values = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
-        let values = values.map(|(name, value)| (name.to_owned(), json!(value))).into();
+        let values = [(FOLDER, json!(canonical.as_str())), (WEB, json!(web.url)), (PORT, json!(web.port))];
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into();
         Self { server, client, values, _folder: folder, _web: web, unanswered: BTreeMap::new() }
     }
 
@@ -330,13 +336,14 @@ impl Replay {
 /// A web server with the pages [`WEB_PAGES`]. After it is dropped, it accepts no more connections.
 struct Web {
     url: String,
+    port: u16,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Web {
     async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
@@ -351,7 +358,7 @@ impl Web {
                 });
             }
         });
-        Self { url, task }
+        Self { url: format!("http://{address}"), port: address.port(), task }
     }
 }
 
@@ -361,13 +368,13 @@ impl Drop for Web {
     }
 }
 
-/// Messages with the same key must come in the order of the document. All events of one process, watch, search or
-/// HTTP body have the same key, and each answer has a key of its own. The bool says whether the message is an event.
+/// Messages with the same key must come in the order of the document. All events of one process, watch, search,
+/// HTTP body or TCP stream have the same key, and each answer has a key of its own. The bool says whether the message is an event.
 fn order_key(message: &Value) -> (bool, Value) {
     if message.get("method").is_none() {
         return (false, message["id"].clone());
     }
-    let names = ["processId", "watchId", "searchId", "requestId"];
+    let names = ["processId", "watchId", "searchId", "requestId", "streamId"];
     (true, names.iter().find_map(|name| message["params"].get(name)).cloned().unwrap_or_default())
 }
 

@@ -72,6 +72,10 @@ pub enum ExecServerError {
     /// The body of an HTTP answer broke off before its end.
     #[error("HTTP response body failed: {0}")]
     HttpRequest(String),
+    /// A stream to a TCP port has ended before its time: the port has broken it off, or the connection to the server was
+    /// lost. Holds the reason.
+    #[error("{0}")]
+    PortStreamFailed(String),
     /// The client has too many unanswered calls, or too many unfinished clean-ups after dropped handles, for example
     /// of processes. Holds the limit.
     #[error("exec-server has reached its limit of {0} pending requests")]

@@ -8,14 +8,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
     ExitedNotification, NetworkDecisionNotification, NetworkPolicyParams, NetworkPolicyResult, NetworkPolicyVerdict,
-    ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification, server_request,
+    ProcessId, PushedClose, PushedOutput, PushedTcpData, WireError, decode_base64, notification, server_request,
 };
 use recovery::{Event, Exit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::jobs::{BackgroundJob, JobQueue};
-use crate::records::{BodyRecords, Consequence, ProcessDecider, ProcessRecord, SearchRecords, WatchRecords};
+use crate::records::{
+    BodyRecords, Consequence, PortRecords, ProcessDecider, ProcessRecord, SearchRecords, WatchRecords,
+};
 use crate::rpc::{AnswerLoad, PeerHandler, RequestAnswer};
 
 /// The records of everything that this client follows, and the queue of its background jobs.
@@ -23,6 +25,7 @@ use crate::rpc::{AnswerLoad, PeerHandler, RequestAnswer};
 pub(crate) struct Inbound {
     processes: Mutex<HashMap<ProcessId, Arc<ProcessRecord>>>,
     pub(crate) bodies: BodyRecords,
+    pub(crate) ports: PortRecords,
     pub(crate) watches: WatchRecords,
     pub(crate) searches: SearchRecords,
     jobs: Arc<JobQueue>,
@@ -62,7 +65,13 @@ impl Inbound {
         processes.values().filter(|record| record.is_recoverable() && !record.is_over()).cloned().collect()
     }
 
-    /// The client has failed: all processes and watches end with this text. The caller ends the HTTP bodies. A search
+    /// The connection is lost: what cannot be continued over another connection ends with this text.
+    pub(crate) fn fail_streams(&self, text: &str) {
+        self.bodies.fail_all(text);
+        self.ports.fail_all(text);
+    }
+
+    /// The client has failed: all processes and watches end with this text. The caller ends the streams. A search
     /// ends with its connection.
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
@@ -135,6 +144,10 @@ impl PeerHandler for Inbound {
         Ok(())
     }
 
+    fn handle_tcp_data(&self, data: &PushedTcpData<'_>) -> Result<(), String> {
+        self.ports.push(data)
+    }
+
     fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String> {
         let params = params.map_or("null", RawValue::get);
         match method {
@@ -168,6 +181,15 @@ impl PeerHandler for Inbound {
                 if let Some(backlog) = self.bodies.push(&decode(params)?)? {
                     self.add_job(BackgroundJob::SendBodyFlow(backlog));
                 }
+                Ok(())
+            }
+            notification::TCP_DATA => self.ports.push(&decode(params)?),
+            notification::TCP_FLOW => {
+                self.ports.grant(&decode(params)?);
+                Ok(())
+            }
+            notification::TCP_CLOSE => {
+                self.ports.close(decode(params)?);
                 Ok(())
             }
             notification::FS_CHANGED => {

@@ -32,6 +32,7 @@ mod jobs;
 mod metadata_flights;
 mod options;
 mod path_map;
+mod ports;
 mod process;
 mod records;
 mod rpc;
@@ -62,6 +63,7 @@ pub use files::{
 pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 pub use path_map::{PathMap, PathMapError};
+pub use ports::{PortReader, PortStream, PortWriter};
 pub use process::{EventsLagged, ExecProcess, ExecProcessEventReceiver, ProcessEvents, ProcessReader, ProcessStdin};
 pub use protocol::fs::{
     ChangeKind, DirectoryEntry, FileChange, FileMetadata, FileTime, FoundFile, FoundLine, MatchRange, SearchCase,

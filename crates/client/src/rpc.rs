@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{PushedOutput, RequestId, WireError, encode_notification, encode_request, error_kind};
+use protocol::{
+    PushedOutput, PushedTcpData, RequestId, TcpData, WireError, encode_notification, encode_request, error_kind,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -39,6 +41,9 @@ pub(crate) trait PeerHandler: Send + Sync + 'static {
     /// Takes output of a process, if the message has the usual form, for which there is a fast decoder. An error
     /// means that the server broke the protocol, and ends the connection.
     fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
+
+    /// Takes bytes of a TCP stream, if the message has the usual form. An error ends the connection, as for output.
+    fn handle_tcp_data(&self, data: &PushedTcpData<'_>) -> Result<(), String>;
 
     /// Takes every other notification. Unknown notifications are ignored. An error ends the connection, as for
     /// output.
@@ -177,6 +182,21 @@ impl Rpc {
 
     pub(crate) fn notify(&self, method: &str, params: &impl Serialize) {
         self.outbox.push(&encode_notification(method, params));
+    }
+
+    /// Sends bytes of a TCP stream, without waiting for room.
+    pub(crate) fn send_tcp_data(&self, data: &TcpData<'_>) {
+        self.outbox.push_written(data.encoded_len(), |out| data.write_to(out));
+    }
+
+    /// Whether the outbox has room, or the connection has ended.
+    pub(crate) fn has_room_now(&self) -> bool {
+        self.outbox.has_room_now()
+    }
+
+    /// Waits until [`has_room_now`](Self::has_room_now).
+    pub(crate) async fn wait_for_room(&self) {
+        self.outbox.wait_for_room().await;
     }
 
     pub(crate) fn has_ended(&self) -> bool {

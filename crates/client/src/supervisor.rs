@@ -85,10 +85,10 @@ fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disco
 
 fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts) {
     match action {
-        // The connection is lost. Bodies of HTTP responses cannot be continued over another connection.
+        // The connection is lost. Bodies of HTTP responses and TCP streams cannot be continued over another connection.
         Action::FailBodyStreams(text) => {
             tracing::debug!(reason = text, "disconnected");
-            core.inbound.bodies.fail_all(&text);
+            core.inbound.fail_streams(&text);
             core.state.send_replace(ConnectionState::Recovering(text));
         }
         Action::Attempt(generation) => {
@@ -105,7 +105,7 @@ fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts)
             core.state.send_replace(ConnectionState::Connected);
         }
         Action::Fail(text) => {
-            core.inbound.bodies.fail_all(&text);
+            core.inbound.fail_streams(&text);
             core.inbound.fail_all(&text);
             core.state.send_replace(ConnectionState::Failed(text));
         }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec_server::{
-    ConnectOptions, ExecParams, ExecServerClient, ExecServerClientConnectOptions, ExecServerRuntimePaths,
-    ForwardDestination, ProvisioningReport, RelayConnector, RelayIdentity, RemoteCredential, RemoteCredentialSource,
-    RemoteEnvironmentConfig, RemoteExecutorConfig, RemoteLocation, SharedEnvironmentStatus, SharedEnvironments,
-    WhenRecovering, bearer_credential, forward_remote_environment, run_remote_environment, run_remote_executor,
+    ConnectOptions, DirectPolicy, ExecParams, ExecServerClient, ExecServerClientConnectOptions,
+    ExecServerRuntimePaths, ForwardDestination, ProvisioningReport, RelayConnector, RelayIdentity, RemoteCredential,
+    RemoteCredentialSource, RemoteEnvironmentConfig, RemoteExecutorConfig, RemoteLocation, SharedEnvironmentStatus,
+    SharedEnvironments, WhenRecovering, bearer_credential, forward_remote_environment, run_remote_environment,
+    run_remote_executor,
 };
 use testkit::service::{Leg, Operation};
 use testkit::{Signal, TestServer, TestService, eventually_async, send_signal};
@@ -25,7 +26,8 @@ fn connector(service: &TestService) -> RelayConnector {
         ca_file: None,
         credential: RemoteCredential::Token { token: TestService::TOKEN.to_owned(), account: None },
     };
-    RelayConnector::to_environment(&location, Arc::new(RelayIdentity::generate().unwrap()), Vec::new()).unwrap()
+    let identity = Arc::new(RelayIdentity::generate().unwrap());
+    RelayConnector::to_environment(&location, identity, Vec::new(), DirectPolicy::Off).unwrap()
 }
 
 fn config(service: &TestService) -> RemoteEnvironmentConfig {

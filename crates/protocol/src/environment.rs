@@ -108,6 +108,8 @@ pub struct Capabilities {
     pub http_cancel: bool,
     /// `http/request` accepts `maxBodyBytes`, and the method `http/flow` exists.
     pub http_limits: bool,
+    /// The method `tcp/connect` exists, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` in both directions.
+    pub port_forward: bool,
 }
 
 /// Result of `environment/status`.

@@ -4,8 +4,8 @@
 //! share it unchanged. Limits that a server can configure are checked by the server, not here.
 //!
 //! Start with the method table in `method.rs`: it names the params and the result of every method. `envelope.rs`
-//! decodes and encodes messages. `output.rs` and `fs/block.rs` have faster code for the messages that carry most
-//! bytes: output of processes and blocks of files.
+//! decodes and encodes messages. `output.rs`, `fs/block.rs` and `tcp/data.rs` have faster code for the messages that
+//! carry most bytes: output of processes, blocks of files and bytes of TCP streams.
 //!
 //! The *published protocol* is that of `codex exec-server`. An *extension* is a method or a member that only this
 //! implementation has; [`Capabilities`] tells a client which extensions the server offers.
@@ -32,6 +32,7 @@ mod pushed;
 mod sandbox;
 mod sandbox_denial;
 mod shortened;
+mod tcp;
 mod uri;
 
 pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
@@ -78,4 +79,8 @@ pub use sandbox::{
 };
 pub use sandbox_denial::SandboxDenial;
 pub use shortened::shortened;
+pub use tcp::{
+    MAX_TCP_CHUNK_BYTES, PushedTcpData, ReceivedBytes, SendCredit, StreamIdJson, StreamViolation,
+    TcpCloseNotification, TcpConnectParams, TcpConnectResult, TcpData, TcpFlowNotification, recognise_tcp_data,
+};
 pub use uri::{PathUri, PathUriError};

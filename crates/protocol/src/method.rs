@@ -25,7 +25,7 @@ use crate::process::{
 };
 use crate::{
     ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoverResult, EnvironmentInfo, EnvironmentStatus,
-    InitializeParams, InitializeResult, SessionKeepParams,
+    InitializeParams, InitializeResult, SessionKeepParams, TcpConnectParams, TcpConnectResult,
 };
 
 /// The group a method belongs to. It decides the words in the error for a request that comes before the handshake is complete.
@@ -47,6 +47,8 @@ pub enum MethodFamily {
     Filesystem,
     /// All methods that begin with `http/`.
     Http,
+    /// All methods that begin with `tcp/`.
+    Tcp,
 }
 
 impl MethodFamily {
@@ -62,6 +64,7 @@ impl MethodFamily {
             Self::CapabilityDiscovery => "capability discovery",
             Self::Filesystem => "filesystem",
             Self::Http => "http",
+            Self::Tcp => "tcp",
         }
     }
 }
@@ -291,6 +294,8 @@ methods! {
     HttpCancel = "http/cancel", Http, Unordered, Safe, HttpCancelParams => NoResult;
     /// Pauses or resumes the streamed body of an HTTP request.
     HttpFlow = "http/flow", Http, Unordered, Safe, HttpFlowParams => NoResult;
+    /// Opens a stream to a TCP port. The stream belongs to the connection, and so it is not opened again by itself.
+    TcpConnect = "tcp/connect", Tcp, Unordered, Never, TcpConnectParams => TcpConnectResult;
     /// Starts a process, in the form of the first published protocol.
     LegacyExec = "command/exec", Exec, Start, Never, LegacyExecParams => LegacyExecResult;
     /// Writes to the stdin of a process, in the form of the first published protocol.
@@ -301,8 +306,14 @@ methods! {
 
 /// Names of notifications, as they stand in the member `method`.
 pub mod notification {
-    /// Client to server: the handshake is complete. The only notification that a client sends.
+    /// Client to server: the handshake is complete.
     pub const INITIALIZED: &str = "initialized";
+    /// In both directions: bytes of a TCP stream, and the end of the bytes.
+    pub const TCP_DATA: &str = "tcp/data";
+    /// In both directions: the other side may send more bytes on a TCP stream.
+    pub const TCP_FLOW: &str = "tcp/flow";
+    /// In both directions: a TCP stream ends at once.
+    pub const TCP_CLOSE: &str = "tcp/close";
     /// Server to client: a chunk of output of a process.
     pub const PROCESS_OUTPUT: &str = "process/output";
     /// Server to client: a process has exited.

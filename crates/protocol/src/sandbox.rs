@@ -204,6 +204,11 @@ impl SandboxContext {
         !writes_everywhere || narrows
     }
 
+    /// Whether the server must keep what it does on behalf of this sandbox away from the network.
+    pub fn restricts_network(&self) -> bool {
+        matches!(self.permissions, Permissions::Managed { network: NetworkAccess::Restricted, .. })
+    }
+
     /// Whether the server has nothing to enforce, neither on files nor on the network, so that a command may run without a
     /// sandbox. This includes `external` profiles, because another sandbox enforces them.
     pub fn needs_no_enforcement(&self) -> bool {

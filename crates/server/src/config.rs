@@ -121,6 +121,22 @@ adjustable_limits! {
     /// A request whose answer does not fit fails with -32603.
     max_buffered_http: usize = 256 << 20, Bytes;
 
+    /// TCP streams to ports per connection.
+    /// A further `tcp/connect` is refused with -32600 and `tooManyStreams`.
+    max_port_streams: usize = 256, Count;
+
+    /// TCP streams to ports, of all connections together.
+    /// A further `tcp/connect` is refused with -32600 and `tooManyStreams`.
+    max_port_streams_total: usize = 1024, Count;
+
+    /// Bytes of clients that wait until TCP ports take them, of all connections together.
+    /// A stream that is opened beyond that gets a smaller window: 64 KiB instead of 1 MiB.
+    max_port_buffers: usize = 128 << 20, Bytes;
+
+    /// How long a host may take to accept a TCP stream, with looking up its name.
+    /// After this time `tcp/connect` fails with -32603 and `timedOut`.
+    port_connect_timeout: Duration = Duration::from_secs(10), Milliseconds;
+
     /// The longest time that a read waits for events, even if the client asks for a longer time.
     /// After this time the read is answered without events.
     max_wait: Duration = Duration::from_secs(600), Milliseconds;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::{Framing, PeerLabel, Principal, ProofOfReceipt};
 
-pub(crate) use active_requests::{ActiveHttpRequest, FileMetadataRequest, SearchCancel};
+pub(crate) use active_requests::{ActiveHttpRequest, FileMetadataRequest, PortEntry, SearchCancel};
 pub(crate) use call::{Call, resumed_elsewhere};
 
 use crate::limits::{LARGE_ANSWER_BYTES, MAX_UNSENT_READS};
@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
     /// HTTP requests that can be cancelled, by the ids that the client chose.
     pub(crate) http: Mutex<HashMap<String, ActiveHttpRequest>>,
+    /// TCP streams by the ids that the client chose.
+    pub(crate) ports: Mutex<HashMap<String, PortEntry>>,
     /// Permits for HTTP requests (`--max-http-requests`).
     pub(crate) http_permits: Arc<Semaphore>,
     /// Bytes of requests that wait until a process is started, until a process reads its stdin, or for the disk.
@@ -107,6 +109,7 @@ impl Connection {
             file_metadata_requests: Mutex::default(),
             searches: Mutex::default(),
             http: Mutex::default(),
+            ports: Mutex::default(),
             http_permits: Arc::new(Semaphore::new(config.max_http_requests)),
             waiting_bytes: AtomicUsize::new(0),
             outbound: Arc::new(Outbound::new(

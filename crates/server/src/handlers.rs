@@ -11,6 +11,7 @@ mod http;
 mod initialize;
 mod legacy;
 mod poll_once;
+mod ports;
 mod read;
 mod refused_blocks;
 mod request_root;
@@ -33,6 +34,7 @@ use protocol::{
 use serde::de::DeserializeOwned;
 
 pub(crate) use fs::query::answer_file_metadata_requests;
+pub(crate) use ports::{close_by_client as close_port, data as port_data, flow as port_flow};
 pub(crate) use refused_blocks::note_refused_message;
 
 use waiting::WaitingBytes;
@@ -130,8 +132,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::Initialize => {}
         Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
             let shared = Arc::clone(&call.connection.shared);
-            let can_sandbox = shared.config.sandbox_launcher.is_some();
-            call.finish(Ok(environment_info(&shared.env, &shared.shell, can_sandbox)));
+            call.finish(Ok(environment_info(&shared.env, &shared.shell, &shared.config)));
         }),
         Method::EnvironmentStatus => with_session(call, request, |call, (), _| {
             call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));
@@ -167,6 +168,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<Star
         Method::HttpRequest => with_session(call, request, http::request),
         Method::HttpCancel => with_session(call, request, http::cancel),
         Method::HttpFlow => with_session(call, request, http::flow),
+        Method::TcpConnect => with_session(call, request, ports::connect),
         Method::FsReadFile => with_session(call, request, fs::query::read_file),
         Method::FsGetMetadata => with_session(call, request, fs::query::get_metadata),
         Method::FsCanonicalize => with_session(call, request, fs::query::canonicalize),

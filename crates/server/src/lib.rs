@@ -25,6 +25,7 @@ mod metrics;
 mod network_proxy;
 mod outbound;
 mod placeholder_list;
+mod port_stream;
 mod presence;
 mod process;
 mod process_limits;

@@ -1,6 +1,6 @@
-//! The send queue of a connection. It holds encoded answers, and processes that have events. The events themselves
-//! are not queued: when the socket can take bytes, the writer takes events from the event logs of the queued
-//! processes, one process after the other.
+//! The send queue of a connection. It holds encoded answers, and processes and TCP streams that have something to send.
+//! Events and bytes of streams themselves are not queued: when the socket can take bytes, the writer takes them from the
+//! event logs of the queued processes and from the queued streams, one after the other.
 //!
 //! `receipts` tracks which events the peer has received, `reply_room` limits the memory of unsent answers, and
 //! `client_requests` has the requests that the server itself sends. This
@@ -30,6 +30,7 @@ pub(crate) use reply_room::{LargeAnswerRoom, LargeAnswers, ReplyRoom};
 use self::client_requests::ClientRequests;
 use self::receipts::ConnectionReceipts;
 use crate::limits::{MAX_PUSHED_BYTES, MAX_UNSENT_ANSWER_BYTES};
+use crate::port_stream::ForwardedStream;
 use crate::process::Process;
 
 /// The longest time, on a busy machine, until this server notices that a peer has closed its socket.
@@ -102,8 +103,8 @@ struct OutboundQueue {
     answers: VecDeque<QueuedAnswer>,
     /// Bytes of all queued answers, with [`REPLY_OVERHEAD_BYTES`] for each.
     answer_bytes: usize,
-    /// Processes that have unsent events.
-    ready: VecDeque<Arc<Process>>,
+    /// Processes and TCP streams that have something to send, which they give out when it is their turn.
+    ready: VecDeque<EventSource>,
     /// Payload of the pong to send.
     pong: Option<Bytes>,
     /// When the unsent ping was requested. None: no ping is to be sent.
@@ -144,6 +145,12 @@ impl OutboundQueue {
     }
 }
 
+/// Something in the send queue that gives out what it has to send when it is its turn.
+enum EventSource {
+    Process(Arc<Process>),
+    Port(Arc<ForwardedStream>),
+}
+
 /// The next thing that the writer has to send.
 pub(crate) enum Outgoing {
     /// A pong with this payload.
@@ -153,6 +160,8 @@ pub(crate) enum Outgoing {
     Answer(QueuedAnswer),
     /// Events of this process, which the writer takes from its event log.
     Events(Arc<Process>),
+    /// Bytes of this TCP stream, or its end, which the writer takes from it.
+    Port(Arc<ForwardedStream>),
     /// A close frame with code and reason.
     Close(u16, &'static str),
 }
@@ -294,7 +303,12 @@ impl Outbound {
 
     /// Queues a process that has events. The caller has made sure that the process is not queued yet ([`Process::enter_queue`]).
     pub(crate) fn queue_process(&self, process: Arc<Process>) {
-        self.change_queue(|queue| queue.ready.push_back(process));
+        self.change_queue(|queue| queue.ready.push_back(EventSource::Process(process)));
+    }
+
+    /// Queues a TCP stream that has something to send. The stream knows that it is not queued yet.
+    pub(crate) fn queue_port(&self, stream: Arc<ForwardedStream>) {
+        self.change_queue(|queue| queue.ready.push_back(EventSource::Port(stream)));
     }
 
     /// Answers a ping of the peer. A newer pong replaces one that was not sent yet, as RFC 6455 permits.
@@ -394,8 +408,10 @@ impl Outbound {
             }
             return Some(Outgoing::Answer(answer));
         }
-        if let Some(process) = queue.ready.pop_front() {
-            return Some(Outgoing::Events(process));
+        match queue.ready.pop_front() {
+            Some(EventSource::Process(process)) => return Some(Outgoing::Events(process)),
+            Some(EventSource::Port(stream)) => return Some(Outgoing::Port(stream)),
+            None => {}
         }
         queue.close.map(|(code, reason)| Outgoing::Close(code, reason))
     }

@@ -65,6 +65,10 @@ pub(crate) struct ServerState {
     pub(crate) stdin_budget: Arc<Budget>,
     /// Memory of HTTP answers that are held as a whole until they have been sent, in all sessions together.
     pub(crate) http_budget: Arc<Budget>,
+    /// Memory for bytes of clients that wait until TCP ports take them.
+    pub(crate) port_budget: Arc<Budget>,
+    /// Permits for TCP streams (`--max-port-streams-total`).
+    pub(crate) port_permits: Arc<Semaphore>,
     /// The login shell of the user as whom the server runs.
     pub(crate) shell: ShellInfo,
     /// The environment of the server.
@@ -128,6 +132,8 @@ impl ServerState {
             output_budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
+            port_budget: Budget::new(config.max_port_buffers),
+            port_permits: Arc::new(Semaphore::new(config.max_port_streams_total)),
             threads: Arc::new(file_threads(config.max_file_operations_total)?),
             file_permits: Arc::new(Semaphore::new(config.max_file_operations_total)),
             search_permits: SearchPermits::new(config.max_searches),

@@ -15,6 +15,7 @@ use super::files::args::{CatArgs, CpArgs, LsArgs, MkdirArgs, RmArgs};
 use super::flag_file::{FlagFile, FlagFileParser};
 use super::help_texts;
 use super::limit_args::ProcessLimitArgs;
+use super::port::forward_spec::ForwardSpec;
 use super::ps::quoted;
 use super::sandbox_flags::SandboxArgs;
 use crate::remote_args::RemoteArgs;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Print changes to files of an environment
     #[command(after_help = help_texts::WATCH)]
     Watch(WatchArgs),
+    /// Forward ports of this machine to ports that an environment can reach
+    #[command(after_help = help_texts::PORT)]
+    Port(PortArgs),
     /// Copy files and trees between this machine and environments
     #[command(after_help = help_texts::CP)]
     Cp(CpArgs),
@@ -438,6 +442,15 @@ pub(crate) struct WatchArgs {
     pub(crate) path: String,
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PortArgs {
+    /// Port of this machine, and host and port in the environment; repeatable
+    #[arg(value_name = "[[BIND:]PORT:][HOST:]PORT", required = true)]
+    pub(crate) specs: Vec<ForwardSpec>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

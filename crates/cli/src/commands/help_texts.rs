@@ -140,6 +140,16 @@ Examples:
   exec-server watch build-host:/srv/app/log
   exec-server watch --json --connect ws://10.0.0.5:7000 :/srv/app";
 
+pub(super) const PORT: &str = "\
+Each connection to a port of this machine is carried to the environment, which connects to HOST (default: localhost). The \
+command listens on 127.0.0.1 unless BIND is given; port 0 is a free port. Ctrl-C ends it. If the connection to the environment is \
+lost, open connections break, and new ones work as soon as the environment can be reached again.
+
+Examples:
+  exec-server port -e build-host 8080
+  exec-server port -e build-host 8080:db:5432 0:3000
+  exec-server port --connect ws://10.0.0.5:7000 127.0.0.2:8080:localhost:80";
+
 pub(super) const CP: &str = "\
 ENV:PATH is in an environment of environments.toml, :PATH in the one that -e, --connect or --ssh chooses, and every \
 other path on this machine; write ./a:b for a file with a colon. Relative paths in an environment begin in the \

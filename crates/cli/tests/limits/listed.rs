@@ -34,6 +34,11 @@ async fn every_limit_is_in_the_list_of_tested_limits() {
         "max-watch-changes",
         "max-http-requests",
         "max-buffered-http",
+        // These four are tested in `ports/hostile_clients.rs`.
+        "max-port-streams",
+        "max-port-streams-total",
+        "max-port-buffers",
+        "port-connect-timeout",
         "max-wait",
         "process-retention",
         "max-session-ttl",

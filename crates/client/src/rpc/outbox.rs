@@ -58,14 +58,22 @@ impl Outbox {
     pub(super) async fn wait_for_room(&self) {
         loop {
             let drained = self.drained.notified();
-            {
-                let queue = self.queue.lock();
-                if queue.bytes.len() < FULL_BYTES || queue.has_ended {
-                    return;
-                }
+            if self.has_room_now() {
+                return;
             }
             drained.await;
         }
+    }
+
+    /// Whether fewer than `FULL_BYTES` bytes are queued, or the connection has ended.
+    pub(super) fn has_room_now(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.bytes.len() < FULL_BYTES || queue.has_ended
+    }
+
+    /// Queues a message of `length` bytes, which `write` appends to the queue.
+    pub(super) fn push_written(&self, length: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.append(|framing, bytes| framing.frame(bytes, length, write));
     }
 
     /// Queues a message and returns its position, for [`was_taken`](Self::was_taken). A message is dropped if the

@@ -142,10 +142,13 @@ fn handle(rpc: &Arc<Rpc>, recipient: Recipient<'_>, event: ReadEvent) -> Result<
 
 fn handle_message(rpc: &Arc<Rpc>, recipient: Recipient<'_>, message: &Bytes) -> Result<(), Disconnect> {
     let handler = recipient.handler;
-    // Output of processes and blocks of files are recognised without a JSON parser, because they are long and
+    // Output of processes, bytes of TCP streams and blocks of files are recognised without a JSON parser, because they are long and
     // frequent.
     if let Some(output) = protocol::recognise_output(message) {
         return handler.handle_output(&output).map_err(notification_failed);
+    }
+    if let Some(data) = protocol::recognise_tcp_data(message) {
+        return handler.handle_tcp_data(&data).map_err(notification_failed);
     }
     if let Some((id, result)) = protocol::fs::recognise_block_answer(message) {
         rpc.calls.lock().settle(id, Ok(message.slice(result)));

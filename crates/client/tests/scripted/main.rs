@@ -10,6 +10,7 @@ mod events;
 mod http;
 mod network_policy;
 mod old_server;
+mod ports;
 mod recovery;
 mod starts;
 mod support;

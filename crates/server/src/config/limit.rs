@@ -122,11 +122,13 @@ macro_rules! adjustable_limits {
             /// Program and arguments of the launcher, a separate process that makes a sandbox and starts commands in
             /// it. None: requests that need a sandbox are refused.
             pub sandbox_launcher: Option<(PathBuf, Vec<String>)>,
+            /// Whether clients may open streams to TCP ports that the server can reach (`tcp/connect`).
+            pub forwards_ports: bool,
         }
 
         impl Default for Config {
             fn default() -> Self {
-                Self { $($name: $default,)+ guard: None, sandbox_launcher: None }
+                Self { $($name: $default,)+ guard: None, sandbox_launcher: None, forwards_ports: true }
             }
         }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Call;
+use crate::port_stream::ForwardedStream;
 use crate::session::Session;
 
 /// Cancels a search.
@@ -34,6 +35,14 @@ pub(crate) struct ActiveHttpRequest {
     pub(crate) paused: Arc<watch::Sender<bool>>,
     /// Whether the body of the answer is sent in pieces, as notifications.
     pub(crate) is_streamed: bool,
+}
+
+/// A TCP stream whose id is in use.
+pub(crate) enum PortEntry {
+    /// The stream is being connected, or is open in at least one direction.
+    Open(Arc<ForwardedStream>),
+    /// This server has closed the stream, and the client has not confirmed that yet.
+    Closing,
 }
 
 /// A request for the metadata of a file. Requests that arrive directly one after the other are answered together.

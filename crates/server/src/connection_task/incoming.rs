@@ -8,6 +8,8 @@ use bytes::Bytes;
 use protocol::{
     ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
 };
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use transport::ReadEvent;
 
 use crate::connection::Connection;
@@ -42,6 +44,13 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) -> AfterMe
         handlers::write_block(connection, id, params);
         return AfterMessage::Continue;
     }
+    // Most bytes of TCP streams come in messages of one spelling.
+    if let Some(data) = protocol::recognise_tcp_data(&message)
+        && connection.shared.config.forwards_ports
+    {
+        handle_stream_message(connection, handlers::port_data(connection, &data));
+        return AfterMessage::Continue;
+    }
     match decode(&message) {
         Ok(Incoming::Request(request)) => handlers::dispatch(connection, request, &message).await,
         Ok(Incoming::Notification(notification)) => handle_notification(connection, &notification, &message),
@@ -62,12 +71,38 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) -> AfterMe
 }
 
 fn handle_notification(connection: &Connection, notification: &Notification<'_>, message: &[u8]) {
-    if notification.method != notification::INITIALIZED {
+    if connection.shared.config.forwards_ports
+        && let Some(handled) = handle_if_about_stream(connection, notification)
+    {
+        handle_stream_message(connection, handled);
+    } else if notification.method != notification::INITIALIZED {
         let reason = format!("unexpected notification `{}`", protocol::shortened(&notification.method));
         handlers::note_refused_message(connection, message, &reason);
         refuse(connection, reason);
     } else if !connection.note_initialized() {
         refuse(connection, "client must call initialize before sending initialized".to_owned());
+    }
+}
+
+/// Handles a notification about a TCP stream. None: it is about something else. An error is the reason why it is refused.
+fn handle_if_about_stream(connection: &Connection, notification: &Notification<'_>) -> Option<Result<(), String>> {
+    let params = notification.params;
+    Some(match &*notification.method {
+        notification::TCP_DATA => params_of(params).and_then(|data| handlers::port_data(connection, &data)),
+        notification::TCP_FLOW => params_of(params).map(|flow| handlers::port_flow(connection, &flow)),
+        notification::TCP_CLOSE => params_of(params).map(|close| handlers::close_port(connection, &close)),
+        _ => return None,
+    })
+}
+
+fn params_of<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, String> {
+    serde_json::from_str(params.map_or("null", RawValue::get)).map_err(|error| error.to_string())
+}
+
+/// Refuses a message about a TCP stream if it could not be handled.
+fn handle_stream_message(connection: &Connection, handled: Result<(), String>) {
+    if let Err(reason) = handled {
+        refuse(connection, reason);
     }
 }
 

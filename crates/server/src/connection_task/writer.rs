@@ -100,6 +100,7 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
                     framing.ping(buffer, &outbound.receipts.ping(std::time::Instant::now()));
                 }
             }
+            Some(Outgoing::Port(stream)) => stream.write_into(framing, buffer),
             Some(Outgoing::Close(code, reason)) => {
                 framing.close(buffer, code, reason);
                 return true;

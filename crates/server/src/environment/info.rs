@@ -12,10 +12,12 @@ use protocol::{Capabilities, EnvironmentInfo, PathUri, ShellInfo};
 
 use super::child_env::Variables;
 use super::passwd;
+use crate::config::Config;
 
 /// Makes the answer from the environment variables of the server and the shell that [`users_shell`] has found.
-/// `can_sandbox` says whether the server is configured to make sandboxes.
-pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_sandbox: bool) -> EnvironmentInfo {
+/// The capabilities of sandboxes and ports depend on the settings of the server.
+pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, config: &Config) -> EnvironmentInfo {
+    let can_sandbox = config.sandbox_launcher.is_some();
     let cwd = std::env::current_dir().ok();
     let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty());
     let tmpdir = tmpdir.map(|value| cwd.as_deref().unwrap_or(Path::new("")).join(value));
@@ -60,6 +62,7 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, can_san
             http_header_env_vars: true,
             http_cancel: true,
             http_limits: true,
+            port_forward: config.forwards_ports,
         },
     }
 }
@@ -158,7 +161,8 @@ mod tests {
     fn only_tmpdir_is_reported_and_it_is_resolved_against_the_cwd() {
         let cwd = std::env::current_dir().unwrap();
         let directories = |tmpdir: &str| {
-            let info = environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh(), true);
+            let info =
+                environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh(), &Config::default());
             (info.temporary_directories.unwrap(), info.temp_dir.unwrap())
         };
         for (tmpdir, expected) in [
@@ -172,7 +176,7 @@ mod tests {
         }
         assert_eq!(directories(""), (vec![], uri(Path::new("/tmp"))));
         let others = Variables::from([("TMP".into(), "/a".into()), ("TEMP".into(), "/b".into())]);
-        let info = environment_info(&others, &sh(), true);
+        let info = environment_info(&others, &sh(), &Config::default());
         assert_eq!((info.temporary_directories, info.temp_dir), (Some(vec![]), Some(uri(Path::new("/tmp")))));
         assert_eq!(info.cwd, Some(uri(&cwd)));
     }

@@ -52,6 +52,26 @@ fixed_limits! {
         MAX_ERROR_TEXT_BYTES: usize = protocol::MAX_ERROR_TEXT_BYTES, Bytes,
         "A request with a huge text must not get a huge error; the longest path that the kernel opens is shorter.";
 
+        /// Bytes of a host name in `tcp/connect`.
+        /// The request is refused with -32602.
+        MAX_HOST_NAME_BYTES: usize = 255, Bytes,
+        "The longest name that DNS knows is shorter.";
+
+        /// Bytes that a client may send on a TCP stream before the port takes them.
+        /// The client waits for `tcp/flow`. A client that does not wait loses the stream.
+        PORT_WINDOW_BYTES: usize = 1 << 20, Bytes,
+        "It keeps a stream fast over a distance of some 10 ms; `--max-port-buffers` limits the sum.";
+
+        /// The same for a stream that is opened while `--max-port-buffers` are in use.
+        /// The client waits for `tcp/flow`.
+        SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
+        "Every stream must be able to make progress.";
+
+        /// Bytes of a `tcp/data` message.
+        /// The stream is closed.
+        MAX_TCP_CHUNK_BYTES: usize = protocol::MAX_TCP_CHUNK_BYTES, Bytes,
+        "Part of the protocol: a larger message would delay others.";
+
         /// Bytes of answers of a connection that wait to be sent.
         /// No further request of the connection is handled until fewer bytes wait.
         MAX_UNSENT_ANSWER_BYTES: usize = 4 << 20, Bytes,

@@ -1,0 +1,245 @@
+//! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that this
+//! machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
+//!
+//! Both sides end a stream in order with the end of both directions. Otherwise either side sends `tcp/close`, and the other one
+//! answers it with the same message. Until then the id is in use, so late bytes never get into another stream.
+
+mod dial;
+mod pump;
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use protocol::{
+    ErrorData, PushedTcpData, StreamViolation, TcpCloseNotification, TcpConnectParams, TcpConnectResult,
+    TcpFlowNotification, WireError, decode_base64, error_kind,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use self::pump::PumpEnd;
+use crate::budget::BudgetShare;
+use crate::connection::{Call, Connection, PortEntry};
+use crate::limits::{MAX_HOST_NAME_BYTES, PORT_WINDOW_BYTES, SMALL_PORT_WINDOW_BYTES};
+use crate::port_stream::{CloseCause, ForwardedStream, StopReason, StreamEnd};
+use crate::session::Session;
+
+/// The entry of a stream in the streams of its connection. Unless [`Self::keep_until_confirmed`] was called, the id is free
+/// when this value is dropped.
+struct StreamRegistration {
+    connection: Arc<Connection>,
+    stream: Arc<ForwardedStream>,
+    /// The memory for bytes of the client that the port has not taken.
+    _window: BudgetShare,
+    /// One of the permits of `--max-port-streams-total`.
+    _permit: OwnedSemaphorePermit,
+    is_kept: bool,
+}
+
+impl StreamRegistration {
+    fn begin(connection: &Arc<Connection>, id: String, credit: u64) -> Result<(Self, u64), WireError> {
+        let shared = &connection.shared;
+        let mut streams = connection.ports.lock();
+        let (own, all) = (shared.config.max_port_streams, shared.config.max_port_streams_total);
+        if streams.len() >= own {
+            let text = format!("connection has reached its limit of {own} TCP streams (--max-port-streams)");
+            return Err(refused(error_kind::TOO_MANY_STREAMS, text));
+        }
+        let entry = match streams.entry(id) {
+            Entry::Occupied(known) => {
+                let id = protocol::shortened(known.key());
+                return Err(WireError::invalid_params(format!("stream id `{id}` is already in use")));
+            }
+            Entry::Vacant(entry) => entry,
+        };
+        let permit = Arc::clone(&shared.port_permits).try_acquire_owned().map_err(|_| {
+            let text = format!("server has reached its limit of {all} TCP streams (--max-port-streams-total)");
+            refused(error_kind::TOO_MANY_STREAMS, text)
+        })?;
+        let mut memory = shared.port_budget.share();
+        let window = if memory.try_set(PORT_WINDOW_BYTES) {
+            PORT_WINDOW_BYTES
+        } else {
+            memory.set(SMALL_PORT_WINDOW_BYTES);
+            SMALL_PORT_WINDOW_BYTES
+        };
+        let stream = Arc::new(ForwardedStream::new(entry.key().clone(), window as u64, credit));
+        entry.insert(PortEntry::Open(Arc::clone(&stream)));
+        drop(streams);
+        let connection = Arc::clone(connection);
+        let registration = Self { connection, stream, _window: memory, _permit: permit, is_kept: false };
+        Ok((registration, window as u64))
+    }
+
+    /// The id stays in use until the client has answered the `tcp/close` of this server. A client that has ended its direction
+    /// sends no further bytes, and need not answer.
+    fn keep_until_confirmed(mut self) {
+        if self.stream.client_has_ended() {
+            return;
+        }
+        self.is_kept = true;
+        if let Some(entry) = self.connection.ports.lock().get_mut(&self.stream.id) {
+            *entry = PortEntry::Closing;
+        }
+    }
+
+    fn queue(&self) {
+        self.connection.outbound.queue_port(Arc::clone(&self.stream));
+    }
+}
+
+impl Drop for StreamRegistration {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.connection.ports.lock().remove(&self.stream.id);
+        }
+    }
+}
+
+/// `tcp/connect`. The port is reached in a task, so that other requests are handled meanwhile.
+pub(super) fn connect(call: Call, params: TcpConnectParams, session: Arc<Session>) {
+    if let Err(error) = check(&call.connection, &params) {
+        return call.finish::<()>(Err(error));
+    }
+    let connection = Arc::clone(&call.connection);
+    match StreamRegistration::begin(&connection, params.stream_id, params.credit) {
+        Ok((registration, credit)) => connection.spawn(async move {
+            serve(call, (params.host, params.port), credit, &session, registration).await;
+        }),
+        Err(error) => call.finish::<()>(Err(error)),
+    }
+}
+
+/// Refuses a stream that this server may not or cannot open.
+fn check(connection: &Connection, params: &TcpConnectParams) -> Result<(), WireError> {
+    let config = &connection.shared.config;
+    if !config.forwards_ports {
+        let text = "this server does not forward ports (--no-port-forward)";
+        return Err(refused(error_kind::PORT_FORWARD_OFF, text.to_owned()));
+    }
+    let limit = config.max_id_bytes;
+    if params.stream_id.len() > limit {
+        return Err(WireError::invalid_params(format!(
+            "streamId exceeds the limit of {limit} bytes (--max-id-bytes)"
+        )));
+    }
+    if params.host.is_empty() || params.host.len() > MAX_HOST_NAME_BYTES {
+        return Err(WireError::invalid_params(format!("host must have 1 to {MAX_HOST_NAME_BYTES} bytes")));
+    }
+    if params.port == 0 {
+        return Err(WireError::invalid_params("port must be at least 1"));
+    }
+    if params.sandbox.as_ref().is_some_and(protocol::SandboxContext::restricts_network) {
+        let text = format!(
+            "the sandbox does not allow the network, so {} cannot be reached",
+            dial::address_text(&params.host, params.port)
+        );
+        return Err(refused(error_kind::SANDBOX_DENIED, text));
+    }
+    Ok(())
+}
+
+/// Connects a stream, answers the request, and carries bytes until the stream ends.
+async fn serve(
+    call: Call,
+    (host, port): (String, u16),
+    credit: u64,
+    session: &Session,
+    registration: StreamRegistration,
+) {
+    let stream = Arc::clone(&registration.stream);
+    let dialled = tokio::select! {
+        biased;
+        reason = stream.stopped() => Err(reason),
+        dialled = dial::dial(&call.connection.shared, session, &host, port) => Ok(dialled),
+    };
+    let socket = match dialled {
+        Ok(Ok(socket)) => socket,
+        Ok(Err(error)) => {
+            drop(registration);
+            return call.finish::<()>(Err(error));
+        }
+        Err(reason) => {
+            let error = refused("cancelled", "tcp/connect was cancelled".to_owned());
+            call.finish::<()>(Err(error));
+            return close(registration, reason);
+        }
+    };
+    // The bytes of the port are sent as events, which follow all answers.
+    call.finish(Ok(TcpConnectResult { credit }));
+    let end = tokio::select! {
+        biased;
+        reason = stream.stopped() => Err(reason),
+        end = pump::run(&registration.connection.outbound, &stream, &socket) => Ok(end),
+    };
+    match end {
+        // The end of the direction to the client is queued already.
+        Ok(PumpEnd::Complete) => pump::let_kernel_finish(&socket),
+        Ok(PumpEnd::Broken(cause)) => {
+            if stream.end(StreamEnd::Closed(Some(cause))) {
+                registration.queue();
+            }
+            registration.keep_until_confirmed();
+        }
+        Err(reason) => close(registration, reason),
+    }
+}
+
+/// Ends a stream that must not go on.
+fn close(registration: StreamRegistration, reason: StopReason) {
+    let cause = match reason {
+        StopReason::ClosedByClient => None,
+        StopReason::Violation(StreamViolation::OverCredit) => Some("the client has sent more bytes than its credit"),
+        StopReason::Violation(StreamViolation::AfterEnd) => {
+            Some("the client has sent bytes after the end of its direction")
+        }
+        StopReason::InvalidBytes => Some("the client has sent bytes that are not valid base64"),
+    };
+    let cause = cause.map(|text| CloseCause { kind: error_kind::STREAM_VIOLATION, message: text.to_owned() });
+    let is_confirmed = cause.is_none();
+    if registration.stream.end(StreamEnd::Closed(cause)) {
+        registration.queue();
+    }
+    if !is_confirmed {
+        registration.keep_until_confirmed();
+    }
+}
+
+/// `tcp/data` of the client. An error is the reason why the message is refused.
+pub(crate) fn data(connection: &Connection, data: &PushedTcpData<'_>) -> Result<(), String> {
+    let Some(stream) = open_stream(connection, &data.stream_id)? else { return Ok(()) };
+    match decode_base64(&data.chunk) {
+        Ok(bytes) => stream.receive(bytes, data.end),
+        Err(_) => stream.stop(StopReason::InvalidBytes),
+    }
+    Ok(())
+}
+
+/// `tcp/flow` of the client. The client may send it before it knows that the stream has ended.
+pub(crate) fn flow(connection: &Connection, flow: &TcpFlowNotification) {
+    if let Some(PortEntry::Open(stream)) = connection.ports.lock().get(&flow.stream_id) {
+        stream.grant(flow.credit);
+    }
+}
+
+/// `tcp/close` of the client. The client may send it before it knows that the stream has ended.
+pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotification) {
+    let mut streams = connection.ports.lock();
+    match streams.get(&close.stream_id) {
+        Some(PortEntry::Open(stream)) => stream.stop(StopReason::ClosedByClient),
+        Some(PortEntry::Closing) => drop(streams.remove(&close.stream_id)),
+        None => {}
+    }
+}
+
+/// The stream of this id. None: this server has closed it, and the client may not know that yet.
+fn open_stream(connection: &Connection, id: &str) -> Result<Option<Arc<ForwardedStream>>, String> {
+    match connection.ports.lock().get(id) {
+        Some(PortEntry::Open(stream)) => Ok(Some(Arc::clone(stream))),
+        Some(PortEntry::Closing) => Ok(None),
+        None => Err(format!("no TCP stream has the id `{}`", protocol::shortened(id))),
+    }
+}
+
+fn refused(kind: &str, text: String) -> WireError {
+    WireError::invalid_request(text).with_data(ErrorData::of_kind(kind))
+}
