@@ -129,6 +129,7 @@ async fn watch_prints_changes() {
     // A change before the watch has begun is not reported, so there are changes until one is.
     let line = loop {
         number += 1;
+        assert!(number < 300, "nothing is printed");
         fs::write(remote.path("tree").join(number.to_string()), "").unwrap();
         let wait = std::time::Duration::from_millis(100);
         if let Ok(line) = tokio::time::timeout(wait, lines.next_line()).await {
