@@ -68,7 +68,8 @@ async fn the_variables_of_the_published_client_choose_an_environment() {
     assert_eq!(finish(&mut command).await, CommandEnd::printed("hi\n", 0));
     command.env("CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID", "account-1");
     assert_eq!(finish(&mut command).await, CommandEnd::printed("hi\n", 0));
-    let last_call = remote.service.calls().into_iter().rev().find(|call| call.operation == testkit::service::Operation::Connect);
+    let last_call =
+        remote.service.calls().into_iter().rev().find(|call| call.operation == testkit::service::Operation::Connect);
     assert!(last_call.unwrap().head.to_lowercase().contains("account-1"), "the account is named");
 }
 

@@ -21,7 +21,10 @@ async fn run_has_the_output_and_the_exit_code_of_the_command() {
     assert_eq!(remote.run(&["run", "--timeout", "100ms", "--", "sleep", "600"]).await.code, Some(124));
     assert_eq!(remote.run(&["run", "--", "/etc/passwd"]).await.code, Some(126));
     let missing = remote.run(&["run", "--", "no-such-program"]).await;
-    assert_eq!((missing.stderr.as_str(), missing.code), ("exec-server: no-such-program: command not found\n", Some(127)));
+    assert_eq!(
+        (missing.stderr.as_str(), missing.code),
+        ("exec-server: no-such-program: command not found\n", Some(127))
+    );
     let cwd = remote.folder().to_str().unwrap();
     let variables = remote.run(&["run", "--cwd", cwd, "--env", "A=b c", "--", "sh", "-c", "echo $PWD $A"]).await;
     assert_eq!(variables, CommandEnd::printed(format!("{cwd} b c\n"), 0));
@@ -31,7 +34,8 @@ async fn run_has_the_output_and_the_exit_code_of_the_command() {
 #[tokio::test]
 async fn input_and_output_of_megabytes_arrive_as_they_are() {
     let remote = RemoteFixture::start().await;
-    let input: Vec<u8> = (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let input: Vec<u8> =
+        (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let output = finish_with_input(&mut remote.command(&["run", "--", "cat"]), input.clone()).await;
     assert!(output.stdout == input && output.stderr.is_empty(), "{} bytes", output.stdout.len());
     assert_eq!(output.status.code(), Some(0));

@@ -15,14 +15,14 @@ use crate::support::{CommandEnd, RemoteFixture, wait_for_end};
 const FILE_BYTES: usize = 256 << 20;
 
 /// Pause between two looks whether a cut was made.
-const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A service whose two legs can be cut after any byte.
 struct CutLegs {
     remote: RemoteFixture,
     executor: CuttingProxy,
     harness: CuttingProxy,
-    random: u64,
+    seed: u64,
 }
 
 impl CutLegs {
@@ -38,40 +38,29 @@ impl CutLegs {
         let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = given.unwrap_or_else(clock);
         println!("EXEC_SERVER_TEST_SEED={seed}");
-        Self { remote: RemoteFixture::with_service(service, &[]).await, executor, harness, random: seed }
+        Self { remote: RemoteFixture::with_service(service, &[]).await, executor, harness, seed }
     }
 
-    /// A linear congruential generator, of which only the upper bits are used.
-    fn fraction(&mut self) -> f64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Cuts a random leg after a random number of further bytes, again and again. Every order of magnitude up to
-    /// `max_gap` bytes is equally likely, so that cuts hit upgrades, small frames and the middle of large ones.
-    /// Panics if the command ends before.
-    async fn cut(&mut self, cuts: u64, max_gap: u64, command: &JoinHandle<CommandEnd>) {
-        let made = |legs: &Self| legs.executor.cuts_made() + legs.harness.cuts_made();
-        let wanted = made(self) + cuts;
-        while made(self) < wanted {
-            let is_executor = self.fraction() < 0.5;
-            let gap = (max_gap as f64).powf(self.fraction()) as u64;
-            let leg = if is_executor { &self.executor } else { &self.harness };
-            let (made_before, mut cut_at) = (leg.cuts_made(), leg.bytes_passed() + gap);
-            leg.cut_at(cut_at);
-            while leg.cuts_made() == made_before {
-                assert!(!command.is_finished(), "the command ended after {} of {wanted} cuts", made(self));
-                // Bytes that passed meanwhile may have been more than the gap.
-                if leg.bytes_passed() >= cut_at {
-                    cut_at = leg.bytes_passed() + 1;
-                    leg.cut_at(cut_at);
-                }
-                // sleep: one of many looks at the condition of the loop.
-                tokio::time::sleep(PROBE_INTERVAL).await;
-            }
+    /// Cuts so many connections of each leg, one after the other, each after a random number of bytes. Every order of
+    /// magnitude up to `max_bytes` is equally likely, so that cuts hit upgrades, small frames and the middle of large
+    /// ones. Panics if the command ends before.
+    async fn cut_each(&mut self, cuts: u64, max_bytes: u64, command: &mut JoinHandle<CommandEnd>) {
+        let wanted = self.cuts_made() + 2 * cuts;
+        for leg in [&self.executor, &self.harness] {
+            self.seed = self.seed.wrapping_add(1);
+            leg.cut_at_random(cuts, max_bytes, self.seed);
+            // Only new connections are cut after a number of bytes.
+            leg.cut();
         }
-        self.executor.cut_at(0);
-        self.harness.cut_at(0);
+        while self.cuts_made() < wanted {
+            // sleep: one of many looks at the condition of the loop.
+            let ended = tokio::time::timeout(PROBE_INTERVAL, &mut *command).await;
+            assert!(ended.is_err(), "{} cuts were left, and the command ended: {ended:?}", wanted - self.cuts_made());
+        }
+    }
+
+    fn cuts_made(&self) -> u64 {
+        self.executor.cuts_made() + self.harness.cuts_made()
     }
 
     /// Starts a command, and waits until both legs have passed some of its data.
@@ -89,7 +78,7 @@ impl CutLegs {
         command
     }
 
-    /// All streams went on over the next socket, and nobody broke the rules.
+    /// All streams have gone on over the next socket, and nobody broke the rules.
     fn assert_resumed(&self, commands: usize) {
         assert_eq!(self.remote.handshakes(), commands, "a command made a second handshake");
         assert_eq!(self.remote.service.violations(), [""; 0]);
@@ -99,8 +88,8 @@ impl CutLegs {
 #[tokio::test]
 async fn five_hundred_cuts_change_no_byte_of_the_output() {
     let mut legs = CutLegs::start().await;
-    let command = legs.begin(&["run", "--", "seq", "1", "2000000"]).await;
-    legs.cut(500, 256 << 10, &command).await;
+    let mut command = legs.begin(&["run", "--", "seq", "1", "2000000"]).await;
+    legs.cut_each(250, 256 << 10, &mut command).await;
     let end = command.await.unwrap();
     let expected: String = (1..=2_000_000).map(|number| format!("{number}\n")).collect();
     assert!(end.stdout == expected, "{} bytes instead of {}: {}", end.stdout.len(), expected.len(), end.stderr);
@@ -135,8 +124,8 @@ async fn five_hundred_cuts_change_no_byte_of_copied_files() {
     let at_executor = format!(":{}", there.display());
     let [local, back_path] = [&original, &back].map(|path| path.to_str().unwrap().to_owned());
     for (source, target) in [(&local, &at_executor), (&at_executor, &back_path)] {
-        let command = legs.begin(&["cp", source, target]).await;
-        legs.cut(250, 4 << 20, &command).await;
+        let mut command = legs.begin(&["cp", source, target]).await;
+        legs.cut_each(125, 4 << 20, &mut command).await;
         assert_eq!(command.await.unwrap(), CommandEnd::printed("", 0));
     }
     for copy in [&there, &back] {

@@ -1,5 +1,6 @@
 //! An executor in a process of its own, commands that reach it through the service, and what they print.
 
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -143,11 +144,19 @@ impl ExecutorProcess {
 }
 
 /// How a command has ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(crate) struct CommandEnd {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) code: Option<i32>,
+}
+
+/// Without most of a large output.
+impl fmt::Debug for CommandEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String = self.stdout.chars().take(200).collect();
+        write!(f, "{:?}: {} bytes of output {shown:?}, errors {:?}", self.code, self.stdout.len(), self.stderr)
+    }
 }
 
 impl CommandEnd {
