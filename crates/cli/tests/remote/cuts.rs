@@ -11,18 +11,21 @@ use tokio::task::JoinHandle;
 
 use crate::support::{CommandEnd, RemoteFixture, wait_for_end};
 
+/// Cuts of each test. If a transfer is over before, the next one follows.
+const CUTS: u64 = 500;
+
 /// Size of the file that is copied.
 const FILE_BYTES: usize = 256 << 20;
 
 /// Pause between two looks whether a cut was made.
-const PROBE_INTERVAL: Duration = Duration::from_millis(10);
+const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A service whose two legs can be cut after any byte.
 struct CutLegs {
     remote: RemoteFixture,
     executor: CuttingProxy,
     harness: CuttingProxy,
-    seed: u64,
+    random: u64,
 }
 
 impl CutLegs {
@@ -38,25 +41,37 @@ impl CutLegs {
         let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = given.unwrap_or_else(clock);
         println!("EXEC_SERVER_TEST_SEED={seed}");
-        Self { remote: RemoteFixture::with_service(service, &[]).await, executor, harness, seed }
+        Self { remote: RemoteFixture::with_service(service, &[]).await, executor, harness, random: seed }
     }
 
-    /// Cuts so many connections of each leg, one after the other, each after a random number of bytes. Every order of
-    /// magnitude up to `max_bytes` is equally likely, so that cuts hit upgrades, small frames and the middle of large
-    /// ones. Panics if the command ends before.
-    async fn cut_each(&mut self, cuts: u64, max_bytes: u64, command: &mut JoinHandle<CommandEnd>) {
-        let wanted = self.cuts_made() + 2 * cuts;
-        for leg in [&self.executor, &self.harness] {
-            self.seed = self.seed.wrapping_add(1);
-            leg.cut_at_random(cuts, max_bytes, self.seed);
-            // Only new connections are cut after a number of bytes.
-            leg.cut();
+    /// A linear congruential generator, of which only the upper bits are used.
+    fn fraction(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Cuts a random leg after a random number of further bytes, again and again, until this test has made `wanted` cuts or
+    /// the command ends. Every order of magnitude up to `max_gap` bytes is equally likely, so that cuts hit upgrades,
+    /// small frames and the middle of large ones.
+    async fn cut_until(&mut self, wanted: u64, max_gap: u64, command: &JoinHandle<CommandEnd>) {
+        while self.cuts_made() < wanted && !command.is_finished() {
+            let is_executor = self.fraction() < 0.5;
+            let gap = (max_gap as f64).powf(self.fraction()) as u64;
+            let leg = if is_executor { &self.executor } else { &self.harness };
+            let (made_before, mut cut_at) = (leg.cuts_made(), leg.bytes_passed() + gap);
+            leg.cut_at(cut_at);
+            while leg.cuts_made() == made_before && !command.is_finished() {
+                // More bytes than the gap may have passed before the proxy knew where to cut.
+                if leg.bytes_passed() >= cut_at {
+                    cut_at = leg.bytes_passed() + 1;
+                    leg.cut_at(cut_at);
+                }
+                // sleep: one of many looks at the condition of the loop.
+                tokio::time::sleep(PROBE_INTERVAL).await;
+            }
         }
-        while self.cuts_made() < wanted {
-            // sleep: one of many looks at the condition of the loop.
-            let ended = tokio::time::timeout(PROBE_INTERVAL, &mut *command).await;
-            assert!(ended.is_err(), "{} cuts were left, and the command ended: {ended:?}", wanted - self.cuts_made());
-        }
+        self.executor.cut_at(0);
+        self.harness.cut_at(0);
     }
 
     fn cuts_made(&self) -> u64 {
@@ -87,14 +102,21 @@ impl CutLegs {
 
 #[tokio::test]
 async fn five_hundred_cuts_change_no_byte_of_the_output() {
+    /// Enough for a few seconds of output. At full speed the output would be over after fewer cuts.
+    const BYTES_PER_SECOND: u64 = 8 << 20;
     let mut legs = CutLegs::start().await;
-    let mut command = legs.begin(&["run", "--", "seq", "1", "2000000"]).await;
-    legs.cut_each(250, 256 << 10, &mut command).await;
-    let end = command.await.unwrap();
+    legs.harness.slow_down(BYTES_PER_SECOND);
     let expected: String = (1..=2_000_000).map(|number| format!("{number}\n")).collect();
-    assert!(end.stdout == expected, "{} bytes instead of {}: {}", end.stdout.len(), expected.len(), end.stderr);
-    assert_eq!((end.stderr.as_str(), end.code), ("", Some(0)));
-    legs.assert_resumed(1);
+    let mut commands = 0;
+    while legs.cuts_made() < CUTS {
+        let command = legs.begin(&["run", "--", "seq", "1", "2000000"]).await;
+        legs.cut_until(CUTS, 256 << 10, &command).await;
+        let end = command.await.unwrap();
+        assert!(end.stdout == expected && end.stderr.is_empty() && end.code == Some(0), "{end:?}");
+        commands += 1;
+        assert!(commands < 10, "{} cuts in {commands} commands", legs.cuts_made());
+    }
+    legs.assert_resumed(commands);
 }
 
 /// Writes a file in which no block is equal to another.
@@ -123,13 +145,18 @@ async fn five_hundred_cuts_change_no_byte_of_copied_files() {
     let expected = sha256(&original);
     let at_executor = format!(":{}", there.display());
     let [local, back_path] = [&original, &back].map(|path| path.to_str().unwrap().to_owned());
-    for (source, target) in [(&local, &at_executor), (&at_executor, &back_path)] {
-        let mut command = legs.begin(&["cp", source, target]).await;
-        legs.cut_each(125, 4 << 20, &mut command).await;
-        assert_eq!(command.await.unwrap(), CommandEnd::printed("", 0));
+    let mut commands = 0;
+    while legs.cuts_made() < CUTS {
+        for (wanted, source, target) in [(CUTS / 2, &local, &at_executor), (CUTS, &at_executor, &back_path)] {
+            let command = legs.begin(&["cp", source, target]).await;
+            legs.cut_until(wanted, 4 << 20, &command).await;
+            assert_eq!(command.await.unwrap(), CommandEnd::printed("", 0));
+            commands += 1;
+        }
+        for copy in [&there, &back] {
+            assert_eq!(sha256(copy), expected);
+        }
+        assert!(commands < 10, "{} cuts in {commands} commands", legs.cuts_made());
     }
-    for copy in [&there, &back] {
-        assert_eq!(sha256(copy), expected);
-    }
-    legs.assert_resumed(2);
+    legs.assert_resumed(commands);
 }
