@@ -78,6 +78,8 @@ async fn what_passes_through_a_command_is_seen_by_no_relay_and_no_log() {
     let logs = [remote.executor.log(), std::fs::read_to_string(client_log).unwrap(), calls];
     for (log, party) in logs.iter().zip(["executor", "client", "service"]) {
         assert!(log.len() > 500, "the {party} has logged next to nothing: {log}");
+        let is_verbose = log.contains("DEBUG") || log.contains("TRACE") || party == "service";
+        assert!(is_verbose, "the {party} does not log at the most verbose level: {log}");
         assert_eq!(search.found_in(log.as_bytes()), [""; 0], "{party}");
     }
     assert_eq!(remote.service.violations(), [""; 0]);

@@ -11,6 +11,9 @@ use tokio::task::JoinHandle;
 
 use crate::support::{CommandEnd, RemoteFixture, wait_for_end};
 
+/// The random numbers depend on this seed only. `CUT_SEED` sets another one.
+const SEED: u64 = 11;
+
 /// Cuts of each test. If a transfer is over before, the next one follows.
 const CUTS: u64 = 500;
 
@@ -29,7 +32,7 @@ struct CutLegs {
 }
 
 impl CutLegs {
-    /// The seed is printed, so that a failure can be repeated. `EXEC_SERVER_TEST_SEED` gives a certain one.
+    #[expect(clippy::print_stdout, reason = "shown if the test fails")]
     async fn start() -> Self {
         let service = TestService::start().await;
         let (executor, harness) =
@@ -37,10 +40,8 @@ impl CutLegs {
         for (leg, proxy) in [(Leg::Executor, &executor), (Leg::Harness, &harness)] {
             service.route_through(leg, proxy.url().trim_start_matches("ws://"));
         }
-        let given = std::env::var("EXEC_SERVER_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
-        let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-        let seed = given.unwrap_or_else(clock);
-        println!("EXEC_SERVER_TEST_SEED={seed}");
+        let seed = std::env::var("CUT_SEED").map_or(SEED, |seed| seed.parse().unwrap());
+        println!("CUT_SEED={seed}");
         Self { remote: RemoteFixture::with_service(service, &[]).await, executor, harness, random: seed }
     }
 
