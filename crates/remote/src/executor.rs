@@ -27,7 +27,7 @@ use crate::relay_socket;
 use crate::relayed_stream::RelayedStream;
 use crate::stream_timers::StreamTimers;
 use handshakes::HarnessAdmission;
-use schedule::RedialSchedule;
+use schedule::{ConnectionUse, RedialSchedule};
 use stream_table::{FrameVerdict, StreamTable};
 
 /// How long the last frames may take to leave when the executor ends.
@@ -112,6 +112,12 @@ pub(crate) struct ExecutorShared {
     pub(crate) closing: CancellationToken,
 }
 
+/// How a socket to the relay has ended.
+struct ServedSocket {
+    end_reason: &'static str,
+    connection_use: ConnectionUse,
+}
+
 impl Executor {
     /// Registers. A failure that may pass is retried until `closing` is cancelled, and every other one is returned. None:
     /// it was cancelled.
@@ -183,9 +189,9 @@ impl Executor {
             let reason = match dialled {
                 Ok(socket) => {
                     let connected = Instant::now();
-                    let reason = shared.serve_socket(socket).await;
-                    schedule.connection_ended(connected.elapsed());
-                    reason
+                    let served = shared.serve_socket(socket).await;
+                    schedule.connection_ended(connected.elapsed(), served.connection_use);
+                    served.end_reason
                 }
                 Err(error) if error.refused_with().is_some_and(|status| (400..500).contains(&status)) => {
                     self.register_again(&mut schedule).await;
@@ -225,32 +231,45 @@ async fn register(settings: &ExecutorSettings, host: &dyn ExecutorHost) -> Resul
 }
 
 impl ExecutorShared {
-    /// Serves a socket until it ends. Returns why it has ended.
-    async fn serve_socket(self: &Arc<Self>, socket: MessageStream) -> &'static str {
+    /// Serves a socket until it ends.
+    async fn serve_socket(self: &Arc<Self>, socket: MessageStream) -> ServedSocket {
         let now = Instant::now();
         for stream in self.streams.lock().all() {
             stream.handle_new_socket(&self.outgoing, now);
         }
-        let end =
-            relay_socket::run(socket, &self.outgoing, relay_socket::SILENCE_TIMEOUT, |frame| self.handle(frame))
-                .await;
+        let mut carried = false;
+        let end = relay_socket::run(socket, &self.outgoing, relay_socket::SILENCE_TIMEOUT, |frame| {
+            carried |= self.handle(frame);
+        })
+        .await;
         self.outgoing.clear();
         let now = Instant::now();
+        let mut connection_use = if carried { ConnectionUse::Carried } else { ConnectionUse::Idle };
         for stream in self.streams.lock().all() {
             stream.handle_lost_socket(now);
+            if !carried {
+                connection_use = ConnectionUse::Awaited;
+            }
         }
-        end.as_str()
+        ServedSocket { end_reason: end.as_str(), connection_use }
     }
 
-    fn handle(self: &Arc<Self>, frame: Result<Frame, FrameError>) {
+    /// Returns whether the frame belongs to a stream.
+    fn handle(self: &Arc<Self>, frame: Result<Frame, FrameError>) -> bool {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return tracing::debug!(%error, "a frame was dropped"),
+            Err(error) => {
+                tracing::debug!(%error, "a frame was dropped");
+                return false;
+            }
         };
         let now = Instant::now();
         let verdict = self.streams.lock().handle(&frame);
         match verdict {
-            FrameVerdict::Deliver(stream) => stream.handle_frame(frame, now),
+            FrameVerdict::Deliver(stream) => {
+                stream.handle_frame(frame, now);
+                return true;
+            }
             FrameVerdict::Begin(number) => match frame.body {
                 FrameBody::Handshake(message)
                     if self.admission.lock().may_begin(now) && !self.closing.is_cancelled() =>
@@ -266,6 +285,7 @@ impl ExecutorShared {
             }
             FrameVerdict::Ignore => {}
         }
+        false
     }
 
     /// Forgets a handshake, and tells the harness.

@@ -10,8 +10,8 @@ const WAITS: Backoff = Backoff { first: Duration::from_millis(40), longest: Dura
 /// So many of the first waits are as short as the first one.
 const SHORT_WAITS: u32 = 40;
 
-/// A connection that has held for less than this counts as a failure. Otherwise two executors that displace each other
-/// would do so without end.
+/// A connection that has held for less than this, and was not used, counts as a failure. Otherwise two executors that
+/// displace each other would do so without end.
 const HELD: Duration = Duration::from_secs(10);
 
 /// A relay that accepts and closes is not called more often than after this time.
@@ -19,6 +19,18 @@ const DISPLACED_WAITS: Backoff = Backoff { first: Duration::from_millis(500), lo
 
 /// Waits before a further attempt to register.
 const REGISTER_WAITS: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
+
+/// What a connection was used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionUse {
+    /// There was no stream.
+    Idle,
+    /// There are streams, and nothing of them has arrived. Their harnesses wait, so the next connection follows as quickly
+    /// as after a failed attempt to connect.
+    Awaited,
+    /// Frames of streams have arrived, which has brought the work further.
+    Carried,
+}
 
 /// Counts the failures since the last success, from which the next wait follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,9 +58,17 @@ impl RedialSchedule {
     }
 
     /// A connection has ended after this time.
-    pub(super) fn connection_ended(&mut self, held: Duration) {
-        let short_connections = if held < HELD { self.short_connections.saturating_add(1) } else { 0 };
-        *self = Self { short_connections, ..Self::default() };
+    pub(super) fn connection_ended(&mut self, held: Duration, connection_use: ConnectionUse) {
+        // An executor that is displaced gets a new URL each time, so what it has carried in between does not count.
+        let connection_use = if self.renewed_urls > 0 { ConnectionUse::Idle } else { connection_use };
+        *self = match connection_use {
+            _ if held >= HELD => Self::default(),
+            ConnectionUse::Carried => Self::default(),
+            ConnectionUse::Awaited => Self { failed_dials: self.failed_dials.saturating_add(1), ..*self },
+            ConnectionUse::Idle => {
+                Self { short_connections: self.short_connections.saturating_add(1), ..Self::default() }
+            }
+        };
     }
 
     /// The wait after a failed attempt to register.
@@ -79,7 +99,7 @@ mod tests {
     #[test]
     fn a_relay_that_is_away_is_called_often_at_first_and_then_rarely() {
         let mut schedule = RedialSchedule::new();
-        schedule.connection_ended(HELD);
+        schedule.connection_ended(HELD, ConnectionUse::Idle);
         let mut total = Duration::ZERO;
         for _ in 0..SHORT_WAITS {
             schedule.dial_failed();
@@ -91,7 +111,7 @@ mod tests {
             schedule.dial_failed();
         }
         assert!((29_000..=30_000).contains(&wait(&schedule)));
-        schedule.connection_ended(HELD);
+        schedule.connection_ended(HELD, ConnectionUse::Idle);
         assert!(wait(&schedule) <= 40);
     }
 
@@ -99,12 +119,34 @@ mod tests {
     fn two_executors_that_displace_each_other_slow_down() {
         let mut schedule = RedialSchedule::new();
         let mut waits = Vec::new();
-        for _ in 0..12 {
-            schedule.connection_ended(Duration::from_millis(3));
+        for number in 0..12 {
+            // A harness may be so quick that the connection carries something.
+            let connection_use = [ConnectionUse::Idle, ConnectionUse::Awaited, ConnectionUse::Carried][number % 3];
+            schedule.connection_ended(Duration::from_millis(3), connection_use);
             schedule.url_renewed();
             waits.push(wait(&schedule));
         }
         assert!(waits[0] <= 40 && waits.is_sorted() && *waits.last().unwrap() > 20_000, "{waits:?}");
+    }
+
+    #[test]
+    fn connections_that_harnesses_use_are_replaced_at_once_however_often_they_are_lost() {
+        let end = |schedule: &mut RedialSchedule, connection_use| {
+            schedule.connection_ended(Duration::from_millis(3), connection_use);
+            wait(schedule)
+        };
+        let mut schedule = RedialSchedule::new();
+        for _ in 0..500 {
+            assert!(end(&mut schedule, ConnectionUse::Awaited) <= 40);
+            assert!(end(&mut schedule, ConnectionUse::Carried) <= 40);
+        }
+        // A relay that accepts and closes is left alone, although harnesses wait.
+        let waits: Vec<_> = (0..60).map(|_| end(&mut schedule, ConnectionUse::Awaited)).collect();
+        assert!(waits[..SHORT_WAITS as usize].iter().all(|wait| *wait <= 40) && waits[59] >= 29_000, "{waits:?}");
+        // If nobody waits, it is left alone earlier.
+        let mut schedule = RedialSchedule::new();
+        let waits: Vec<_> = (0..4).map(|_| end(&mut schedule, ConnectionUse::Idle)).collect();
+        assert!(waits[3] >= 500, "{waits:?}");
     }
 
     #[test]

@@ -35,9 +35,18 @@ pub struct ReferenceHarness {
 }
 
 impl ReferenceHarness {
-    /// Asks the registry at `base_url` for a way to an environment, and makes the handshake.
+    /// Asks the registry at `base_url` for a way to an environment, and makes the handshake with new keys.
     pub async fn connect(base_url: &str, token: &str, environment: &str) -> Result<Self, ReferenceFailure> {
-        let identity = RelayIdentity::generate().unwrap();
+        Self::connect_as(&RelayIdentity::generate().unwrap(), base_url, token, environment).await
+    }
+
+    /// Like [`connect`](Self::connect), with these keys.
+    pub async fn connect_as(
+        identity: &RelayIdentity,
+        base_url: &str,
+        token: &str,
+        environment: &str,
+    ) -> Result<Self, ReferenceFailure> {
         let registry = RegistryClient::new(base_url, token, environment);
         let bundle = registry.call("connect", &json!({"harness_public_key": identity.public_key()})).await;
         let bundle = bundle.map_err(|(status, body)| ReferenceFailure::Registry(status, body))?;
@@ -51,7 +60,7 @@ impl ReferenceHarness {
             stream_id: &stream_id,
         };
         let (handshake, message) =
-            HarnessHandshake::begin(&identity, &key, binding, member("harness_key_authorization")).unwrap();
+            HarnessHandshake::begin(identity, &key, binding, member("harness_key_authorization")).unwrap();
         let bodies = [FrameBody::Resume { next_seq: 0 }, FrameBody::Handshake(message.into())];
         let frames = bodies.map(|body| Frame::new(&stream_id, body));
         write(&mut socket, &frames).await?;
