@@ -13,7 +13,7 @@ use relay::{RelayIdentity, RelayPublicKey};
 use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, MessageStream, PeerLabel, TlsRoots};
 
-use crate::dial::dial;
+use crate::dial::{DialError, dial};
 use crate::outgoing::OutgoingFrames;
 use crate::registry::{ConnectBundle, Registry};
 use crate::relayed_stream::RelayedStream;
@@ -76,7 +76,10 @@ impl Harness {
         loop {
             match self.try_to_connect(&mut budget).await {
                 Err(error) if error.ended_the_handshake() && attempts < HANDSHAKE_ATTEMPTS => {
-                    tracing::debug!(%error, "another handshake is tried");
+                    // The second attempt follows at once, because most reasons are over by then.
+                    if attempts > 1 {
+                        budget.pause(error).await?;
+                    }
                     attempts += 1;
                 }
                 result => return result,
@@ -91,20 +94,8 @@ impl Harness {
     }
 
     async fn try_to_connect(&self, budget: &mut BundleBudget) -> Result<HarnessConnection, HarnessError> {
-        let HarnessSettings { registry, identity, tls_roots, limits, .. } = &self.settings;
-        let key = identity.public_key();
-        let mut bundle = budget.fetch(registry, &key).await?;
-        let dialled = dial(&bundle.url, tls_roots).await;
-        let mut socket = match dialled {
-            // The URL has expired, or the executor was registered again.
-            Err(error) if error.refused_with() == Some(401) => {
-                *budget = BundleBudget::begin(Instant::now());
-                bundle = budget.fetch(registry, &key).await?;
-                dial(&bundle.url, tls_roots).await?
-            }
-            dialled => dialled?,
-        };
-        self.check_pin(&bundle.executor_public_key)?;
+        let HarnessSettings { registry, identity, limits, .. } = &self.settings;
+        let (bundle, mut socket) = self.dial_relay(budget).await?;
         let stream = handshake::shake_hands(&mut socket, identity, registry.environment_id(), &bundle).await?;
         let outgoing = Arc::<OutgoingFrames>::default();
         let timers = Arc::<StreamTimers>::default();
@@ -127,6 +118,25 @@ impl Harness {
             socket,
         });
         Ok(HarnessConnection { stream, link, executor_key })
+    }
+
+    /// A socket to the relay, and the bundle whose URL it has.
+    async fn dial_relay(&self, budget: &mut BundleBudget) -> Result<(ConnectBundle, MessageStream), HarnessError> {
+        let HarnessSettings { registry, identity, tls_roots, .. } = &self.settings;
+        let mut is_renewed = false;
+        loop {
+            let bundle = budget.fetch(registry, &identity.public_key()).await?;
+            self.check_pin(&bundle.executor_public_key)?;
+            match dial(&bundle.url, tls_roots).await {
+                Ok(socket) => return Ok((bundle, socket)),
+                // The URL has expired, or the executor was registered again.
+                Err(DialError::Refused { status: 401, .. }) if !is_renewed => {
+                    is_renewed = true;
+                    *budget = BundleBudget::begin(Instant::now());
+                }
+                Err(error) => budget.pause(error.into()).await?,
+            }
+        }
     }
 
     fn check_pin(&self, key: &RelayPublicKey) -> Result<(), HarnessError> {

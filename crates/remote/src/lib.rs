@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked_wait;
 mod chance;
 mod dial;
 mod executor;

@@ -34,7 +34,7 @@ mod writer;
 
 pub use accept::{AcceptError, AcceptedStream, accept_messages};
 pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, spawn_child};
-pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, upgrade_client};
+pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, retry_after, upgrade_client};
 pub use framing::Framing;
 pub use http::HttpSurface;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};

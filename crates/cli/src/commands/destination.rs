@@ -195,11 +195,11 @@ impl Destination {
     pub(super) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
         let connector = RelayConnector::to_environment(location, Arc::new(identity), variables_of_this_process());
-        Ok(connector.map_err(|error| match &error {
+        connector.map_err(|error| match &error {
             RelayConnectorError::TokenFile { .. } => UnusableFile::new(&self.token_file_setting, error.into()).into(),
             RelayConnectorError::Access(_) => UnusableFile::new(&self.ca_file_setting, error.into()).into(),
             _ => anyhow::Error::from(error),
-        })?)
+        })
     }
 
     /// The connector that makes the connections to this environment. It is an error if a token, a certificate or the

@@ -13,7 +13,7 @@ use transport::MessageStream;
 
 use super::HarnessSettings;
 use crate::chance::chance;
-use crate::dial::{DialError, dial};
+use crate::dial::{DialError, DialRemedy, dial};
 use crate::outgoing::OutgoingFrames;
 use crate::registry::ConnectBundle;
 use crate::relay_socket;
@@ -57,10 +57,14 @@ pub(super) struct LinkParts {
 /// Tells the executor that the harness leaves, unless the stream is over already.
 pub(super) fn leave(slot: &RelayedStream, outgoing: &OutgoingFrames, closed: &CancellationToken) {
     if slot.end().is_none() {
-        outgoing.push_control(Frame::new(slot.id(), FrameBody::Reset { reason: LEFT.to_owned() }));
+        push_reset(slot, outgoing);
         slot.fail(StreamFailure::Reset);
     }
     closed.cancel();
+}
+
+fn push_reset(slot: &RelayedStream, outgoing: &OutgoingFrames) {
+    outgoing.push_control(Frame::new(slot.id(), FrameBody::Reset { reason: LEFT.to_owned() }));
 }
 
 impl HarnessLink {
@@ -116,6 +120,10 @@ async fn serve(parts: LinkParts) -> String {
     };
     let stream_end = async {
         slot.wait_for_end().await;
+        // If this end cannot go on, for example after an altered record, the executor does not know it.
+        if slot.end() != Some(StreamFailure::Reset) {
+            push_reset(&slot, &outgoing);
+        }
         // The other end gets what waits for it, such as the reset.
         outgoing.wait_until_empty().await;
     };
@@ -141,15 +149,24 @@ async fn replace(
     slot: &Arc<RelayedStream>,
 ) -> Option<MessageStream> {
     let mut failed = 0;
+    let mut is_renewed = false;
     while slot.end().is_none() {
         match dial(&bundle.url, &settings.tls_roots).await {
             Ok(socket) => return Some(socket),
             Err(error) => {
                 tracing::debug!(%error, "cannot replace the socket to the relay");
-                if error.refused_with().is_some_and(|status| (400..500).contains(&status)) {
-                    renew_url(settings, bundle, slot).await;
-                } else if !is_passing(&error) {
-                    slot.fail(StreamFailure::SocketLost);
+                match (error.remedy(), error) {
+                    (DialRemedy::SameUrl, _) => {}
+                    (DialRemedy::Later(wait), _) => tokio::time::sleep(wait).await,
+                    (DialRemedy::NewUrl, DialError::Refused { status: 400..500, .. }) => {
+                        // A relay that refuses new URLs too is not asked without a pause.
+                        if is_renewed {
+                            tokio::time::sleep(BUNDLE_PAUSE).await;
+                        }
+                        is_renewed = true;
+                        renew_url(settings, bundle, slot).await;
+                    }
+                    (DialRemedy::NewUrl, _) => slot.fail(StreamFailure::SocketLost),
                 }
             }
         }
@@ -159,17 +176,15 @@ async fn replace(
     None
 }
 
-fn is_passing(error: &DialError) -> bool {
-    error.is_retryable()
-}
-
 /// The URL is not accepted any more. A new one serves as well, if it is for the same registration of the executor.
 async fn renew_url(settings: &HarnessSettings, bundle: &mut ConnectBundle, slot: &RelayedStream) {
     let key = settings.identity.public_key();
     match settings.registry.connect(&key, BUNDLE_TIMEOUT).await {
         Ok(new) if new.executor_registration_id == bundle.executor_registration_id => *bundle = new,
         Ok(_) => slot.fail(StreamFailure::SocketLost),
-        Err(error) if error.is_retryable() => tokio::time::sleep(BUNDLE_PAUSE).await,
+        Err(error) if error.is_retryable() => {
+            tokio::time::sleep(error.wait().unwrap_or_default().max(BUNDLE_PAUSE)).await;
+        }
         Err(_) => slot.fail(StreamFailure::SocketLost),
     }
 }
