@@ -43,16 +43,19 @@ async fn connect_and_get_echo(service: &TestService) {
 #[tokio::test]
 async fn a_harness_gets_through_wherever_its_first_socket_is_cut() {
     cut_everywhere(31, 4, |cuts| async move {
-        let (service, proxy) = service_behind_proxy(Leg::Harness).await;
-        let executor = Arc::new(TestExecutor::start(&service).await);
-        executor.echo();
-        for bytes in cuts {
-            proxy.cut_at(proxy.bytes_passed() + bytes);
-            connect_and_get_echo(&service).await;
-            proxy.cut_at(0);
+        // Streams that were abandoned stay for a while, and an executor has a limited number of them.
+        for cuts in cuts.chunks(50) {
+            let (service, proxy) = service_behind_proxy(Leg::Harness).await;
+            let executor = Arc::new(TestExecutor::start(&service).await);
+            executor.echo();
+            for bytes in cuts {
+                proxy.cut_at(proxy.bytes_passed() + bytes);
+                connect_and_get_echo(&service).await;
+                proxy.cut_at(0);
+            }
+            assert!(proxy.cuts_made() > cuts.len() as u64 / 2, "{}", proxy.cuts_made());
+            assert_eq!(service.violations(), [""; 0]);
         }
-        assert!(proxy.cuts_made() > 10, "{}", proxy.cuts_made());
-        assert_eq!(service.violations(), [""; 0]);
     })
     .await;
 }
