@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use transport::{MessageLimits, MessageStream, TlsRoots};
 
 use crate::chance::chance;
-use crate::dial::dial;
+use crate::dial::{DialRemedy, dial};
 use crate::direct::{DirectDoor, DirectListeners, DirectTickets};
 use crate::outgoing::OutgoingFrames;
 use crate::registry::{Registration, Registry, RegistryError};
@@ -128,15 +128,17 @@ impl Executor {
     ) -> Result<Option<Self>, RegistryError> {
         let mut schedule = RedialSchedule::new();
         let registration = loop {
-            match register(&settings, &*host).await {
+            let Some(registered) = closing.run_until_cancelled(register(&settings, &*host)).await else {
+                return Ok(None);
+            };
+            match registered {
                 Ok(registration) => break registration,
                 Err(error) if !error.is_retryable() => return Err(error),
-                Err(_) => {
-                    let wait = schedule.after_failure(chance());
-                    if closing.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
-                        return Ok(None);
-                    }
-                }
+                Err(error) => schedule.registration_failed(error.wait()),
+            }
+            let wait = tokio::time::sleep(schedule.wait(chance()));
+            if closing.run_until_cancelled(wait).await.is_none() {
+                return Ok(None);
             }
         };
         let shared = Arc::new(ExecutorShared {
@@ -193,14 +195,13 @@ impl Executor {
                     schedule.connection_ended(connected.elapsed(), served.connection_use);
                     served.end_reason
                 }
-                Err(error) if error.refused_with().is_some_and(|status| (400..500).contains(&status)) => {
-                    self.register_again(&mut schedule).await;
-                    schedule.url_renewed();
-                    "registration_rejected"
-                }
-                Err(_) => {
-                    schedule.dial_failed();
-                    "connect_failed"
+                Err(error) => {
+                    let remedy = error.remedy();
+                    schedule.dial_failed(remedy);
+                    if schedule.needs_new_url() {
+                        self.register_again(&mut schedule).await;
+                    }
+                    if remedy == DialRemedy::NewUrl { "registration_rejected" } else { "connect_failed" }
                 }
             };
             shared.host.note(ExecutorEvent::Reconnects(reason));
@@ -208,16 +209,15 @@ impl Executor {
         }
     }
 
-    /// Registers until it succeeds: local clients and detached sessions do not end because a service is gone.
+    /// Asks the registry for another URL. If it gives none, whatever the reason, the old one is tried again before the
+    /// next attempt: local clients and detached sessions do not end because a service is gone.
     async fn register_again(&self, schedule: &mut RedialSchedule) {
-        loop {
-            match register(&self.shared.settings, &*self.shared.host).await {
-                Ok(registration) => {
-                    *self.shared.registration.lock() = registration;
-                    return;
-                }
-                Err(_) => tokio::time::sleep(schedule.after_failure(chance())).await,
+        match register(&self.shared.settings, &*self.shared.host).await {
+            Ok(registration) => {
+                self.shared.adopt(registration);
+                schedule.url_renewed();
             }
+            Err(error) => schedule.registration_failed(error.wait()),
         }
     }
 }
@@ -252,6 +252,14 @@ impl ExecutorShared {
             }
         }
         ServedSocket { end_reason: end.as_str(), connection_use }
+    }
+
+    /// Under another registration the relay knows none of the streams, so their harnesses come back over new ones.
+    fn adopt(&self, new: Registration) {
+        let old = std::mem::replace(&mut *self.registration.lock(), new.clone());
+        if old.executor_registration_id != new.executor_registration_id {
+            self.end_all();
+        }
     }
 
     /// Returns whether the frame belongs to a stream.

@@ -14,7 +14,7 @@ use relay::{Features, RelayIdentity, RelayPublicKey};
 use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, MessageStream, PeerLabel, TlsRoots};
 
-use crate::dial::dial;
+use crate::dial::{DialError, dial};
 use crate::direct::DirectPolicy;
 use crate::outgoing::OutgoingFrames;
 use crate::registry::{ConnectBundle, Registry};
@@ -84,7 +84,10 @@ impl Harness {
         loop {
             match self.try_to_connect(&mut budget).await {
                 Err(error) if error.ended_the_handshake() && attempts < HANDSHAKE_ATTEMPTS => {
-                    tracing::debug!(%error, "another handshake is tried");
+                    // The second attempt follows at once, because most reasons are over by then.
+                    if attempts > 1 {
+                        budget.pause(error).await?;
+                    }
                     attempts += 1;
                 }
                 result => return result,
@@ -99,19 +102,8 @@ impl Harness {
     }
 
     async fn try_to_connect(&self, budget: &mut BundleBudget) -> Result<HarnessConnection, HarnessError> {
-        let HarnessSettings { registry, identity, tls_roots, limits, .. } = &self.settings;
-        let key = identity.public_key();
-        let mut bundle = self.checked_bundle(budget, &key).await?;
-        let dialled = dial(&bundle.url, tls_roots).await;
-        let mut socket = match dialled {
-            // The URL has expired, or the executor was registered again.
-            Err(error) if error.refused_with() == Some(401) => {
-                *budget = BundleBudget::begin(Instant::now());
-                bundle = self.checked_bundle(budget, &key).await?;
-                dial(&bundle.url, tls_roots).await?
-            }
-            dialled => dialled?,
-        };
+        let HarnessSettings { registry, identity, limits, .. } = &self.settings;
+        let (bundle, mut socket) = self.dial_relay(budget).await?;
         let features = match self.settings.direct {
             DirectPolicy::Off => Features::OURS,
             DirectPolicy::Private | DirectPolicy::On => Features::OURS.with(Features::DIRECT_PATH),
@@ -152,14 +144,28 @@ impl Harness {
     }
 
     /// A way to the executor, whose key is the pinned one. Otherwise nothing may be sent on this way.
-    async fn checked_bundle(
-        &self,
-        budget: &mut BundleBudget,
-        key: &RelayPublicKey,
-    ) -> Result<ConnectBundle, HarnessError> {
-        let bundle = budget.fetch(&self.settings.registry, key).await?;
+    async fn checked_bundle(&self, budget: &mut BundleBudget) -> Result<ConnectBundle, HarnessError> {
+        let HarnessSettings { registry, identity, .. } = &self.settings;
+        let bundle = budget.fetch(registry, &identity.public_key()).await?;
         self.check_pin(&bundle.executor_public_key)?;
         Ok(bundle)
+    }
+
+    /// A socket to the relay, and the bundle whose URL it has.
+    async fn dial_relay(&self, budget: &mut BundleBudget) -> Result<(ConnectBundle, MessageStream), HarnessError> {
+        let mut is_renewed = false;
+        loop {
+            let bundle = self.checked_bundle(budget).await?;
+            match dial(&bundle.url, &self.settings.tls_roots).await {
+                Ok(socket) => return Ok((bundle, socket)),
+                // The URL has expired, or the executor was registered again.
+                Err(DialError::Refused { status: 401, .. }) if !is_renewed => {
+                    is_renewed = true;
+                    *budget = BundleBudget::begin(Instant::now());
+                }
+                Err(error) => budget.pause(error.into()).await?,
+            }
+        }
     }
 
     fn check_pin(&self, key: &RelayPublicKey) -> Result<(), HarnessError> {

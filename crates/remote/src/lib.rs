@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked_wait;
 mod chance;
 mod dial;
 mod direct;

@@ -37,6 +37,8 @@ pub(crate) struct OutgoingFrames {
 struct WaitingFrames {
     control: VecDeque<Frame>,
     streams: VecDeque<Arc<RelayedStream>>,
+    /// Frames were gathered, and are not with the kernel yet.
+    is_writing: bool,
 }
 
 impl OutgoingFrames {
@@ -79,6 +81,7 @@ impl OutgoingFrames {
 
     /// Hands frames to `take` until nothing waits or `take` returns false.
     pub(crate) fn gather(self: &Arc<Self>, now: Instant, mut take: impl FnMut(&EncodedFrame) -> bool) {
+        self.waiting.lock().is_writing = true;
         loop {
             let control = self.waiting.lock().control.pop_front();
             if let Some(frame) = control {
@@ -112,7 +115,7 @@ impl OutgoingFrames {
             let emptied = self.emptied.notified();
             {
                 let waiting = self.waiting.lock();
-                if waiting.control.is_empty() && waiting.streams.is_empty() {
+                if waiting.control.is_empty() && waiting.streams.is_empty() && !waiting.is_writing {
                     return;
                 }
             }
@@ -122,6 +125,7 @@ impl OutgoingFrames {
 
     /// The frames that were gathered are with the kernel.
     pub(crate) fn note_written(&self) {
+        self.waiting.lock().is_writing = false;
         self.emptied.notify_waiters();
     }
 
@@ -130,5 +134,8 @@ impl OutgoingFrames {
         let mut waiting = self.waiting.lock();
         waiting.control.clear();
         waiting.streams.clear();
+        waiting.is_writing = false;
+        drop(waiting);
+        self.emptied.notify_waiters();
     }
 }

@@ -18,6 +18,7 @@ use fetch::{FetchRequest, FetchResponse, Fetcher, Header, Redirects};
 use relay::RelayPublicKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use transport::retry_after;
 
 pub use error::RegistryError;
 pub use messages::{ConnectBundle, Registration};
@@ -196,11 +197,17 @@ impl Registry {
 
 async fn answer<A: DeserializeOwned>(operation: &'static str, response: FetchResponse) -> Result<A, RegistryError> {
     let status = response.status;
+    let wait = response.headers.iter().find(|(name, _)| name == "retry-after");
+    let wait = wait.and_then(|(_, value)| retry_after(value));
     let body = response.body.collect(MAX_ANSWER_BYTES).await;
     if !(200..300).contains(&status) {
-        return Err(RegistryError::from_answer(operation, status, &body.unwrap_or_default()));
+        return Err(RegistryError::from_answer(operation, status, wait, &body.unwrap_or_default()));
     }
-    serde_json::from_slice(&body?).map_err(|_| RegistryError::Malformed { operation })
+    let body = body?;
+    // `serde` would take a list for an object, and assign its members by their position.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    let answer = is_object.then(|| serde_json::from_slice(&body).ok()).flatten();
+    answer.ok_or(RegistryError::Malformed { operation })
 }
 
 fn check_not_blank<const N: usize>(members: [(&'static str, &String); N]) -> Result<(), RegistryError> {
@@ -233,6 +240,3 @@ impl fmt::Debug for Registry {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -185,3 +185,56 @@ async fn write_batch(writer: &mut Writer, batch: &[u8], progress: &Mutex<Instant
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use transport::{MessageLimits, PeerLabel, ProofOfReceipt};
+
+    use super::*;
+
+    /// A socket, and the end of the relay.
+    fn socket() -> (MessageStream, MessageStream) {
+        let (ours, of_relay) = tokio::io::duplex(1 << 16);
+        let stream = |io, framing| {
+            let (read, write) = tokio::io::split(io);
+            let (peer, limits) = (PeerLabel::new("a test"), MessageLimits::default());
+            MessageStream::new(read, write, framing, ProofOfReceipt::Pong, peer, limits)
+        };
+        (stream(ours, Framing::BinaryWebSocketClient), stream(of_relay, Framing::BinaryWebSocketServer))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_answers_no_ping_is_given_up() {
+        let (socket, _relay) = socket();
+        let began = Instant::now();
+        assert_eq!(run(socket, &Arc::default(), SILENCE_TIMEOUT, |_| {}).await, SocketEnd::PongTimeout);
+        assert_eq!(began.elapsed().as_secs(), SILENCE_TIMEOUT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_answers_pings_is_kept_and_gets_answers_to_its_own() {
+        let (socket, mut relay) = socket();
+        let relay = async move {
+            let mut frames = Vec::new();
+            relay.framing.ping(&mut frames, b"relay");
+            relay.writer.write_all(&frames).await.unwrap();
+            let mut answers = Vec::new();
+            for _ in 0..20 {
+                match relay.reader.next().await.unwrap() {
+                    ReadEvent::Ping(payload) => {
+                        let mut pong = Vec::new();
+                        relay.framing.pong(&mut pong, &payload);
+                        relay.writer.write_all(&pong).await.unwrap();
+                    }
+                    ReadEvent::Pong(payload) => answers.push(payload),
+                    _ => panic!("an idle end sends nothing else"),
+                }
+            }
+            answers
+        };
+        let (began, outgoing) = (Instant::now(), Arc::default());
+        let (end, answers) = tokio::join!(run(socket, &outgoing, SILENCE_TIMEOUT, |_| {}), relay);
+        assert_eq!((end, answers), (SocketEnd::ReadError, vec![Bytes::from_static(b"relay")]));
+        assert!(began.elapsed() > SILENCE_TIMEOUT * 5, "{:?}", began.elapsed());
+    }
+}

@@ -72,8 +72,9 @@ struct SlotState {
     /// The direct path, if the stream uses one.
     direct: Option<Arc<DirectRoute>>,
     is_queued: bool,
-    /// When the timer fires that was added last. None: no timer runs.
-    timer: Option<Instant>,
+    /// When the timers of this stream fire, the next one last. A timer is added only if it fires before all others, so there
+    /// are few.
+    timers: Vec<Instant>,
     wakers: Wakers,
 }
 
@@ -127,7 +128,7 @@ impl RelayedStream {
                 relay_knows_stream: true,
                 direct: None,
                 is_queued: false,
-                timer: None,
+                timers: Vec::new(),
                 wakers: Wakers::default(),
             }),
             id,
@@ -136,7 +137,7 @@ impl RelayedStream {
             moved: Notify::new(),
             on_control,
         });
-        slot.update_timer(&mut slot.state.lock(), now);
+        slot.update_timer(&mut slot.state.lock());
         slot
     }
 
@@ -166,7 +167,7 @@ impl RelayedStream {
         if is_data {
             state.wakers.wake_reader();
         }
-        self.after_change(state, now);
+        self.after_change(state);
     }
 
     /// The socket to the relay was lost. A stream that used it and cannot be resumed ends.
@@ -180,7 +181,7 @@ impl RelayedStream {
         if let Err(failure) = state.stream.socket_lost(now) {
             self.end_with(&mut state, failure);
         }
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
     }
 
     /// There is a socket to the relay again. Unless the stream uses a direct path, it sends over this socket from now on,
@@ -199,16 +200,16 @@ impl RelayedStream {
         state.is_queued = false;
         state.stream.socket_replaced(now);
         self.queue(&mut state);
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
     }
 
-    /// The time that [`SlotState::timer`] names has come.
+    /// The time of one of the [`SlotState::timers`] has come.
     pub(crate) fn handle_timer(self: &Arc<Self>, now: Instant) {
         let mut state = self.state.lock();
-        state.timer = None;
         if state.end.is_some() {
             return;
         }
+        while state.timers.pop_if(|timer| *timer <= now).is_some() {}
         let checked = match state.first_record_due {
             Some(due) if due <= now => Err(StreamFailure::Silent),
             _ => state.stream.check(now),
@@ -218,7 +219,7 @@ impl RelayedStream {
             return;
         }
         self.queue(&mut state);
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
     }
 
     /// Ends the stream from outside.
@@ -265,7 +266,7 @@ impl RelayedStream {
         }
         state.wake_writer_if_ready();
         state.wake_receipts_if_ready();
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
         state.is_queued
     }
 
@@ -302,7 +303,7 @@ impl RelayedStream {
         if state.stream.has_urgent_frame() {
             self.queue(&mut state);
         }
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
         drop(state);
         if let (Some((kind, payload)), Some(handle)) = (control, &self.on_control) {
             handle(self, kind, &payload);
@@ -318,7 +319,7 @@ impl RelayedStream {
         write_control(&mut frame, ControlKind::Other(kind), payload);
         state.waiting_control = Some(frame);
         self.write_waiting_control(&mut state);
-        self.update_timer(&mut state, Instant::now());
+        self.update_timer(&mut state);
     }
 
     fn write_waiting_control(self: &Arc<Self>, state: &mut SlotState) {
@@ -370,13 +371,12 @@ impl RelayedStream {
             self.end_with(&mut state, failure.clone());
             return Poll::Ready(Err(failure));
         }
-        let now = Instant::now();
         if let Some((ControlKind::Ping, payload)) = control {
             state.add_ping(payload);
         }
         self.write_waiting_control(&mut state);
         self.queue(&mut state);
-        self.update_timer(&mut state, now);
+        self.update_timer(&mut state);
         Poll::Ready(Ok(all_bytes - bytes.len()))
     }
 
@@ -413,27 +413,27 @@ impl RelayedStream {
         }
     }
 
-    fn after_change(self: &Arc<Self>, state: &mut SlotState, now: Instant) {
+    fn after_change(self: &Arc<Self>, state: &mut SlotState) {
         state.wake_writer_if_ready();
         state.wake_receipts_if_ready();
         if state.stream.has_urgent_frame() {
             self.queue(state);
         }
-        self.update_timer(state, now);
+        self.update_timer(state);
     }
 
     /// Adds a timer if none fires early enough.
-    fn update_timer(self: &Arc<Self>, state: &mut SlotState, now: Instant) {
+    fn update_timer(self: &Arc<Self>, state: &mut SlotState) {
         if state.end.is_some() {
             return;
         }
         // A frame that is due waits for the socket then, and a timer could not make it leave earlier.
         let stream_due = if state.is_queued { state.stream.failure_deadline() } else { state.stream.deadline() };
         let Some(due) = [stream_due, state.first_record_due].into_iter().flatten().min() else { return };
-        if state.timer.is_some_and(|timer| timer <= due && timer > now) {
+        if state.timers.last().is_some_and(|next| *next <= due) {
             return;
         }
-        state.timer = Some(due);
+        state.timers.push(due);
         self.timers.add(due, Arc::downgrade(self));
     }
 }
@@ -548,14 +548,43 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_stream_keeps_few_timers() {
+        let (mut harness, executor) = pair();
+        let (timers, outgoing) = (Arc::clone(&executor.timers), Arc::clone(&executor.state.lock().relay));
+        let mut now = Instant::now();
+        for _ in 0..10_000 {
+            now += Duration::from_millis(100);
+            harness.write(b"x").unwrap();
+            while let Some(frame) = harness.next_frame(now) {
+                executor.handle_frame(frame, now);
+            }
+            let read = executor.poll_read(&mut Context::from_waker(Waker::noop()), BytesMut::clear);
+            assert!(read.is_ready());
+            now += Duration::from_millis(30);
+            while let Some(stream) = timers.take_due(now) {
+                stream.upgrade().unwrap().handle_timer(now);
+            }
+            let mut frames = Vec::new();
+            outgoing.gather(now, |frame| {
+                let mut message = Vec::new();
+                frame.append_to(&mut message);
+                frames.push(Frame::decode(message.into()).unwrap());
+                true
+            });
+            frames.into_iter().for_each(|frame| harness.handle(frame, now).unwrap());
+        }
+        assert!(timers.len() < 10, "{}", timers.len());
+    }
+
+    #[test]
     fn a_frame_that_is_due_waits_for_its_socket_without_another_timer() {
         let (mut harness, executor) = pair();
         let now = Instant::now();
         harness.write(b"x").unwrap();
         executor.handle_frame(harness.next_frame(now).unwrap(), now);
-        let due = executor.state.lock().timer.expect("an acknowledgement is due");
+        let due = *executor.state.lock().timers.last().expect("an acknowledgement is due");
         executor.handle_timer(due);
-        let next = executor.state.lock().timer.expect("the stream can still fail");
+        let next = *executor.state.lock().timers.last().expect("the stream can still fail");
         assert!(next > due, "the timer would fire again and again until the socket takes the frame");
     }
 }

@@ -55,6 +55,11 @@ impl StreamTimers {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.heap.lock().len()
+    }
+
     /// Runs the timers. Does not end.
     pub(crate) async fn run(&self) {
         loop {
@@ -76,7 +81,8 @@ impl StreamTimers {
         }
     }
 
-    fn take_due(&self, now: Instant) -> Option<Weak<RelayedStream>> {
+    /// The next stream whose timer is due.
+    pub(crate) fn take_due(&self, now: Instant) -> Option<Weak<RelayedStream>> {
         let mut heap = self.heap.lock();
         let is_due = heap.peek().is_some_and(|Reverse(first)| first.due <= now);
         is_due.then(|| heap.pop()).flatten().map(|Reverse(timer)| timer.stream)

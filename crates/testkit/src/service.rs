@@ -129,7 +129,12 @@ impl TestService {
 
     /// The relay refuses the next upgrades on this leg with this status.
     pub fn refuse_upgrades(&self, leg: Leg, times: usize, status: u16) {
-        self.hub().refusals.entry(leg).or_default().extend(std::iter::repeat_n(status, times));
+        self.hub().refusals.entry(leg).or_default().extend(std::iter::repeat_n((status, None), times));
+    }
+
+    /// The relay answers the next upgrade on this leg with 429, and with a `Retry-After` of so many seconds.
+    pub fn put_off_upgrade(&self, leg: Leg, seconds: u64) {
+        self.hub().refusals.entry(leg).or_default().push((429, Some(seconds)));
     }
 
     /// The relay accepts upgrades again.
@@ -192,6 +197,16 @@ impl TestService {
         }
     }
 
+    /// Sends messages to all sockets of this leg, as fast as they take them.
+    pub async fn inject_all(&self, leg: Leg, messages: impl IntoIterator<Item = Bytes>) {
+        let sockets = self.hub().sockets(leg);
+        for message in messages {
+            for socket in &sockets {
+                let _socket_may_be_gone = socket.messages.send(SocketMessage::Frame(message.clone())).await;
+            }
+        }
+    }
+
     /// Keeps a copy of each frame that comes from now on.
     pub fn capture(&self) {
         self.hub().captured = Some(Vec::new());
@@ -228,15 +243,15 @@ impl ServiceState {
         self.registry.lock().unwrap().call(call, |registration_id| hub.is_online(registration_id))
     }
 
-    /// Whose URL has this secret, or the status of a refusal.
-    fn admit(&self, leg: Leg, secret: &str) -> Result<SocketOwner, u16> {
-        if let Some(status) = self.hub.lock().unwrap().take_refusal(leg) {
-            return Err(status);
+    /// Whose URL has this secret, or the status of a refusal and its `Retry-After`.
+    fn admit(&self, leg: Leg, secret: &str) -> Result<SocketOwner, (u16, Option<u64>)> {
+        if let Some(refusal) = self.hub.lock().unwrap().take_refusal(leg) {
+            return Err(refusal);
         }
         let registry = self.registry.lock().unwrap();
         match leg {
-            Leg::Executor => registry.registration_of(secret).map(SocketOwner::Executor).ok_or(403),
-            Leg::Harness => registry.grant_of(secret).map(SocketOwner::Harness).ok_or(401),
+            Leg::Executor => registry.registration_of(secret).map(SocketOwner::Executor).ok_or((403, None)),
+            Leg::Harness => registry.grant_of(secret).map(SocketOwner::Harness).ok_or((401, None)),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::framing::Framing;
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
-pub use error::{CertificateFault, ConnectError};
+pub use error::{CertificateFault, ConnectError, retry_after};
 use server_url::{ServerUrl, WebSocketUrl};
 pub use tls_roots::TlsRoots;
 use upgrade::UpgradeTarget;

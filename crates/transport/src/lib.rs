@@ -34,7 +34,9 @@ mod writer;
 
 pub use accept::{AcceptError, Accepted, AcceptedStream, accept_messages};
 pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, spawn_child};
-pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, check_url, connect, upgrade_client};
+pub use connect::{
+    CertificateFault, ConnectError, ConnectOptions, TlsRoots, check_url, connect, retry_after, upgrade_client,
+};
 pub use framing::Framing;
 pub use http::{DIRECT_PATH, HttpSurface};
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};

@@ -489,6 +489,17 @@ fn a_resume_that_comes_late_repeats_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn late_copies_of_the_first_frames_change_nothing() {
+    let now = Instant::now();
+    for mut end in pair(OURS, now).into_iter().chain(pair([Features::NONE; 2], now)) {
+        for body in [FrameBody::Resume { next_seq: 0 }, FrameBody::Handshake("message".into())] {
+            end.handle(Frame::new("s", body), now).unwrap();
+        }
+        assert_eq!((end.heard_frames(), frames(&mut end, now)), (0, Vec::new()), "it is not a sign of life either");
+    }
+}
+
+#[test]
 fn a_reset_ends_the_stream_unless_it_says_that_the_peer_is_away() {
     let now = Instant::now();
     let [mut harness, mut executor] = pair(OURS, now);

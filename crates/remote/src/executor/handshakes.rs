@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use recovery::Backoff;
 use relay::{ExecutorHandshake, Features, Frame, FrameBody, StreamBinding};
 use transport::PeerLabel;
 
 use super::ExecutorShared;
+use crate::chance::chance;
+use crate::registry::{Registry, RegistryError};
 use crate::relayed_stream::{ControlHandler, NewStream, RelayedStream};
 use crate::stream_io::message_stream;
 
@@ -27,6 +30,12 @@ const REFUSALS_COUNT_FOR: Duration = Duration::from_secs(60);
 
 /// Most harnesses whose refusals are counted. The oldest are forgotten.
 const MAX_COUNTED_HARNESSES: usize = 1024;
+
+/// How long the registry is asked about a harness, with all repetitions. The harness waits a little longer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The waits between two repetitions.
+const ASK_WAITS: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 
 /// Decides whether a handshake may go on, as a value: so many in a second, and no more from a harness that the registry
 /// has refused again and again. A harness costs itself only.
@@ -82,9 +91,11 @@ pub(super) async fn run(
     message: Bytes,
     features: Features,
 ) {
-    match admit(&shared, number, &stream_id, &message, features).await {
-        Ok(()) => {}
-        Err(reason) => shared.refuse(&stream_id, number, reason),
+    let admitted = admit(&shared, number, &stream_id, &message, features);
+    match shared.closing.run_until_cancelled(admitted).await {
+        Some(Ok(())) => {}
+        Some(Err(reason)) => shared.refuse(&stream_id, number, reason),
+        None => shared.refuse(&stream_id, number, "the executor ends"),
     }
 }
 
@@ -110,18 +121,21 @@ async fn admit(
     if !shared.admission.lock().may_ask(&fingerprint, Instant::now()) {
         return Err("refused too often");
     }
-    let asked = settings.registry.validate(&registration_id, handshake.harness_key(), handshake.authorization());
-    match asked.await {
-        Ok(true) => {}
-        Ok(false) => {
+    match ask(&settings.registry, &registration_id, &handshake).await {
+        Ok(Authorization::Given) => {}
+        Ok(Authorization::Refused) => {
             shared.admission.lock().note_refusal(fingerprint, Instant::now());
             return Err("not authorized");
         }
+        Ok(Authorization::RefusedAfterFailure) => return Err("not authorized"),
         Err(error) => {
             // The fault may be that of the registry, so it does not count against the harness.
             tracing::debug!(%error, "the registry does not say whether a harness is authorized");
             return Err("the registry gave no answer");
         }
+    }
+    if shared.registration.lock().executor_registration_id != registration_id {
+        return Err("the executor was registered again");
     }
     let harness_key = handshake.harness_key().clone();
     let (answer, channel) = handshake.accept().map_err(|_| "unusable handshake")?;
@@ -157,6 +171,40 @@ async fn admit(
     let messages = message_stream(stream, peer, settings.limits, forget);
     shared.host.serve(messages, &harness_key);
     Ok(())
+}
+
+/// What the registry says about a harness.
+enum Authorization {
+    Given,
+    Refused,
+    /// An earlier attempt to ask has failed. It may have used up an authorization that is good for one answer, so this
+    /// refusal does not count against the harness.
+    RefusedAfterFailure,
+}
+
+/// Asks the registry about a harness, and asks again after a failure that may pass, as long as the harness waits.
+async fn ask(
+    registry: &Registry,
+    registration_id: &str,
+    handshake: &ExecutorHandshake,
+) -> Result<Authorization, RegistryError> {
+    let ends = Instant::now() + ASK_TIMEOUT;
+    let mut failed = 0;
+    loop {
+        let answer = registry.validate(registration_id, handshake.harness_key(), handshake.authorization()).await;
+        let error = match answer {
+            Ok(true) => return Ok(Authorization::Given),
+            Ok(false) if failed == 0 => return Ok(Authorization::Refused),
+            Ok(false) => return Ok(Authorization::RefusedAfterFailure),
+            Err(error) => error,
+        };
+        failed += 1;
+        let wait = ASK_WAITS.after(failed, chance()).max(error.wait().unwrap_or_default());
+        if !error.is_retryable() || Instant::now() + wait >= ends {
+            return Err(error);
+        }
+        tokio::time::sleep(wait).await;
+    }
 }
 
 #[cfg(test)]

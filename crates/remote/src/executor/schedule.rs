@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use recovery::{Backoff, Chance};
 
+use crate::dial::DialRemedy;
+
 /// The waits after a connection that has held. They stay short for a while, because harnesses wait.
 const WAITS: Backoff = Backoff { first: Duration::from_millis(40), longest: Duration::from_secs(30) };
 
@@ -19,6 +21,10 @@ const DISPLACED_WAITS: Backoff = Backoff { first: Duration::from_millis(500), lo
 
 /// Waits before a further attempt to register.
 const REGISTER_WAITS: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
+
+/// After so many attempts to connect that have failed, each further failure also makes the executor ask for another URL: the relay
+/// behind this one may be gone for good.
+const DIALS_BEFORE_NEW_URL: u32 = SHORT_WAITS;
 
 /// What a connection was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,9 @@ pub(super) struct RedialSchedule {
     short_connections: u32,
     failed_registrations: u32,
     renewed_urls: u32,
+    /// What the service asks for.
+    asked_wait: Duration,
+    is_url_refused: bool,
 }
 
 impl RedialSchedule {
@@ -46,15 +55,32 @@ impl RedialSchedule {
         Self::default()
     }
 
-    /// The relay could not be reached, or refused for now.
-    pub(super) fn dial_failed(&mut self) {
-        self.failed_dials = self.failed_dials.saturating_add(1);
+    /// There is no connection to the relay, and this may help.
+    pub(super) fn dial_failed(&mut self, remedy: DialRemedy) {
+        self.asked_wait = Duration::ZERO;
+        self.is_url_refused = remedy == DialRemedy::NewUrl;
+        match remedy {
+            DialRemedy::SameUrl => self.failed_dials = self.failed_dials.saturating_add(1),
+            DialRemedy::Later(wait) => self.asked_wait = wait,
+            DialRemedy::NewUrl => {}
+        }
     }
 
-    /// The executor was registered again, because the relay did not accept its URL.
+    /// Whether to ask the registry for another URL.
+    pub(super) fn needs_new_url(&self) -> bool {
+        self.is_url_refused || self.failed_dials > DIALS_BEFORE_NEW_URL
+    }
+
+    /// The executor was registered again.
     pub(super) fn url_renewed(&mut self) {
         self.failed_registrations = 0;
         self.renewed_urls = self.renewed_urls.saturating_add(1);
+    }
+
+    /// The executor was not registered, and the registry may have asked for a wait.
+    pub(super) fn registration_failed(&mut self, asked_wait: Option<Duration>) {
+        self.failed_registrations = self.failed_registrations.saturating_add(1);
+        self.asked_wait = asked_wait.unwrap_or_default();
     }
 
     /// A connection has ended after this time.
@@ -64,25 +90,28 @@ impl RedialSchedule {
         *self = match connection_use {
             _ if held >= HELD => Self::default(),
             ConnectionUse::Carried => Self::default(),
-            ConnectionUse::Awaited => Self { failed_dials: self.failed_dials.saturating_add(1), ..*self },
+            ConnectionUse::Awaited => Self {
+                failed_dials: self.failed_dials.saturating_add(1),
+                asked_wait: Duration::ZERO,
+                is_url_refused: false,
+                ..*self
+            },
             ConnectionUse::Idle => {
                 Self { short_connections: self.short_connections.saturating_add(1), ..Self::default() }
             }
         };
     }
 
-    /// The wait after a failed attempt to register.
-    pub(super) fn after_failure(&mut self, chance: Chance) -> Duration {
-        self.failed_registrations = self.failed_registrations.saturating_add(1);
-        REGISTER_WAITS.after(self.failed_registrations, chance)
-    }
-
-    /// The wait before the next attempt to connect.
+    /// The wait before the next attempt to connect or to register.
     pub(super) fn wait(&self, chance: Chance) -> Duration {
         let failed = self.failed_dials.saturating_sub(SHORT_WAITS).max(1);
         // The first short connection, and the first new URL, may have been an accident.
         let displaced = self.short_connections.max(self.renewed_urls).saturating_sub(2);
-        WAITS.after(failed, chance).max(DISPLACED_WAITS.after(displaced, chance))
+        // A random time is added to what the service asks for, so that not all executors come back at the same moment.
+        let spread = Backoff { first: self.asked_wait / 5, longest: self.asked_wait };
+        let asked = self.asked_wait + spread.after(1, chance);
+        let registered = REGISTER_WAITS.after(self.failed_registrations, chance);
+        WAITS.after(failed, chance).max(DISPLACED_WAITS.after(displaced, chance)).max(registered).max(asked)
     }
 }
 
@@ -102,13 +131,15 @@ mod tests {
         schedule.connection_ended(HELD, ConnectionUse::Idle);
         let mut total = Duration::ZERO;
         for _ in 0..SHORT_WAITS {
-            schedule.dial_failed();
+            schedule.dial_failed(DialRemedy::SameUrl);
+            assert!(!schedule.needs_new_url());
             assert!(wait(&schedule) <= 40);
             total += schedule.wait(Chance::new(MOST));
         }
         assert!(total >= Duration::from_secs(1));
         for _ in 0..20 {
-            schedule.dial_failed();
+            schedule.dial_failed(DialRemedy::SameUrl);
+            assert!(schedule.needs_new_url(), "the relay may be gone for good");
         }
         assert!((29_000..=30_000).contains(&wait(&schedule)));
         schedule.connection_ended(HELD, ConnectionUse::Idle);
@@ -152,10 +183,26 @@ mod tests {
     #[test]
     fn attempts_to_register_slow_down_until_one_succeeds() {
         let mut schedule = RedialSchedule::new();
-        let chance = Chance::new(0.0);
-        let waits: Vec<_> = (0..9).map(|_| schedule.after_failure(chance).as_millis()).collect();
+        let fail = |schedule: &mut RedialSchedule| {
+            schedule.dial_failed(DialRemedy::NewUrl);
+            assert!(schedule.needs_new_url());
+            schedule.registration_failed(None);
+            schedule.wait(Chance::new(0.0)).as_millis()
+        };
+        let waits: Vec<_> = (0..9).map(|_| fail(&mut schedule)).collect();
         assert_eq!(waits, [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
         schedule.url_renewed();
-        assert_eq!(schedule.after_failure(chance).as_millis(), 250);
+        assert_eq!(fail(&mut schedule), 250);
+    }
+
+    #[test]
+    fn a_service_that_has_too_much_to_do_is_left_alone_as_long_as_it_asks() {
+        let mut schedule = RedialSchedule::new();
+        schedule.dial_failed(DialRemedy::Later(Duration::from_secs(7)));
+        assert!(!schedule.needs_new_url() && (7000..=8400).contains(&wait(&schedule)));
+        schedule.registration_failed(Some(Duration::from_secs(9)));
+        assert!((9000..=10_800).contains(&wait(&schedule)));
+        schedule.dial_failed(DialRemedy::SameUrl);
+        assert!(wait(&schedule) <= 500);
     }
 }

@@ -2,6 +2,7 @@
 //! sockets and no keys; `S` is a stream.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 
 use relay::{Frame, FrameBody};
 
@@ -28,9 +29,18 @@ pub(super) enum FrameVerdict<S> {
 #[derive(Debug)]
 enum StreamEntry<S> {
     /// The number tells apart two handshakes with the same stream id.
-    Handshake(u64),
-    Stream(S),
+    Handshake {
+        number: u64,
+        message: MessageHash,
+    },
+    Stream {
+        stream: S,
+        message: MessageHash,
+    },
 }
+
+/// Hash of the handshake message with which an entry began. A copy of this message says nothing new.
+type MessageHash = u64;
 
 /// All streams and handshakes.
 #[derive(Debug)]
@@ -38,11 +48,13 @@ pub(super) struct StreamTable<S> {
     entries: HashMap<String, StreamEntry<S>>,
     handshakes: usize,
     last_number: u64,
+    /// With random keys, so that nobody can make two messages with one hash.
+    hasher: RandomState,
 }
 
 impl<S> Default for StreamTable<S> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), handshakes: 0, last_number: 0 }
+        Self { entries: HashMap::new(), handshakes: 0, last_number: 0, hasher: RandomState::new() }
     }
 }
 
@@ -50,33 +62,42 @@ impl<S: Clone> StreamTable<S> {
     /// Decides about a frame that has arrived.
     pub(super) fn handle(&mut self, frame: &Frame) -> FrameVerdict<S> {
         match (self.entries.get(&frame.stream_id), &frame.body) {
+            // The relay has passed the same frame on twice.
+            (
+                Some(StreamEntry::Stream { message, .. } | StreamEntry::Handshake { message, .. }),
+                FrameBody::Handshake(copy),
+            ) if *message == self.hasher.hash_one(copy) => FrameVerdict::Ignore,
             // A stream goes on: whoever sends a second handshake is not its harness, or has forgotten it.
-            (Some(StreamEntry::Stream(_)), FrameBody::Handshake(_)) => FrameVerdict::Reset("handshake on a stream"),
-            (Some(StreamEntry::Stream(stream)), _) => FrameVerdict::Deliver(stream.clone()),
-            (Some(StreamEntry::Handshake(_)), FrameBody::Handshake(_)) => {
+            (Some(StreamEntry::Stream { .. }), FrameBody::Handshake(_)) => {
+                FrameVerdict::Reset("handshake on a stream")
+            }
+            (Some(StreamEntry::Stream { stream, .. }), _) => FrameVerdict::Deliver(stream.clone()),
+            (Some(StreamEntry::Handshake { .. }), FrameBody::Handshake(_)) => {
                 self.drop_handshake(&frame.stream_id);
                 FrameVerdict::Reset("handshake repeated")
             }
-            (Some(StreamEntry::Handshake(_)), FrameBody::Data { .. }) => {
+            (Some(StreamEntry::Handshake { .. }), FrameBody::Data { .. }) => {
                 self.drop_handshake(&frame.stream_id);
                 FrameVerdict::Reset("record before the handshake")
             }
-            (Some(StreamEntry::Handshake(_)), FrameBody::Reset { .. }) => {
+            (Some(StreamEntry::Handshake { .. }), FrameBody::Reset { .. }) => {
                 self.drop_handshake(&frame.stream_id);
                 FrameVerdict::Ignore
             }
-            (None, FrameBody::Handshake(_)) => self.begin(&frame.stream_id),
+            (None, FrameBody::Handshake(message)) => self.begin(&frame.stream_id, self.hasher.hash_one(message)),
             // The end behind an unknown stream has to learn that it is over. The first frame of every harness is such a
             // resume, and asks for nothing.
             (None, FrameBody::Data { .. }) => FrameVerdict::Reset("record of an unknown stream"),
             (None, FrameBody::Resume { next_seq }) if *next_seq > 0 || frame.ack > 0 => {
                 FrameVerdict::Reset("resumption of an unknown stream")
             }
+            // The harness asks for an answer, perhaps because the reset that has ended its stream was lost with a socket.
+            (None, FrameBody::Heartbeat) => FrameVerdict::Reset("heartbeat of an unknown stream"),
             _ => FrameVerdict::Ignore,
         }
     }
 
-    fn begin(&mut self, stream_id: &str) -> FrameVerdict<S> {
+    fn begin(&mut self, stream_id: &str, message: MessageHash) -> FrameVerdict<S> {
         if self.handshakes >= MAX_HANDSHAKES {
             return FrameVerdict::Reset("too many handshakes");
         }
@@ -85,23 +106,28 @@ impl<S: Clone> StreamTable<S> {
         }
         self.last_number += 1;
         self.handshakes += 1;
-        self.entries.insert(stream_id.to_owned(), StreamEntry::Handshake(self.last_number));
+        let entry = StreamEntry::Handshake { number: self.last_number, message };
+        self.entries.insert(stream_id.to_owned(), entry);
         FrameVerdict::Begin(self.last_number)
     }
 
     fn drop_handshake(&mut self, stream_id: &str) {
-        if let Some(StreamEntry::Handshake(_)) = self.entries.remove(stream_id) {
+        if let Some(StreamEntry::Handshake { .. }) = self.entries.remove(stream_id) {
             self.handshakes -= 1;
         }
     }
 
-    fn has_handshake(&self, stream_id: &str, number: u64) -> bool {
-        matches!(self.entries.get(stream_id), Some(StreamEntry::Handshake(known)) if *known == number)
+    /// The message of the handshake with this number, if it is still wanted.
+    fn handshake_message(&self, stream_id: &str, number: u64) -> Option<MessageHash> {
+        match self.entries.get(stream_id) {
+            Some(StreamEntry::Handshake { number: known, message }) if *known == number => Some(*message),
+            _ => None,
+        }
     }
 
     /// A handshake has failed. Returns whether it was still wanted.
     pub(super) fn forget_handshake(&mut self, stream_id: &str, number: u64) -> bool {
-        let is_known = self.has_handshake(stream_id, number);
+        let is_known = self.handshake_message(stream_id, number).is_some();
         if is_known {
             self.drop_handshake(stream_id);
         }
@@ -111,16 +137,19 @@ impl<S: Clone> StreamTable<S> {
     /// A handshake has succeeded, and becomes a stream. Returns false, and forgets the handshake, if it is no longer
     /// wanted or there are too many streams.
     pub(super) fn finish_handshake(&mut self, stream_id: &str, number: u64, stream: S) -> bool {
-        if !self.forget_handshake(stream_id, number) || self.entries.len() - self.handshakes >= MAX_STREAMS {
+        let Some(message) = self.handshake_message(stream_id, number) else { return false };
+        self.drop_handshake(stream_id);
+        if self.entries.len() - self.handshakes >= MAX_STREAMS {
             return false;
         }
-        self.entries.insert(stream_id.to_owned(), StreamEntry::Stream(stream));
+        self.entries.insert(stream_id.to_owned(), StreamEntry::Stream { stream, message });
         true
     }
 
     /// Removes a stream, if it is the one that `is_same` accepts. Another stream may have its id by now.
     pub(super) fn remove(&mut self, stream_id: &str, is_same: impl FnOnce(&S) -> bool) -> bool {
-        let is_known = matches!(self.entries.get(stream_id), Some(StreamEntry::Stream(known)) if is_same(known));
+        let is_known =
+            matches!(self.entries.get(stream_id), Some(StreamEntry::Stream { stream, .. }) if is_same(stream));
         if is_known {
             self.entries.remove(stream_id);
         }
@@ -130,8 +159,8 @@ impl<S: Clone> StreamTable<S> {
     /// The streams whose handshake is complete, in no order.
     pub(super) fn all(&self) -> impl Iterator<Item = &S> {
         self.entries.values().filter_map(|entry| match entry {
-            StreamEntry::Stream(stream) => Some(stream),
-            StreamEntry::Handshake(_) => None,
+            StreamEntry::Stream { stream, .. } => Some(stream),
+            StreamEntry::Handshake { .. } => None,
         })
     }
 }
@@ -146,6 +175,10 @@ mod tests {
 
     fn handshake(stream_id: &str) -> Frame {
         frame(stream_id, FrameBody::Handshake("m".into()))
+    }
+
+    fn other_handshake(stream_id: &str) -> Frame {
+        frame(stream_id, FrameBody::Handshake("other".into()))
     }
 
     fn data(stream_id: &str) -> Frame {
@@ -164,7 +197,7 @@ mod tests {
         assert!(table.finish_handshake("s", 1, 'x'));
         assert_eq!(table.handle(&data("s")), FrameVerdict::Deliver('x'));
         assert_eq!(table.handle(&reset("s")), FrameVerdict::Deliver('x'));
-        assert!(matches!(table.handle(&handshake("s")), FrameVerdict::Reset(_)));
+        assert!(matches!(table.handle(&other_handshake("s")), FrameVerdict::Reset(_)));
         assert_eq!(table.handle(&data("s")), FrameVerdict::Deliver('x'), "the stream goes on");
         assert!(!table.remove("s", |stream| *stream == 'y') && table.remove("s", |stream| *stream == 'x'));
         assert!(matches!(table.handle(&data("s")), FrameVerdict::Reset(_)));
@@ -172,7 +205,7 @@ mod tests {
 
     #[test]
     fn whatever_disturbs_a_handshake_ends_it() {
-        for disturbance in [handshake("s"), data("s"), reset("s")] {
+        for disturbance in [other_handshake("s"), data("s"), reset("s")] {
             let mut table = StreamTable::default();
             assert_eq!(table.handle(&handshake("s")), FrameVerdict::Begin(1));
             let is_reset = matches!(disturbance.body, FrameBody::Reset { .. });
@@ -186,10 +219,22 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_a_handshake_changes_nothing() {
+        let mut table = StreamTable::default();
+        assert_eq!(table.handle(&handshake("s")), FrameVerdict::Begin(1));
+        assert_eq!(table.handle(&handshake("s")), FrameVerdict::Ignore);
+        assert!(table.finish_handshake("s", 1, 'x'));
+        assert_eq!(table.handle(&handshake("s")), FrameVerdict::Ignore);
+        assert_eq!(table.handle(&data("s")), FrameVerdict::Deliver('x'));
+    }
+
+    #[test]
     fn an_end_that_resumes_an_unknown_stream_learns_it() {
         let mut table = StreamTable::<char>::default();
-        assert!(matches!(table.handle(&frame("s", FrameBody::Resume { next_seq: 7 })), FrameVerdict::Reset(_)));
-        for body in [FrameBody::Ack, FrameBody::Heartbeat, FrameBody::Reset { reason: "r".to_owned() }] {
+        for body in [FrameBody::Resume { next_seq: 7 }, FrameBody::Heartbeat] {
+            assert!(matches!(table.handle(&frame("s", body)), FrameVerdict::Reset(_)));
+        }
+        for body in [FrameBody::Ack, FrameBody::Reset { reason: "r".to_owned() }] {
             assert_eq!(table.handle(&frame("s", body)), FrameVerdict::Ignore);
         }
     }

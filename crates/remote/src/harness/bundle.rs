@@ -1,4 +1,5 @@
-//! Asks the registry for a bundle, and retries for a while: an executor whose socket was lost needs a moment to return.
+//! Asks the registry for a bundle, and says how long failures on the way to a connection are retried: an executor whose
+//! socket was lost needs a moment to return.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// The waits between two attempts. The first is short, because most executors are back at once.
 const WAITS: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(2) };
 
-/// The time that is left for bundles.
+/// The time that is left to connect.
 pub(super) struct BundleBudget {
     ends: Instant,
     failed: u32,
@@ -40,18 +41,30 @@ impl BundleBudget {
                 Ok(bundle) => return Ok(bundle),
                 Err(error) => error,
             };
-            let Some(wait) = self.wait_after_failure(error.is_retryable(), Instant::now(), chance()) else {
-                return Err(HarnessError::Registry(error));
-            };
-            tracing::debug!(%error, "the registry is asked again");
-            tokio::time::sleep(wait).await;
+            self.pause(HarnessError::Registry(error)).await?;
         }
     }
 
-    /// How long to wait before the next attempt. None: there is no further attempt.
-    fn wait_after_failure(&mut self, is_retryable: bool, now: Instant, chance: Chance) -> Option<Duration> {
+    /// Waits after a failure until the next attempt. Returns the failure if there is no further attempt.
+    pub(super) async fn pause(&mut self, error: HarnessError) -> Result<(), HarnessError> {
+        let wait = self.wait_after_failure(error.is_retryable(), error.wait(), Instant::now(), chance());
+        let Some(wait) = wait else { return Err(error) };
+        tracing::debug!(%error, "another attempt to connect follows");
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    /// How long to wait before the next attempt, at least as long as the service has `asked`. None: there is no further
+    /// attempt.
+    fn wait_after_failure(
+        &mut self,
+        is_retryable: bool,
+        asked: Option<Duration>,
+        now: Instant,
+        chance: Chance,
+    ) -> Option<Duration> {
         self.failed += 1;
-        let wait = WAITS.after(self.failed, chance);
+        let wait = WAITS.after(self.failed, chance).max(asked.unwrap_or_default());
         (is_retryable && now + wait < self.ends).then_some(wait)
     }
 }
@@ -66,12 +79,18 @@ mod tests {
         let begin = now;
         let mut budget = BundleBudget::begin(now);
         let mut waits = Vec::new();
-        while let Some(wait) = budget.wait_after_failure(true, now, Chance::new(0.0)) {
+        while let Some(wait) = budget.wait_after_failure(true, None, now, Chance::new(0.0)) {
             now += wait;
             waits.push(wait.as_millis());
         }
         assert_eq!(waits[..5], [100, 200, 400, 800, 1000]);
         assert!(now - begin <= BUDGET && now - begin > BUDGET - WAITS.longest);
-        assert_eq!(BundleBudget::begin(now).wait_after_failure(false, now, Chance::new(0.0)), None);
+        let after_failure = |is_retryable, asked: Option<u64>| {
+            let asked = asked.map(Duration::from_secs);
+            BundleBudget::begin(now).wait_after_failure(is_retryable, asked, now, Chance::new(0.0))
+        };
+        assert_eq!(after_failure(false, None), None);
+        assert_eq!(after_failure(true, Some(3)), Some(Duration::from_secs(3)));
+        assert_eq!(after_failure(true, Some(60)), None, "nobody waits in silence for so long");
     }
 }

@@ -1,8 +1,10 @@
 //! Why a harness has no connection to its executor.
 
+use std::time::Duration;
+
 use relay::HandshakeFailure;
 
-use crate::dial::DialError;
+use crate::dial::{DialError, DialRemedy};
 use crate::registry::RegistryError;
 
 /// Why a harness has no connection to its executor.
@@ -50,6 +52,18 @@ impl HarnessError {
             Self::Dial(error) => error.is_retryable(),
             Self::KeyChanged { .. } | Self::Handshake(_) => false,
             Self::Reset | Self::SocketLost | Self::TimedOut => true,
+        }
+    }
+
+    /// How long the service wants to be left alone.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Registry(error) => error.wait(),
+            Self::Dial(error) => match error.remedy() {
+                DialRemedy::Later(wait) => Some(wait),
+                DialRemedy::SameUrl | DialRemedy::NewUrl => None,
+            },
+            _ => None,
         }
     }
 

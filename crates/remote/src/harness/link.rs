@@ -14,7 +14,7 @@ use transport::MessageStream;
 use super::HarnessSettings;
 use super::direct_search::DirectSearch;
 use crate::chance::chance;
-use crate::dial::{DialError, dial};
+use crate::dial::{DialError, DialRemedy, dial};
 use crate::direct::ConnectionPath;
 use crate::outgoing::OutgoingFrames;
 use crate::registry::ConnectBundle;
@@ -131,6 +131,10 @@ async fn serve(parts: LinkParts) -> String {
     };
     let stream_end = async {
         slot.wait_for_end().await;
+        // If this end cannot go on, for example after an altered record, the executor does not know it.
+        if slot.end() != Some(StreamFailure::Reset) {
+            slot.push_reset(LEFT);
+        }
         // The other end gets what waits for it, such as the reset.
         slot.wait_until_sent().await;
     };
@@ -163,15 +167,24 @@ async fn replace(
     slot: &Arc<RelayedStream>,
 ) -> Option<MessageStream> {
     let mut failed = 0;
+    let mut is_renewed = false;
     while slot.end().is_none() {
         match dial(&bundle.url, &settings.tls_roots).await {
             Ok(socket) => return Some(socket),
             Err(error) => {
                 tracing::debug!(%error, "cannot replace the socket to the relay");
-                if error.refused_with().is_some_and(|status| (400..500).contains(&status)) {
-                    renew_url(settings, bundle, slot).await;
-                } else if !is_passing(&error) {
-                    slot.fail_unless_direct(StreamFailure::SocketLost);
+                match (error.remedy(), error) {
+                    (DialRemedy::SameUrl, _) => {}
+                    (DialRemedy::Later(wait), _) => tokio::time::sleep(wait).await,
+                    (DialRemedy::NewUrl, DialError::Refused { status: 400..500, .. }) => {
+                        // A relay that refuses new URLs too is not asked without a pause.
+                        if is_renewed {
+                            tokio::time::sleep(BUNDLE_PAUSE).await;
+                        }
+                        is_renewed = true;
+                        renew_url(settings, bundle, slot).await;
+                    }
+                    (DialRemedy::NewUrl, _) => slot.fail_unless_direct(StreamFailure::SocketLost),
                 }
             }
         }
@@ -193,17 +206,15 @@ async fn wait_while_direct(slot: &RelayedStream, time: Duration) {
     }
 }
 
-fn is_passing(error: &DialError) -> bool {
-    error.is_retryable()
-}
-
 /// The URL is not accepted any more. A new one serves as well, if it is for the same registration of the executor.
 async fn renew_url(settings: &HarnessSettings, bundle: &mut ConnectBundle, slot: &RelayedStream) {
     let key = settings.identity.public_key();
     match settings.registry.connect(&key, BUNDLE_TIMEOUT).await {
         Ok(new) if new.executor_registration_id == bundle.executor_registration_id => *bundle = new,
         Ok(_) => slot.fail_unless_direct(StreamFailure::SocketLost),
-        Err(error) if error.is_retryable() => tokio::time::sleep(BUNDLE_PAUSE).await,
+        Err(error) if error.is_retryable() => {
+            tokio::time::sleep(error.wait().unwrap_or_default().max(BUNDLE_PAUSE)).await;
+        }
         Err(_) => slot.fail_unless_direct(StreamFailure::SocketLost),
     }
 }

@@ -1,8 +1,12 @@
 //! Why a call to a registry failed, and whether it can be tried again.
 
+use std::time::Duration;
+
 use credentials::CredentialError;
 use fetch::{FailureKind, FetchError};
 use serde::Deserialize;
+
+use crate::asked_wait::asked_wait;
 
 /// Longest text of a service that is repeated, in characters.
 const MAX_MESSAGE_CHARS: usize = 4096;
@@ -42,7 +46,7 @@ pub enum RegistryError {
         message: String,
     },
     /// The service refused the request for another reason.
-    #[error("the service answered `{operation}` with HTTP {status}{}: {message}", in_parentheses(.code.as_ref()))]
+    #[error("the service answered `{operation}` with HTTP {status}{}: {message}{}", in_parentheses(.code.as_ref()), when(*.wait))]
     Refused {
         /// The last part of the URL's path, for example `register`.
         operation: &'static str,
@@ -52,6 +56,8 @@ pub enum RegistryError {
         code: Option<String>,
         /// The text of the service, or a substitute.
         message: String,
+        /// How long the service wants to be left alone.
+        wait: Option<Duration>,
     },
     /// The answer is not the JSON that the call has.
     #[error("the answer of the service to `{operation}` cannot be read; is the URL that of an exec-server service?")]
@@ -73,6 +79,10 @@ pub enum RegistryError {
     OtherProfile,
 }
 
+fn when(wait: Option<Duration>) -> String {
+    wait.map(|wait| format!("; try again in {} s", wait.as_secs())).unwrap_or_default()
+}
+
 fn in_parentheses(code: Option<&String>) -> String {
     code.map(|code| format!(" ({code})")).unwrap_or_default()
 }
@@ -92,13 +102,18 @@ struct ErrorMembers {
 
 impl RegistryError {
     /// The error of an answer whose status is no success.
-    pub(super) fn from_answer(operation: &'static str, status: u16, body: &[u8]) -> Self {
+    pub(super) fn from_answer(
+        operation: &'static str,
+        status: u16,
+        retry_after: Option<Duration>,
+        body: &[u8],
+    ) -> Self {
         let members = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody::default()).error;
-        let message = cut(members.message.unwrap_or_else(|| fallback(body)));
-        match (status, members.code.map(cut)) {
+        let message = shown(&members.message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()));
+        match (status, members.code.filter(|code| !code.is_empty()).as_deref().map(shown)) {
             (401 | 403, _) => Self::Authentication { status, message },
             (409, Some(code)) if code == ENVIRONMENT_OFFLINE => Self::Offline { message },
-            (_, code) => Self::Refused { operation, status, code, message },
+            (_, code) => Self::Refused { operation, status, code, message, wait: asked_wait(status, retry_after) },
         }
     }
 
@@ -119,17 +134,29 @@ impl RegistryError {
             | Self::OtherProfile => false,
         }
     }
+
+    /// How long the service wants to be left alone.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { wait, .. } => *wait,
+            _ => None,
+        }
+    }
 }
 
-fn fallback(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.is_empty() { "the answer has no text".to_owned() } else { text.to_owned() }
-}
-
-fn cut(text: String) -> String {
-    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text,
+/// A text of the service as one line. It may be shown on a terminal, so it must not control one.
+fn shown(text: &str) -> String {
+    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
+    let mut line = String::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
+        _ if line.is_empty() => "the answer has no text".to_owned(),
+        Some((end, _)) => line[..end].to_owned(),
+        None => line,
     }
 }

@@ -161,7 +161,7 @@ impl RelayedStream {
             } else if let Err(failure) = state.stream.socket_lost(now) {
                 self.end_with(state, failure);
             }
-            self.update_timer(state, now);
+            self.update_timer(state);
         }
         self.moved.notify_waiters();
     }

@@ -80,8 +80,8 @@ impl ListeningExecutor {
         let address = bound.url().strip_prefix("ws://").unwrap().to_owned();
         let proxy = CuttingProxy::start(&address).await;
         let listener = Arc::new(DoorListener { address, ..DoorListener::default() });
-        let (sender, streams) = mpsc::unbounded_channel();
-        let host = Arc::new(TestHost::new(sender));
+        let (host, streams) = TestHost::new();
+        let host = Arc::new(host);
         let offered = proxy.url().strip_prefix("ws://").unwrap().parse().unwrap();
         let closing = CancellationToken::new();
         let executor = register(service, &host, DirectListeners { policy, addresses: vec![offered] }, &closing).await;
@@ -297,8 +297,8 @@ async fn an_address_that_never_answers_or_is_another_program_delays_nothing() {
     let other_address = other.url().strip_prefix("ws://").unwrap().parse().unwrap();
     let seen = Arc::new(AtomicUsize::new(0));
     tokio::spawn(pretend(other, Arc::clone(&seen)));
-    let (sender, mut streams) = mpsc::unbounded_channel();
-    let host = Arc::new(TestHost::new(sender));
+    let (host, mut streams) = TestHost::new();
+    let host = Arc::new(host);
     let closing = CancellationToken::new();
     let addresses = vec![silent.local_addr().unwrap(), other_address];
     let direct = DirectListeners { policy: DirectPolicy::Private, addresses };
@@ -376,7 +376,7 @@ async fn a_stolen_ticket_lets_nobody_into_a_stream_and_works_once() {
     assert!(matches!(within("the end", thief.reader.next()).await, Ok(ReadEvent::Closed(_)) | Err(_)));
     for refused in [Some(ticket.as_str()), Some("a ticket that was never given out"), Some(""), None] {
         let status = match knock(&executor, refused).await {
-            Err(ConnectError::Refused { status }) => status,
+            Err(ConnectError::Refused { status, .. }) => status,
             other => panic!("{other:?}"),
         };
         assert_eq!(status, 404, "{refused:?}");

@@ -12,7 +12,7 @@ use remote::{
 };
 use testkit::TestService;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet, LocalSet};
 use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, MessageStream, ReadEvent, TlsRoots};
 
@@ -25,6 +25,20 @@ pub(crate) const WAIT: Duration = Duration::from_secs(60);
 /// Waits for something that has to happen. Panics with `what` if it does not.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT, future).await.unwrap_or_else(|_| panic!("did not happen: {what}"))
+}
+
+/// Runs all futures at the same time.
+pub(crate) async fn run_together<F: Future<Output = ()> + 'static>(futures: impl IntoIterator<Item = F>) {
+    let (local, mut tasks) = (LocalSet::new(), JoinSet::new());
+    for future in futures {
+        tasks.spawn_local_on(future, &local);
+    }
+    let ended = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+    };
+    local.run_until(ended).await;
 }
 
 /// The registry of a service, with the credential that it accepts.
@@ -55,8 +69,10 @@ pub(crate) struct TestHost {
 }
 
 impl TestHost {
-    pub(crate) fn new(streams: mpsc::UnboundedSender<(MessageStream, RelayPublicKey)>) -> Self {
-        Self { streams, notes: Mutex::default() }
+    /// A host, and the streams that it gets.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<(MessageStream, RelayPublicKey)>) {
+        let (sender, streams) = mpsc::unbounded_channel();
+        (Self { streams: sender, notes: Mutex::default() }, streams)
     }
 
     /// The events so far, as texts.
@@ -96,8 +112,8 @@ impl TestExecutor {
 
     /// Starts an executor, and waits until it is registered.
     pub(crate) async fn start_with(registry: Registry) -> Self {
-        let (sender, streams) = mpsc::unbounded_channel();
-        let host = Arc::new(TestHost::new(sender));
+        let (host, streams) = TestHost::new();
+        let host = Arc::new(host);
         let identity = Arc::new(RelayIdentity::generate().unwrap());
         let settings = ExecutorSettings {
             registry,

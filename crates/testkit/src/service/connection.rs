@@ -34,8 +34,9 @@ pub(super) async fn serve(state: Arc<ServiceState>, mut stream: TcpStream) {
                     }
                     return;
                 }
-                Err(status) => {
-                    let _peer_may_be_gone = stream.write_all(answer_head(status, 0).as_bytes()).await;
+                Err((status, wait)) => {
+                    let head = answer_head(status, wait, 0);
+                    let _peer_may_be_gone = stream.write_all(head.as_bytes()).await;
                     return;
                 }
             }
@@ -83,10 +84,11 @@ fn percent_decoded(text: &str) -> String {
 /// Returns whether the connection goes on.
 async fn write_answer(stream: &mut TcpStream, answer: RegistryAnswer) -> bool {
     let (text, goes_on) = match answer {
-        RegistryAnswer::Status(status, body) => (answer_head(status, body.len()) + &body, true),
+        RegistryAnswer::Status(status, body) => (answer_head(status, None, body.len()) + &body, true),
+        RegistryAnswer::TooManyRequests(wait) => (answer_head(429, Some(wait), 0), true),
         RegistryAnswer::Json(body) => {
             let body = body.to_string();
-            (answer_head(200, body.len()) + &body, true)
+            (answer_head(200, None, body.len()) + &body, true)
         }
         RegistryAnswer::Redirect(location) => {
             (format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"), true)
@@ -94,9 +96,9 @@ async fn write_answer(stream: &mut TcpStream, answer: RegistryAnswer) -> bool {
         RegistryAnswer::Garbage => ("\u{1}\u{2}garbage\r\n\r\n".to_owned(), false),
         RegistryAnswer::Hang => return std::future::pending().await,
         RegistryAnswer::Close => return false,
-        RegistryAnswer::CutInBody => (answer_head(200, 1000) + "{\"environment_id\":", false),
+        RegistryAnswer::CutInBody => (answer_head(200, None, 1000) + "{\"environment_id\":", false),
         RegistryAnswer::HangInBody => {
-            let text = answer_head(200, 1000) + "{\"environment_id\":";
+            let text = answer_head(200, None, 1000) + "{\"environment_id\":";
             let _peer_may_be_gone = stream.write_all(text.as_bytes()).await;
             return std::future::pending().await;
         }
@@ -104,18 +106,21 @@ async fn write_answer(stream: &mut TcpStream, answer: RegistryAnswer) -> bool {
     stream.write_all(text.as_bytes()).await.is_ok() && goes_on
 }
 
-fn answer_head(status: u16, body_bytes: usize) -> String {
-    format!("HTTP/1.1 {status} Scripted\r\nContent-Type: application/json\r\nContent-Length: {body_bytes}\r\n\r\n")
+fn answer_head(status: u16, retry_after: Option<u64>, body_bytes: usize) -> String {
+    let wait = retry_after.map(|seconds| format!("Retry-After: {seconds}\r\n")).unwrap_or_default();
+    format!(
+        "HTTP/1.1 {status} Scripted\r\nContent-Type: application/json\r\n{wait}Content-Length: {body_bytes}\r\n\r\n"
+    )
 }
 
-/// Whose socket it becomes and the answer to the upgrade, or the status of a refusal.
-fn upgrade(state: &ServiceState, head: &str, path: &str) -> Result<(SocketOwner, String), u16> {
-    let query = path.split_once('?').ok_or(404_u16)?.1;
+/// Whose socket it becomes and the answer to the upgrade, or the status of a refusal and its `Retry-After`.
+fn upgrade(state: &ServiceState, head: &str, path: &str) -> Result<(SocketOwner, String), (u16, Option<u64>)> {
+    let query = path.split_once('?').ok_or((404, None))?.1;
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let leg = match parameter("role") {
         Some("environment") => Leg::Executor,
         Some("harness") => Leg::Harness,
-        _ => return Err(404),
+        _ => return Err((404, None)),
     };
     let secret = parameter("secret").unwrap_or_default();
     let owner = state.admit(leg, secret)?;
@@ -123,7 +128,7 @@ fn upgrade(state: &ServiceState, head: &str, path: &str) -> Result<(SocketOwner,
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.trim())
     });
-    let key = key.ok_or(400_u16)?;
+    let key = key.ok_or((400, None))?;
     let proof = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let proof = STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, proof.as_bytes()));
     let answer = format!(

@@ -82,7 +82,8 @@ pub(super) struct Hub {
     streams: HashMap<(String, String), BoundStream>,
     pub(super) paused: HashMap<Leg, watch::Sender<bool>>,
     pub(super) upgrades: HashMap<Leg, usize>,
-    pub(super) refusals: HashMap<Leg, Vec<u16>>,
+    /// Status and `Retry-After`.
+    pub(super) refusals: HashMap<Leg, Vec<(u16, Option<u64>)>>,
     pub(super) cut_after_frames: HashMap<Leg, usize>,
     pub(super) filter: Option<FrameFilter>,
     pub(super) captured: Option<Vec<CapturedFrame>>,
@@ -120,8 +121,8 @@ impl Hub {
         }
     }
 
-    /// The status with which the next upgrade on this leg is refused.
-    pub(super) fn take_refusal(&mut self, leg: Leg) -> Option<u16> {
+    /// The status and the `Retry-After` with which the next upgrade on this leg is refused.
+    pub(super) fn take_refusal(&mut self, leg: Leg) -> Option<(u16, Option<u64>)> {
         self.refusals.get_mut(&leg)?.pop()
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use rustls::CertificateError;
 
@@ -63,6 +64,8 @@ pub enum ConnectError {
     Refused {
         /// The HTTP status of the answer.
         status: u16,
+        /// The header `Retry-After`, if it is a number of seconds.
+        retry_after: Option<Duration>,
     },
     /// The answer is not that of a WebSocket server. Holds the reason, as a sentence about the answer.
     #[error("the server's answer is not a WebSocket upgrade: {0}")]
@@ -105,7 +108,7 @@ impl ConnectError {
             // A machine that wakes up has no name resolution for a while, and the error is the same as for an unknown name.
             Self::Unresolved { .. } => true,
             Self::Io { source, .. } => !is_permanent(source.kind()),
-            Self::Refused { status } => matches!(status, 408 | 429 | 500..=599),
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Self::UnsupportedUrl(_)
             | Self::InvalidUrl { .. }
             | Self::InvalidHeader(_)
@@ -115,6 +118,11 @@ impl ConnectError {
             | Self::BadResponse(_) => false,
         }
     }
+}
+
+/// The value of the header `Retry-After`. None for a date: what it means depends on two clocks, and one may be wrong.
+pub fn retry_after(value: &str) -> Option<Duration> {
+    value.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Whether a retry ends with the same error. A missing file is not permanent: it may be the socket of a server that is still starting.
@@ -259,9 +267,17 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_a_server_asks_for_is_a_number_of_seconds() {
+        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        for other in ["", "-1", "1.5", "Fri, 31 Dec 1999 23:59:59 GMT", "99999999999999999999999"] {
+            assert_eq!(retry_after(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn only_failures_of_network_and_server_are_retryable() {
         let io = |kind: io::ErrorKind| ConnectError::Io { url: "ws://x".into(), source: kind.into() };
-        let refused = |status| ConnectError::Refused { status };
+        let refused = |status| ConnectError::Refused { status, retry_after: None };
         let certificate = ConnectError::Certificate { url: "wss://x".into(), fault: CertificateFault::Untrusted };
         for error in [
             io(io::ErrorKind::ConnectionRefused),

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue};
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::error::retry_after;
 use super::{ConnectError, ConnectOptions};
 use crate::websocket::{accept_key, new_key};
 
@@ -93,12 +94,19 @@ fn authorization(options: &ConnectOptions) -> Option<(String, String)> {
 fn check_response(head: &[u8], key: &str) -> Result<(), ConnectError> {
     let head = std::str::from_utf8(head).map_err(|_| ConnectError::BadResponse("its headers are not text"))?;
     let mut lines = head.split("\r\n");
-    match status(lines.next().unwrap_or_default()) {
+    let first_line = lines.next().unwrap_or_default();
+    let mut headers = lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()));
+    match status(first_line) {
         None => return Err(ConnectError::BadResponse("it is not HTTP/1")),
         Some(101) => {}
-        Some(status) => return Err(ConnectError::Refused { status }),
+        Some(status) => {
+            let value = headers.find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+            return Err(ConnectError::Refused {
+                status,
+                retry_after: value.and_then(|(_, value)| retry_after(value)),
+            });
+        }
     }
-    let headers = lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()));
     let mut accepts = headers.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-accept"));
     match accepts.next() {
         Some((_, accept)) if accept == accept_key(key.as_bytes()) => Ok(()),

@@ -216,7 +216,7 @@ fn an_error_about_a_ca_file_names_the_file() {
 async fn path_and_query_reach_the_server_and_status_503_is_retryable() {
     let (url, server) = server_that_answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
     let error = connect(&format!("{url}/a/b?c=d"), ConnectOptions::default()).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Refused { status: 503 }) && error.is_retryable(), "{error}");
+    assert!(matches!(error, ConnectError::Refused { status: 503, .. }) && error.is_retryable(), "{error}");
     let request = server.await.unwrap();
     let host = url.strip_prefix("ws://").unwrap();
     assert!(request.starts_with(&format!("GET /a/b?c=d HTTP/1.1\r\nHost: {host}\r\n")), "{request}");

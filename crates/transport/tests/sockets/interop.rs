@@ -158,7 +158,7 @@ async fn a_refused_upgrade_is_an_error_with_the_http_status() {
     let url = listener.url();
     let _accepted = accept_one(listener, TestSurface { token: Some("secret") });
     let refused = connect(&url, ConnectOptions::default()).await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused { status: 401 }), "{refused}");
+    assert!(matches!(refused, ConnectError::Refused { status: 401, .. }), "{refused}");
 }
 
 #[tokio::test]

@@ -152,8 +152,8 @@ fn next_step_of_connecting(error: &ConnectError) -> Option<&'static str> {
         ConnectError::Tls { .. } => Some("check that the server uses TLS, or write ws:// instead of wss://"),
         ConnectError::BadResponse(_) => Some("check that the address is that of an exec-server"),
         // For these answers, the error says itself what to do.
-        ConnectError::Refused { status: 300..=399 | 401 | 403 | 404 } => None,
-        ConnectError::Refused { status: 408 | 429 | 500..=599 } => {
+        ConnectError::Refused { status: 300..=399 | 401 | 403 | 404, .. } => None,
+        ConnectError::Refused { status: 408 | 429 | 500..=599, .. } => {
             Some("try again, or look at the log of the server")
         }
         ConnectError::Refused { .. } => Some("check that the address is that of an exec-server"),

@@ -1,0 +1,33 @@
+//! How long a service wants to be left alone.
+
+use std::time::Duration;
+
+/// The wait after an answer that says "too many requests" and not for how long.
+const UNNAMED_WAIT: Duration = Duration::from_secs(1);
+
+/// A service that asks for more is called again after this time, because it may have made a mistake.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// The wait that follows from a refusal. None: the service has not asked for one.
+pub(crate) fn asked_wait(status: u16, retry_after: Option<Duration>) -> Option<Duration> {
+    match status {
+        429 => Some(retry_after.unwrap_or(UNNAMED_WAIT).min(LONGEST_WAIT)),
+        503 => retry_after.map(|wait| wait.min(LONGEST_WAIT)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_left_alone_as_long_as_it_asks_within_a_limit() {
+        let seconds = Duration::from_secs;
+        assert_eq!(asked_wait(429, Some(seconds(7))), Some(seconds(7)));
+        assert_eq!(asked_wait(429, None), Some(UNNAMED_WAIT));
+        assert_eq!(asked_wait(503, Some(seconds(u64::MAX))), Some(LONGEST_WAIT));
+        assert_eq!(asked_wait(503, None), None);
+        assert_eq!(asked_wait(500, Some(seconds(7))), None);
+    }
+}
