@@ -63,7 +63,9 @@ pub(super) fn leave(slot: &RelayedStream, outgoing: &OutgoingFrames, closed: &Ca
     closed.cancel();
 }
 
+/// If the socket has just been replaced, the relay does not know yet which stream it has. Otherwise this resume says nothing.
 fn push_reset(slot: &RelayedStream, outgoing: &OutgoingFrames) {
+    outgoing.push_control(Frame::new(slot.id(), FrameBody::Resume { next_seq: 0 }));
     outgoing.push_control(Frame::new(slot.id(), FrameBody::Reset { reason: LEFT.to_owned() }));
 }
 
