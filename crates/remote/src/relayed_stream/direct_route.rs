@@ -135,6 +135,9 @@ impl RelayedStream {
             direct.outgoing.push_control(reset.clone());
         }
         if state.direct.is_none() || (state.has_relay_socket && state.relay_knows_stream) {
+            // If the socket has just been replaced, the relay does not know yet which stream it has. Otherwise this resume says
+            // nothing.
+            state.relay.push_control(Frame::new(&self.id, FrameBody::Resume { next_seq: 0 }));
             state.relay.push_control(reset);
         }
     }
