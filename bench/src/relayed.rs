@@ -38,14 +38,14 @@ const BYTES: u64 = 1 << 30;
 const PRINT_GIBIBYTE: [&str; 4] = ["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
 
 /// An executor that also listens, so that the same server is reached in both ways.
-struct Executor {
+struct BenchExecutor {
     server: TestServer,
     service: String,
     /// Holds the keys of the executor.
     _state: TempDir,
 }
 
-impl Executor {
+impl BenchExecutor {
     async fn start(service: &str) -> Result<Self> {
         let state = tempfile::tempdir()?;
         let args = ["--listen", "ws://127.0.0.1:0", "--remote", service, "--environment-id", ENVIRONMENT];
@@ -84,7 +84,7 @@ pub(crate) async fn figures() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     {
         let relay = RelayProcess::start()?;
-        let executor = Executor::start(&relay.url).await?;
+        let executor = BenchExecutor::start(&relay.url).await?;
         rows.push(one_shot(&executor).await?);
         rows.extend(one_gibibyte(&executor, &relay).await?);
     }
@@ -101,7 +101,7 @@ fn start_params(id: String, argv: &[&str]) -> Result<StartParams> {
 }
 
 /// Measures one-shots one at a time. The two ways take turns, so that noise affects both equally.
-async fn one_shot(executor: &Executor) -> Result<Row> {
+async fn one_shot(executor: &BenchExecutor) -> Result<Row> {
     let (relayed, direct) = (executor.through_relay().await?, executor.directly().await?);
     let (mut relayed_times, mut direct_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -123,7 +123,7 @@ async fn one_shot(executor: &Executor) -> Result<Row> {
     })
 }
 
-async fn one_gibibyte(executor: &Executor, relay: &RelayProcess) -> Result<Vec<Row>> {
+async fn one_gibibyte(executor: &BenchExecutor, relay: &RelayProcess) -> Result<Vec<Row>> {
     let (relayed, direct) = (executor.through_relay().await?, executor.directly().await?);
     let (mut relayed_times, mut direct_times, mut relay_cpu) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..REPETITIONS {
@@ -167,7 +167,7 @@ async fn receive_gibibyte(client: &ExecServerClient, turn: usize) -> Result<Dura
 /// handshake with its question to the registry, and `initialize`.
 async fn cold_connect() -> Result<Row> {
     let service = TestService::start().await;
-    let executor = Executor::start(&service.url()).await?;
+    let executor = BenchExecutor::start(&service.url()).await?;
     service.wait_for_upgrades(Leg::Executor, 1).await;
     let mut times = Vec::new();
     for _ in 0..COLD_CONNECTS {
@@ -192,7 +192,7 @@ async fn recovery() -> Result<Row> {
     let service = TestService::start().await;
     let proxy = CuttingProxy::start(service.address()).await;
     service.route_through(Leg::Harness, proxy.url().split_once("://").context("a URL without a scheme")?.1);
-    let executor = Executor::start(&service.url()).await?;
+    let executor = BenchExecutor::start(&service.url()).await?;
     service.wait_for_upgrades(Leg::Executor, 1).await;
     let client = executor.through_relay().await?;
     let calls = |service: &TestService| service.count(Operation::Connect) + service.count(Operation::Validate);
@@ -226,7 +226,7 @@ async fn recovery() -> Result<Row> {
 
 async fn memory_per_stream() -> Result<Row> {
     let service = TestService::start().await;
-    let executor = Executor::start(&service.url()).await?;
+    let executor = BenchExecutor::start(&service.url()).await?;
     service.wait_for_upgrades(Leg::Executor, 1).await;
     // Memory that the first streams allocate and later ones share does not count.
     let mut clients = Vec::new();

@@ -66,7 +66,7 @@ pub(super) struct LinkParts {
 /// Tells the executor that the harness leaves, unless the stream is over already.
 pub(super) fn leave(slot: &RelayedStream, closed: &CancellationToken) {
     if slot.end().is_none() {
-        slot.push_reset(LEFT);
+        slot.push_named_reset(LEFT);
         slot.fail(StreamFailure::Reset);
     }
     closed.cancel();
@@ -133,7 +133,7 @@ async fn serve(parts: LinkParts) -> String {
         slot.wait_for_end().await;
         // If this end cannot go on, for example after an altered record, the executor does not know it.
         if slot.end() != Some(StreamFailure::Reset) {
-            slot.push_reset(LEFT);
+            slot.push_named_reset(LEFT);
         }
         // The other end gets what waits for it, such as the reset.
         slot.wait_until_sent().await;

@@ -129,16 +129,25 @@ impl RelayedStream {
     /// Tells the peer that the stream ends. A relay that is not used learns it too, unless it has a new socket on which the stream
     /// was not named yet.
     pub(crate) fn push_reset(&self, reason: &str) {
+        self.push_last_frames(&[FrameBody::Reset { reason: reason.to_owned() }]);
+    }
+
+    /// As [`Self::push_reset`], for the end that names its stream to the relay. If the socket has just been replaced, the relay does not
+    /// know yet which stream it has. Otherwise the resume says nothing.
+    pub(crate) fn push_named_reset(&self, reason: &str) {
+        self.push_last_frames(&[FrameBody::Resume { next_seq: 0 }, FrameBody::Reset { reason: reason.to_owned() }]);
+    }
+
+    fn push_last_frames(&self, bodies: &[FrameBody]) {
         let state = self.state.lock();
-        let reset = Frame::new(&self.id, FrameBody::Reset { reason: reason.to_owned() });
+        let push_to = |outgoing: &OutgoingFrames| {
+            bodies.iter().for_each(|body| outgoing.push_control(Frame::new(&self.id, body.clone())));
+        };
         if let Some(direct) = &state.direct {
-            direct.outgoing.push_control(reset.clone());
+            push_to(&direct.outgoing);
         }
         if state.direct.is_none() || (state.has_relay_socket && state.relay_knows_stream) {
-            // If the socket has just been replaced, the relay does not know yet which stream it has. Otherwise this resume says
-            // nothing.
-            state.relay.push_control(Frame::new(&self.id, FrameBody::Resume { next_seq: 0 }));
-            state.relay.push_control(reset);
+            push_to(&state.relay);
         }
     }
 
