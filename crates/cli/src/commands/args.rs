@@ -351,7 +351,7 @@ pub(crate) struct EnvShowArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LoginArgs {
-    /// URL of the service, such as https://service.example
+    /// URL of the service, such as `https://service.example`
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) url: String,
 }
