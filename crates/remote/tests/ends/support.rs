@@ -56,7 +56,7 @@ pub(crate) fn registry_at(url: &str) -> Registry {
 pub(crate) struct TestExecutor {
     pub(crate) identity: Arc<RelayIdentity>,
     pub(crate) host: Arc<TestHost>,
-    streams: tokio::sync::Mutex<mpsc::UnboundedReceiver<(MessageStream, RelayPublicKey)>>,
+    streams: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<(MessageStream, RelayPublicKey)>>>,
     closing: CancellationToken,
     leave: CancellationToken,
     task: JoinHandle<()>,
@@ -129,7 +129,7 @@ impl TestExecutor {
         let executor = registered.unwrap().unwrap();
         let left = leave.clone();
         let task = tokio::spawn(async move { executor.run(left.cancelled()).await });
-        Self { identity, host, streams: tokio::sync::Mutex::new(streams), closing, leave, task }
+        Self { identity, host, streams: Arc::new(tokio::sync::Mutex::new(streams)), closing, leave, task }
     }
 
     /// The next stream of a harness, and the key of the harness.
@@ -138,10 +138,11 @@ impl TestExecutor {
     }
 
     /// Sends every message of every harness back, until the executor is dropped.
-    pub(crate) fn echo(self: &Arc<Self>) {
-        let executor = Arc::clone(self);
+    pub(crate) fn echo(&self) {
+        // Only the streams are kept: an executor that outlives its service calls whoever gets the address next.
+        let streams = Arc::clone(&self.streams);
         tokio::spawn(async move {
-            let mut streams = executor.streams.lock().await;
+            let mut streams = streams.lock().await;
             while let Some((stream, _)) = streams.recv().await {
                 tokio::spawn(echo(stream));
             }
