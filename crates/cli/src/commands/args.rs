@@ -448,7 +448,7 @@ pub(crate) struct WatchArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct PortArgs {
-    /// Port of this machine, and host and port in the environment; can be given several times
+    /// Port of this machine, and host and port in the environment; repeatable
     #[arg(value_name = "[[BIND:]PORT:][HOST:]PORT", required = true)]
     pub(crate) specs: Vec<ForwardSpec>,
     #[command(flatten)]
