@@ -103,6 +103,8 @@ Examples:
   exec-server login https://service.example < key";
 
 pub(super) const LOGOUT: &str = "\
+Removes the key from credentials.json. The service is not told, so the key stays valid there.
+
 Example:
   exec-server logout https://service.example";
 
@@ -111,7 +113,7 @@ Lists the variables and files that hold a credential, in the order in which exec
 first credential. Nothing is sent, and no secret is printed.
 
 Exit codes:
-  0  there is a credential that can be used
+  0  the service of URL gets a credential; without URL: there is a credential that can be used
   1  there is none
 
 Examples:
