@@ -65,7 +65,7 @@ const LAST_WRITES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs one command to its end and returns the exit code of the program.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    // A forwarder runs for as long as a server does, and for as many clients.
+    // A forwarder serves many clients for a long time, so it gets the log and the threads of a server.
     let is_server = matches!(command, Command::Forward(_));
     if is_server {
         // The parent process may have blocked signals, and SIGTERM must end the forwarder.

@@ -1,4 +1,4 @@
-//! The flags for serving an environment through a service, and what they mean together.
+//! The flags for serving an environment through a service, and the configuration that they describe.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct RemoteArgs {
     )]
     pub(crate) environment_id: Option<String>,
 
-    /// A name for people, which the service shows
+    /// A name for people, which the service may show
     #[arg(
         long,
         env = "EXEC_SERVER_NAME",
@@ -52,7 +52,7 @@ pub(crate) struct RemoteArgs {
     )]
     name: Option<String>,
 
-    /// Prove who you are with the agent identity in CODEX_ACCESS_TOKEN
+    /// Use the agent identity in CODEX_ACCESS_TOKEN as the credential for the service
     #[arg(
         long,
         env = "EXEC_SERVER_USE_AGENT_IDENTITY_AUTH",
@@ -67,8 +67,8 @@ pub(crate) struct RemoteArgs {
     #[arg(long, long_help = IDENTITY_HELP, env = "EXEC_SERVER_IDENTITY_FILE", hide_env = true, hide_short_help = true, value_name = "FILE", requires = "remote")]
     identity_file: Option<PathBuf>,
 
-    /// Offer clients a way around the relay, to a --listen address: only private ones (`private`), public ones too (`on`), or
-    /// none (`off`)
+    /// Which --listen addresses to offer to clients as a direct path without the relay: private ones (`private`), public
+    /// ones too (`on`), or none (`off`)
     #[arg(long, env = "EXEC_SERVER_DIRECT", hide_env = true, hide_short_help = true, value_name = "on|off|private", default_value_t = DirectPolicy::Private)]
     direct: DirectPolicy,
 
@@ -99,8 +99,8 @@ impl RemoteArgs {
         }))
     }
 
-    /// The file that the flag names, or else the default one. `None` if the default one cannot be used: a machine without
-    /// a writable home directory is served all the same.
+    /// The file that the flag names, or else the default file. `None` if the default file cannot be used, so that a
+    /// machine without a writable home directory can be served too.
     fn identity_file(&self) -> anyhow::Result<Option<PathBuf>> {
         if let Some(path) = &self.identity_file {
             return Ok(Some(path.clone()));
@@ -123,7 +123,7 @@ impl RemoteArgs {
     }
 }
 
-/// Whether the variable of the published server asks for the end with stdin.
+/// Whether the variable of the published server says that the server ends when stdin is closed.
 fn codex_exit_on_stdin_close() -> anyhow::Result<bool> {
     let Some(value) = std::env::var_os(CODEX_EXIT_ON_STDIN_CLOSE) else { return Ok(false) };
     parse_bool(&value).with_context(|| format!("{CODEX_EXIT_ON_STDIN_CLOSE} must be true or false"))

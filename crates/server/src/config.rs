@@ -130,10 +130,10 @@ adjustable_limits! {
     max_port_streams_total: usize = 1024, Count;
 
     /// Bytes of clients that wait until TCP ports take them, of all connections together.
-    /// A stream that is opened beyond that gets a smaller window: 64 KiB instead of 1 MiB.
+    /// A stream that is opened when less than 1 MiB is left gets a window of 64 KiB instead of 1 MiB.
     max_port_buffers: usize = 128 << 20, Bytes;
 
-    /// How long a host may take to accept a TCP stream, with looking up its name.
+    /// How long it may take to open a TCP stream, including the look-up of the host name.
     /// After this time `tcp/connect` fails with -32603 and `timedOut`.
     port_connect_timeout: Duration = Duration::from_secs(10), Milliseconds;
 

@@ -84,7 +84,7 @@ pub(crate) enum Command {
     /// Say what the policy of a sandbox allows
     #[command(after_help = help_texts::SANDBOX, disable_help_subcommand = true)]
     Sandbox(SandboxCommandArgs),
-    /// Be the way to another server for clients that cannot reach it
+    /// Pass clients of remote mode on to another server
     #[command(after_help = help_texts::FORWARD)]
     Forward(ForwardArgs),
     /// Check which sandboxes and limits this machine can enforce
@@ -130,7 +130,7 @@ pub(crate) struct TargetArgs {
     /// File with the bearer token to send to the chosen or the default environment, and to no other
     #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
     pub(crate) client_token_file: Option<FlagFile>,
-    /// Go around the relay if the environment has an address that can be reached: only private ones (`private`), public ones
+    /// Which addresses of an environment behind a relay to try for a direct path: private ones (`private`), public ones
     /// too (`on`), or none (`off`)
     #[arg(long, env = "EXEC_SERVER_DIRECT", value_name = "on|off|private", default_value_t = DirectPolicy::Private, hide_short_help = true)]
     pub(crate) direct: DirectPolicy,
@@ -344,7 +344,7 @@ pub(crate) struct EnvShowArgs {
     /// File with the bearer token to send to this environment or its service
     #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE", value_parser = FlagFileParser, value_hint = ValueHint::AnyPath)]
     pub(crate) client_token_file: Option<FlagFile>,
-    /// Name in environments.toml, or id in the service of EXEC_SERVER_REMOTE
+    /// Id in environments.toml, or id in the service that EXEC_SERVER_REMOTE names
     #[arg(value_name = "ENV")]
     pub(crate) environment: String,
 }
@@ -368,10 +368,10 @@ pub(crate) struct WhoamiArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Answer for a server that is started with this flag
+    /// Answer as for a server that is started with this flag
     #[arg(long, alias = "allow-agent-identity-auth")]
     pub(crate) use_agent_identity_auth: bool,
-    /// URL of the service [default: all services that are known]
+    /// URL of the service [default: all configured services]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) url: Option<String>,
 }
@@ -508,7 +508,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ForwardArgs {
-    /// URL of the server that clients get: ws://, wss:// or unix://
+    /// URL of the server that gets the clients: ws://, wss:// or unix://
     // The environment variables of the two flags are read too, so `requires_all` also accepts those.
     #[arg(long, value_name = "URL", requires_all = ["remote", "environment_id"])]
     pub(crate) connect: String,

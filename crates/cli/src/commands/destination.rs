@@ -193,8 +193,8 @@ impl Destination {
         Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
     }
 
-    /// The connector to an environment behind a relay. The keys of this program are kept, because a kept session belongs to
-    /// them.
+    /// The connector to an environment behind a relay. It uses the keys in a file of the user, because a kept session can be
+    /// resumed only with the keys that it was made with.
     pub(crate) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
         let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
         let variables = variables_of_this_process();
@@ -242,8 +242,8 @@ impl Destination {
     }
 }
 
-/// The options for a connection with the token and the certificates in these files. Beside each file stands the flag or the
-/// variable that names it, for errors.
+/// The options for a connection with the token and the certificates in these files. The second part of each pair is the flag
+/// or the variable that names the file, for errors.
 pub(super) fn connect_options(
     token: Option<(&Path, &Option<String>)>,
     certificates: Option<(&Path, &Option<String>)>,

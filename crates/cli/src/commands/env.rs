@@ -1,6 +1,6 @@
 //! `env`: lists the environments (the machines that commands can choose), says which one commands use and why, and
-//! checks with `--check` that each can be reached. `env show` shows one of them. Texts of the configuration and of servers are printed with visible
-//! escape sequences, so that they cannot act on the terminal.
+//! checks with `--check` that each can be reached. `env show` shows one environment. Texts of the configuration and of
+//! servers are printed with visible escape sequences, so that they cannot act on the terminal.
 
 mod environment_list;
 mod reachability;

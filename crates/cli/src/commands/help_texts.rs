@@ -81,37 +81,39 @@ Examples:
   exec-server env --check --json | jq '.environments[] | select(.check.isReachable | not)'";
 
 pub(super) const ENV_SHOW: &str = "\
-For an environment behind a relay, the service is asked for the key of the executor. Compare the fingerprint with the \
-one that the executor has printed at its start, and write the printed line into environments.toml: then no other key is \
-accepted. Nothing is sent to the executor.
+For an environment behind a relay, the command asks the service for the key of the executor, and sends nothing to the \
+executor. Compare the fingerprint with the one that the executor has printed at its start, and add the printed lines to \
+environments.toml: then no other key is accepted.
 
 Exit codes:
-  0  everything is as it should be
-  1  the service names no key, or another one than the pinned one
+  0  the environment was printed; if its key is pinned, the service names the pinned key
+  1  the service names no key, or a key that differs from the pinned one
 
 Examples:
   exec-server env show build-7
   exec-server env show build-7 --json | jq -r .executor.key";
 
 pub(super) const LOGIN: &str = "\
-The key is read from stdin, or asked for without showing it if stdin is a terminal. It is kept in credentials.json in \
-EXEC_SERVER_HOME, or else in ~/.config/exec-server, in a file that only you can read. It goes to this service only: the \
-same scheme, host and port.
+On a terminal, the command asks for the key and does not show it; otherwise it reads the key from stdin. The key is kept in \
+credentials.json in EXEC_SERVER_HOME, or else in ~/.config/exec-server; only you can read this file. The key is sent only \
+to this service: the same scheme, host and port.
 
 Examples:
   exec-server login https://service.example
   exec-server login https://service.example < key";
 
 pub(super) const LOGOUT: &str = "\
+Removes the key from credentials.json. The service is not told, so the key stays valid there.
+
 Example:
   exec-server logout https://service.example";
 
 pub(super) const WHOAMI: &str = "\
-Lists the variables and files that hold a credential, in the order in which they are looked for. A service gets the \
-first one. Nothing is sent, and no secret is printed.
+Lists the variables and files that hold a credential, in the order in which exec-server looks for them. A service gets the \
+first credential. Nothing is sent, and no secret is printed.
 
 Exit codes:
-  0  there is a credential that can be used
+  0  the service of URL gets a credential; without URL: there is a credential that can be used
   1  there is none
 
 Examples:
@@ -141,9 +143,10 @@ Examples:
   exec-server watch --json --connect ws://10.0.0.5:7000 :/srv/app";
 
 pub(super) const PORT: &str = "\
-Each connection to a port of this machine is carried to the environment, which connects to HOST (default: localhost). The \
-command listens on 127.0.0.1 unless BIND is given; port 0 is a free port. Ctrl-C ends it. If the connection to the environment is \
-lost, open connections break, and new ones work as soon as the environment can be reached again.
+For each connection to a port of this machine, the environment connects to HOST (default: localhost). The command \
+listens on 127.0.0.1 unless BIND is given; with port 0 it chooses a free port. Ctrl-C ends the command. If the \
+connection to the environment is lost, forwarded connections are reset, and new ones wait until the environment can be \
+reached again.
 
 Examples:
   exec-server port -e build-host 8080
@@ -216,8 +219,9 @@ Example:
   exec-server mcp-stdio -e build -- mcp-server-git --repository /srv/app";
 
 pub(super) const FORWARD: &str = "\
-The server itself needs no access to the service, and clients need none to the server. To the server, all clients are the \
-one whose token is sent. SIGTERM ends the forwarder; the sessions stay in the server.
+Clients connect to the service, and this command passes them on to the server of --connect. Only this command needs \
+access to both. The server sees all clients as one user: the one whose token is sent. SIGTERM ends the command; the \
+sessions stay in the server.
 
 Example:
   exec-server forward --connect ws://box:7000 --remote https://service.example --environment-id b7";

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::signals::{FatalSignal, Signals};
 use super::terminal::is_terminal_at_stdin;
 
-/// Most bytes that are read from stdin. No secret is that long.
+/// Most bytes that are accepted from stdin; a secret is shorter.
 const MAX_BYTES: usize = 64 << 10;
 
 /// Longest line that a terminal passes on, with the line break. It drops the rest of a longer line.
@@ -41,7 +41,10 @@ pub(crate) async fn read_secret(prompt: &str) -> anyhow::Result<Result<Zeroizing
 fn read_line() -> anyhow::Result<Zeroizing<String>> {
     let mut line = Zeroizing::new(String::with_capacity(MAX_TERMINAL_LINE + 1));
     io::stdin().read_line(&mut line).context("cannot read the terminal")?;
-    anyhow::ensure!(line.len() < MAX_TERMINAL_LINE, "the line is too long for a terminal; give it through a pipe");
+    anyhow::ensure!(
+        line.len() < MAX_TERMINAL_LINE,
+        "the line is too long for a terminal; write it to stdin through a pipe"
+    );
     Ok(line)
 }
 
@@ -49,9 +52,11 @@ fn read_all() -> anyhow::Result<Zeroizing<String>> {
     // The exact capacity, because a buffer that grows leaves copies of the secret behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 1));
     io::stdin().take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
-    anyhow::ensure!(bytes.len() <= MAX_BYTES, "stdin holds more than a key");
+    anyhow::ensure!(bytes.len() <= MAX_BYTES, "stdin holds more than 64 KiB, so it is not a key");
     // The error of a conversion would contain the bytes.
-    std::str::from_utf8(&bytes).map(|text| Zeroizing::new(text.to_owned())).context("stdin holds no text")
+    std::str::from_utf8(&bytes)
+        .map(|text| Zeroizing::new(text.to_owned()))
+        .context("stdin does not hold UTF-8 text, so it is not a key")
 }
 
 /// The terminal does not show what is typed, apart from the line break. Dropping it restores the terminal.

@@ -1,4 +1,4 @@
-//! `login`: stores the key with which this program proves to a service who it is.
+//! `login`: stores the key that this program sends to a service as its credential.
 
 use std::process::ExitCode;
 
@@ -10,12 +10,12 @@ use super::hidden_input::read_secret;
 use super::print::print;
 use crate::terminal_text::readable;
 
-/// The variable with a key that goes before all stored keys.
+/// The variable with a key that takes precedence over all stored keys.
 const OWN_KEY: &str = "EXEC_SERVER_API_KEY";
 
 pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<ExitCode> {
     let store = key_store()?;
-    // Nobody is asked for a key that could not be stored.
+    // Before the question, so that nobody types a key that cannot be stored.
     let service = KeyStore::check_service(&args.url)?;
     let key = match read_secret(&format!("Key for {service} (it is not shown): ")).await? {
         Ok(key) => key,
@@ -25,7 +25,7 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<ExitCode> {
     let verb = if receipt.replaced { "replaced" } else { "stored" };
     let mut text = format!("{verb} the key for {service} in {}\n", readable(&store.path().display().to_string()));
     if is_set(OWN_KEY) {
-        text += &format!("{OWN_KEY} is set and goes before it\n");
+        text += &format!("{OWN_KEY} is set and is used in place of the stored key\n");
     }
     print(&text).await?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! `port`: listens on ports of this machine, and carries each connection to a port that the environment can reach. The ports of
-//! this machine stay open while the connection to the environment is lost.
+//! `port`: listens on ports of this machine, and forwards each connection to a port that the environment can reach. The
+//! ports of this machine stay open while the connection to the environment is lost.
 
 mod carry;
 mod environment_link;
@@ -27,7 +27,7 @@ use super::print::report;
 use super::signals::Signals;
 use crate::terminal_text::{error_line, readable};
 
-/// How long no connection is accepted after that has failed, for example because no descriptor is left.
+/// The pause after a connection could not be accepted, for example because no descriptor is left.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
 
 /// A port of this machine that is forwarded.
@@ -79,7 +79,7 @@ async fn prepare(client: &ExecServerClient, specs: Vec<ForwardSpec>) -> anyhow::
     let info = environment_info(client).await?;
     anyhow::ensure!(
         info.capabilities.port_forward,
-        "the server cannot forward ports: it is too old, another program, or was started with --no-port-forward"
+        "the server cannot forward ports: it is an older exec-server, another program, or was started with --no-port-forward"
     );
     let mut forwards = Vec::new();
     for spec in specs {
@@ -90,7 +90,7 @@ async fn prepare(client: &ExecServerClient, specs: Vec<ForwardSpec>) -> anyhow::
     Ok(forwards)
 }
 
-/// Accepts connections for ever. Dropping the future breaks all of them.
+/// Accepts connections for ever. Dropping the future resets all of them.
 async fn accept(Forward { spec, listener }: Forward, link: Arc<EnvironmentLink>) -> Infallible {
     let spec = Arc::new(spec);
     let mut connections = JoinSet::new();
@@ -125,7 +125,8 @@ async fn serve(socket: TcpStream, spec: &ForwardSpec, link: &EnvironmentLink) ->
     }
 }
 
-/// A connection that is broken off must not look to its program like one that has ended.
+/// Sets the socket to reset its connection when it is dropped. A program must not mistake a broken connection for one that
+/// has ended in order.
 fn prepare_socket(socket: &TcpStream) -> io::Result<()> {
     socket.set_zero_linger()?;
     socket.set_nodelay(true)

@@ -64,8 +64,8 @@ impl StartContext {
             // The same holds for the umask.
             params.umask = info.capabilities.process_umask.then(own_umask);
         } else if self.is_local {
-            // These variables of ours would configure the server, so it was started without them, or no process inherits
-            // them from it. The process still gets them.
+            // The server was started without the variables of this command that would configure it, and no process inherits
+            // the variables with credentials from the server. The process still gets both kinds.
             let withheld = server_variables();
             let is_withheld = |name: &str| {
                 withheld.iter().any(|other| other == name) || server::CREDENTIAL_VARIABLES.contains(&name)

@@ -141,7 +141,9 @@ pub(crate) fn make_private_directory(path: &Path) -> std::io::Result<()> {
 pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     let directory_in = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = directory_in("XDG_STATE_HOME").or_else(|| directory_in("HOME").map(|home| home.join(".local/state")));
-    Ok(state.context("neither XDG_STATE_HOME nor HOME says where to keep sessions")?.join("exec-server"))
+    Ok(state
+        .context("there is no directory for sessions and keys; set XDG_STATE_HOME or HOME to an absolute path")?
+        .join("exec-server"))
 }
 
 /// Checks that a session can have this name.

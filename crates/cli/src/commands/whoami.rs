@@ -13,17 +13,17 @@ use super::login::key_store;
 use super::print::print;
 use crate::terminal_text::{json_line, readable};
 
-/// Everything that the command knows.
+/// What the command prints, as a value.
 struct Answer {
     services: Vec<ServiceChoice>,
     found: Vec<SurveyedCredential>,
-    /// Environments that use a token of their own and none of the credentials.
+    /// Environments whose configuration names a token, which is used in place of `found`.
     own_tokens: Vec<OwnToken>,
     /// Why the configured environments are not known.
     configuration_problem: Option<String>,
 }
 
-/// What one service gets.
+/// The credential that one service gets.
 struct ServiceChoice {
     service: String,
     /// `None`: nothing was found.
@@ -73,7 +73,7 @@ impl Answer {
             own_tokens.push(OwnToken { environment: id.clone(), service, source });
         }
         own_tokens.retain(|token| is_meant(&token.service));
-        // A damaged file is reported where it is looked into.
+        // The survey below reports a damaged file.
         services.extend(key_store().ok().and_then(|store| store.services().ok()).unwrap_or_default());
         services.retain(is_meant);
         services.extend(asked.clone());
@@ -117,9 +117,9 @@ impl Answer {
             lines.push(match (&found.outcome, is_asked) {
                 (Err(error), _) if index == 0 || !is_asked => format!("  {name}: cannot be used: {error}"),
                 (Ok(_), true) if index == 0 => format!("  {name}: used"),
-                (Ok(_), true) => format!("  {name}: not used, because {} goes before it", self.found[0].source),
+                (Ok(_), true) => format!("  {name}: not used, because {} comes first", self.found[0].source),
                 (Err(error), _) => {
-                    format!("  {name}: not used, because {} goes before it; otherwise: {error}", self.found[0].source)
+                    format!("  {name}: not used, because {} comes first; otherwise: {error}", self.found[0].source)
                 }
                 (Ok(description), false) => format!("  {name}: goes to {}", description.destination),
             });
@@ -173,7 +173,7 @@ impl ServiceChoice {
                 format!("{service} gets the {description}.")
             }
             Some(SurveyedCredential { outcome: Err(_), source, .. }) => {
-                format!("{service} gets nothing: {source} goes before everything else, and cannot be used.")
+                format!("{service} gets nothing: {source} comes first, but it cannot be used.")
             }
             None => format!(
                 "{service} gets nothing. Store a key with `exec-server login {service}`, or set EXEC_SERVER_API_KEY."

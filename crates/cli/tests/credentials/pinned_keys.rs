@@ -27,7 +27,7 @@ async fn the_printed_fingerprint_is_that_of_the_executor_and_the_printed_line_pi
         "\
 build-7: build-7 at {origin}
   key: {fingerprint} (not pinned)
-  Compare the key with the one that the executor has printed. To accept no other, add to environments.toml:
+  Compare the key with the one that the executor has printed. To accept only this key, add to environments.toml:
     [[environments]]
     id = \"build-7\"
     remote = \"{origin}\"

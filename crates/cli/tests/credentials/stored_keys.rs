@@ -39,13 +39,13 @@ async fn a_key_or_a_service_that_cannot_be_used_is_refused_and_the_key_is_not_re
         ("sk-\u{1b}[2J", "the key must be one line of visible ASCII without spaces"),
         ("sk-\r\nX-Other: x", "the key must be one line of visible ASCII without spaces"),
         (&"sk-".repeat(2000), "the key is longer than 4096 bytes"),
-        (&"sk-".repeat(30_000), "stdin holds more than a key"),
+        (&"sk-".repeat(30_000), "stdin holds more than 64 KiB, so it is not a key"),
     ] {
         let stderr = login(&user, key).await.failed(1);
         assert_eq!(stderr, format!("exec-server: {problem}\n"));
     }
     let output = user.run_with_stdin(&["login", SERVICE], b"sk-\xff").await.failed(1);
-    assert!(output.starts_with("exec-server: stdin holds no text") && !output.contains("sk-"), "{output}");
+    assert!(output.starts_with("exec-server: stdin does not hold UTF-8 text") && !output.contains("sk-"), "{output}");
     for (service, problem) in [
         ("http://service.example", "others could read it on the way; use an https:// address"),
         ("http://10.0.0.1:80/x", "others could read it on the way; use an https:// address"),

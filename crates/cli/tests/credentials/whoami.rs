@@ -29,7 +29,7 @@ async fn the_used_credential_and_the_others_are_named_with_the_reason() {
     let text = user.run_with(&["whoami", "https://SERVICE.example/base"], &variables).await.succeeded();
     let openai = "is not sent to https://service.example: it goes only to openai.com, openai.org";
     let advice = "store a key of this service with `exec-server login https://service.example`";
-    let before = "not used, because EXEC_SERVER_API_KEY goes before it";
+    let before = "not used, because EXEC_SERVER_API_KEY comes first";
     let expected = format!(
         "\
 https://service.example gets the API key from EXEC_SERVER_API_KEY.
@@ -76,7 +76,7 @@ async fn without_a_url_all_known_services_are_answered() {
     let text = user.run(&["whoami"]).await.succeeded();
     let expected = format!(
         "\
-https://second.example gets nothing: {sign_in} goes before everything else, and cannot be used.
+https://second.example gets nothing: {sign_in} comes first, but it cannot be used.
 https://service.example gets the API key from {store}.
 For the environment own-token, https://third.example gets the token in {token} instead.
 Found, in the order in which credentials are looked for:

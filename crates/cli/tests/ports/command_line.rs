@@ -68,10 +68,10 @@ async fn a_server_that_cannot_forward_ports_is_refused_before_a_port_is_opened()
 #[tokio::test]
 async fn a_wrong_port_is_refused_with_a_sentence() {
     for (spec, sentence) in [
-        ("0", "port 0 is only for this machine"),
-        ("99999", "`99999` is no port; a port is a number up to 65535"),
-        ("db:80", "`db` is no port"),
-        ("db:80:80", "`db` is no address of this machine"),
+        ("0", "port 0 (any free port) is only for this machine"),
+        ("99999", "`99999` is not a port; a port is a number up to 65535"),
+        ("db:80", "`db` is not a port"),
+        ("db:80:80", "`db` is not an address of this machine"),
         ("[::1:80", "a bracket is not closed"),
         ("1:2:3:4:5", "expected PORT, PORT:PORT, PORT:HOST:PORT or BIND:PORT:HOST:PORT"),
     ] {

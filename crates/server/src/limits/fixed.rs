@@ -55,14 +55,14 @@ fixed_limits! {
         /// Bytes of a host name in `tcp/connect`.
         /// The request is refused with -32602.
         MAX_HOST_NAME_BYTES: usize = 255, Bytes,
-        "The longest name that DNS knows is shorter.";
+        "Names in DNS are not longer.";
 
         /// Bytes that a client may send on a TCP stream before the port takes them.
-        /// The client waits for `tcp/flow`. A client that does not wait loses the stream.
+        /// The client waits for `tcp/flow`. If it does not wait, the stream is closed.
         PORT_WINDOW_BYTES: usize = 1 << 20, Bytes,
-        "It keeps a stream fast over a distance of some 10 ms; `--max-port-buffers` limits the sum.";
+        "Enough for a fast stream over a network with a round-trip time of some 10 ms; `--max-port-buffers` limits the sum.";
 
-        /// The same for a stream that is opened while `--max-port-buffers` are in use.
+        /// The same for a stream that is opened when less than 1 MiB of `--max-port-buffers` is left.
         /// The client waits for `tcp/flow`.
         SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
         "Every stream must be able to make progress.";

@@ -140,7 +140,7 @@ impl ListedEnvironment {
         format!("{}{mark}", readable(&self.name()))
     }
 
-    /// The environment for programs.
+    /// The environment as the JSON that `--json` prints.
     pub(super) fn json(&self) -> Value {
         let mut value = json!({
             "name": self.destination.name,

@@ -22,7 +22,7 @@ const CHECKS_AT_ONCE: usize = 8;
 /// How long a server may take to close the connection, after it has answered.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to wait until it is known whether there is a direct path.
+/// How long to wait until the client knows whether there is a direct path.
 const PATH_PATIENCE: Duration = Duration::from_secs(4);
 
 /// The server that was reached, or a sentence that says why the environment cannot be reached and what to do.
@@ -35,7 +35,7 @@ pub(super) struct ReachedServer {
     pub(super) connecting: Duration,
     /// Time for one request and its answer.
     pub(super) round_trip: Duration,
-    /// The way that the connection takes, if there is more than one.
+    /// Whether the connection uses the relay or a direct path. `None` if the environment is not behind a relay.
     pub(super) path: Option<ConnectionPath>,
     /// The answer to `environment/info`. `None` if the server does not know this request.
     pub(super) info: Option<EnvironmentInfo>,

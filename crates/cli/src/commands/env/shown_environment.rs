@@ -1,5 +1,5 @@
-//! `env show`: everything that is known about one environment. Of an environment behind a relay, that is above all the
-//! fingerprint of its key, and the line that pins the key. Texts of the configuration and of services are printed with
+//! `env show`: the configuration of one environment and, if it is behind a relay, the fingerprint of its key and the line
+//! that pins the key. Texts of the configuration and of services are printed with
 //! visible escape sequences.
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::terminal_text::{error_line, json_line, readable};
 /// Longest id of a table in environments.toml.
 const MAX_ID_CHARS: usize = 64;
 
-/// What the service says about the key of an executor.
+/// The key of an executor, as the service and the configuration name it.
 struct NamedKey {
     /// The fingerprint, or the reason why the service names none.
     fingerprint: Result<String, String>,
@@ -50,7 +50,7 @@ pub(super) async fn show(args: EnvShowArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether `environments.toml` has a table for the environment. Others are known from variables or to a service only.
+/// Whether `environments.toml` has a table for the environment. Other environments come from variables or from a service.
 fn is_in_file(name: &str) -> anyhow::Result<bool> {
     let (environments, source) = Environments::load_with_source(&HomeAndVariables::of_this_process())?;
     Ok(matches!(source, EnvironmentsSource::File { .. }) && environments.entries.contains_key(name))
@@ -130,7 +130,7 @@ fn key_lines(name: &str, location: &RemoteLocation, key: &NamedKey, is_in_file: 
             let place = if is_in_file { "to its table in environments.toml" } else { "to environments.toml" };
             let mut lines = vec![
                 format!("  key: {named} (not pinned)"),
-                format!("  Compare the key with the one that the executor has printed. To accept no other, add {place}:"),
+                format!("  Compare the key with the one that the executor has printed. To accept only this key, add {place}:"),
             ];
             if !is_in_file {
                 lines.push("    [[environments]]".to_owned());
@@ -144,7 +144,7 @@ fn key_lines(name: &str, location: &RemoteLocation, key: &NamedKey, is_in_file: 
     }
 }
 
-/// An id that environments.toml allows.
+/// The name as an id that environments.toml allows: other characters become `-`, and a long name is cut.
 fn table_id(name: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     name.chars().take(MAX_ID_CHARS).map(allowed).collect()

@@ -9,7 +9,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// The most bytes that are read from the accepted connection at once.
+/// Most bytes that are read from the accepted connection at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Why a connection has ended before both directions have ended.
@@ -20,8 +20,8 @@ pub(super) enum CarryError {
     There(String),
 }
 
-/// Carries bytes until both directions have ended. `socket` must break its connection when it is dropped (zero linger). That is
-/// changed only after an end in order.
+/// Carries bytes until both directions have ended. `socket` must be set to reset its connection when it is dropped (zero
+/// linger). After both directions have ended in order, this function undoes that setting.
 pub(super) async fn carry(socket: &TcpStream, stream: PortStream) -> Result<(), CarryError> {
     let (reader, writer) = stream.into_split();
     let mut up = pin!(send(socket, writer));
@@ -30,7 +30,7 @@ pub(super) async fn carry(socket: &TcpStream, stream: PortStream) -> Result<(), 
         sent = &mut up => match sent {
             Ok(()) => down.await?,
             Err(CarryError::Here) => return Err(CarryError::Here),
-            // What the port has sent before is still delivered.
+            // Bytes that the port has sent before are still delivered.
             Err(failed) => return down.await.and(Err(failed)),
         },
         received = &mut down => {

@@ -1,5 +1,5 @@
-//! The client that all forwarded connections share. If it has given up, for example because the server was restarted, the next
-//! connection makes another one: a forwarded port needs no particular session.
+//! The client that all forwarded connections share. If the client has given up, for example because the server was
+//! restarted, the next forwarded connection makes another client: forwarded ports need no particular session.
 
 use client::{ConnectionState, ExecServerClient, ExecServerError, PortStream};
 use tokio::sync::Mutex;
@@ -16,7 +16,8 @@ impl EnvironmentLink {
         Self { destination, client: Mutex::new(client) }
     }
 
-    /// Opens a stream. While the connection to the server is lost, this waits until it is back or the client gives up.
+    /// Opens a stream. While the connection to the server is lost, this waits until the connection is back or the client
+    /// gives up.
     pub(super) async fn connect_port(&self, host: &str, port: u16) -> anyhow::Result<PortStream> {
         let client = self.usable_client().await?;
         match client.connect_port(host, port).await {
@@ -28,7 +29,7 @@ impl EnvironmentLink {
         }
     }
 
-    /// The client, to close it.
+    /// The client, for the end of the command, which closes it.
     pub(super) async fn client(&self) -> ExecServerClient {
         self.client.lock().await.clone()
     }

@@ -63,7 +63,7 @@ impl FromStr for ForwardSpec {
             None | Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Some(address) => address.parse().map_err(|_| {
                 ForwardSpecError(format!(
-                    "`{address}` is no address of this machine; give an IP address or localhost"
+                    "`{address}` is not an address of this machine; give an IP address or localhost"
                 ))
             })?,
         };
@@ -73,7 +73,7 @@ impl FromStr for ForwardSpec {
         }
         let port = port(remote)?;
         if port == 0 {
-            let text = "port 0 is only for this machine; the port of the environment must be known";
+            let text = "port 0 (any free port) is only for this machine; name a port of the environment";
             return Err(ForwardSpecError(text.to_owned()));
         }
         Ok(Self { listen: SocketAddr::new(bind, self::port(local)?), host: host.to_owned(), port })
@@ -106,7 +106,7 @@ fn is_number(text: &str) -> bool {
 
 fn port(text: &str) -> Result<u16, ForwardSpecError> {
     let parsed = if is_number(text) { text.parse().ok() } else { None };
-    parsed.ok_or_else(|| ForwardSpecError(format!("`{text}` is no port; a port is a number up to 65535")))
+    parsed.ok_or_else(|| ForwardSpecError(format!("`{text}` is not a port; a port is a number up to 65535")))
 }
 
 #[cfg(test)]
