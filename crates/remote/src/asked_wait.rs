@@ -1,14 +1,14 @@
-//! How long a service wants to be left alone.
+//! How long an end waits before it calls a service again, after the service has refused a request with status 429 or 503.
 
 use std::time::Duration;
 
-/// The wait after an answer that says "too many requests" and not for how long.
+/// The wait after status 429 (too many requests) without a `Retry-After` in seconds.
 const UNNAMED_WAIT: Duration = Duration::from_secs(1);
 
-/// A service that asks for more is called again after this time, because it may have made a mistake.
+/// The longest wait. A `Retry-After` above it may be a mistake of the service, so the service is called again after this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The wait that follows from a refusal. None: the service has not asked for one.
+/// The wait that a refusal with this status and this `Retry-After` asks for. None: it asks for no wait.
 pub(crate) fn asked_wait(status: u16, retry_after: Option<Duration>) -> Option<Duration> {
     match status {
         429 => Some(retry_after.unwrap_or(UNNAMED_WAIT).min(LONGEST_WAIT)),
