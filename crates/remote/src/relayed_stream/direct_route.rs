@@ -1,6 +1,6 @@
-//! How a stream moves between the relay and a direct path. Moving is what happens after a lost socket too: everything that
-//! the peer has not acknowledged is sent again, and the peer drops what it has already. So frames that are still on their
-//! way over the other route do no harm.
+//! How a stream moves between the relay and a direct path. A move works like a new socket after a lost one: the stream
+//! sends again all records that the peer has not acknowledged, and the peer drops the records that it already has. So
+//! frames that are still on their way over the old route do no harm.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{RelayedStream, SlotState};
 use crate::outgoing::OutgoingFrames;
 
-/// A socket of a direct path, as the stream sees it.
+/// One direct path: the queue of its socket, and whether the stream has started and stopped using it.
 #[derive(Debug, Default)]
 pub(crate) struct DirectRoute {
     outgoing: Arc<OutgoingFrames>,
@@ -20,12 +20,12 @@ pub(crate) struct DirectRoute {
 }
 
 impl DirectRoute {
-    /// The frames that wait for the socket.
+    /// The queue of the socket.
     pub(crate) fn outgoing(&self) -> &Arc<OutgoingFrames> {
         &self.outgoing
     }
 
-    /// The socket is not to be used any more.
+    /// Marks the route as one that must not be used any more.
     pub(crate) fn leave(&self) {
         self.left.cancel();
     }
@@ -54,9 +54,8 @@ impl RelayedStream {
         }
     }
 
-    /// A frame has arrived over this route. Moves the stream there if the peer has made the frame. Returns false if the
-    /// route has to be left, because the frame proves that somebody else sends there, or because the stream does not use the
-    /// route any more.
+    /// Handles a frame that has arrived over this route. If the frame is proven to come from the peer, the stream moves to
+    /// this route. Returns false if the socket has to be closed: there is no such proof, or the stream or the route has ended.
     pub(crate) fn handle_direct_frame(
         self: &Arc<Self>,
         route: &Arc<DirectRoute>,
@@ -82,7 +81,7 @@ impl RelayedStream {
         true
     }
 
-    /// The socket of this route has ended, or nobody may use it. The stream goes on over the relay.
+    /// Ends this route. If the stream uses it, the stream goes on over the relay.
     pub(crate) fn leave_direct_route(self: &Arc<Self>, route: &Arc<DirectRoute>, now: Instant) {
         route.leave();
         route.outgoing.clear();
@@ -92,8 +91,8 @@ impl RelayedStream {
         }
     }
 
-    /// Whether a frame that has come over the relay counts. If the stream uses a direct path, the relay knows nothing of it, so
-    /// its own frames do not count. With a resume, the peer says that it has returned to the relay.
+    /// Whether to handle a frame that has arrived over the relay. While the stream uses a direct path, a frame that the relay
+    /// may have made itself is dropped. A resume of the peer means that it has returned to the relay, and this end follows.
     pub(super) fn accept_relayed(self: &Arc<Self>, state: &mut SlotState, frame: &Frame, now: Instant) -> bool {
         if state.direct.is_none() {
             return true;
@@ -118,7 +117,7 @@ impl RelayedStream {
         }
     }
 
-    /// The relay cannot be reached again. The stream ends, unless it uses a direct path.
+    /// The relay cannot be reached any more. The stream ends, unless it uses a direct path.
     pub(crate) fn fail_unless_direct(&self, failure: StreamFailure) {
         let mut state = self.state.lock();
         if state.direct.is_none() {
@@ -126,8 +125,8 @@ impl RelayedStream {
         }
     }
 
-    /// Tells the peer that the stream ends. A relay that is not used learns it too, unless it has a new socket on which the stream
-    /// was not named yet.
+    /// Sends the peer a reset. If the stream uses a direct path, the relay gets the reset too, unless no frame of the stream
+    /// was sent on the current socket to the relay.
     pub(crate) fn push_reset(&self, reason: &str) {
         let state = self.state.lock();
         let reset = Frame::new(&self.id, FrameBody::Reset { reason: reason.to_owned() });
@@ -135,14 +134,14 @@ impl RelayedStream {
             direct.outgoing.push_control(reset.clone());
         }
         if state.direct.is_none() || (state.has_relay_socket && state.relay_knows_stream) {
-            // If the socket has just been replaced, the relay does not know yet which stream it has. Otherwise this resume says
-            // nothing.
+            // If the socket has just been replaced, the relay learns from this resume which stream the socket carries. Otherwise
+            // the resume has no effect.
             state.relay.push_control(Frame::new(&self.id, FrameBody::Resume { next_seq: 0 }));
             state.relay.push_control(reset);
         }
     }
 
-    /// Waits until the socket that the stream uses has taken everything.
+    /// Waits until the socket that the stream uses has taken all queued frames.
     pub(crate) async fn wait_until_sent(&self) {
         let outgoing = Arc::clone(self.state.lock().outgoing());
         outgoing.wait_until_empty().await;
@@ -171,7 +170,7 @@ impl RelayedStream {
 }
 
 impl SlotState {
-    /// The frames that wait for the socket over which the stream sends.
+    /// The queue of the socket that the stream uses: the direct path if there is one, or else the relay.
     pub(super) fn outgoing(&self) -> &Arc<OutgoingFrames> {
         self.direct.as_ref().map_or(&self.relay, |direct| &direct.outgoing)
     }
