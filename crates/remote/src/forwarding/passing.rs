@@ -281,7 +281,8 @@ impl Outlet {
         self.close(code, &reason.reason, timeout).await;
     }
 
-    /// Sends a close frame, and waits until the connection is shut down for writing, at most for `timeout`.
+    /// Sends a close frame, and shuts the connection down for writing. On the stream of a harness, the shutdown waits until
+    /// the harness has received everything. Gives up after `timeout`.
     async fn close(&mut self, code: u16, reason: &str, timeout: Duration) {
         if !self.is_usable {
             return;
