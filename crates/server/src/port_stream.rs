@@ -185,12 +185,12 @@ impl ForwardedStream {
         }
     }
 
-    /// Sets how the direction to the client ends. [`StreamEnd::Closed`] drops a piece that was not sent. Returns whether the
-    /// stream has to be queued.
+    /// Sets how the direction to the client ends. If the client has closed the stream, a piece that was not sent is dropped.
+    /// Returns whether the stream has to be queued.
     pub(crate) fn end(&self, end: StreamEnd) -> bool {
         let mut sending = self.sending.lock();
         if matches!(end, StreamEnd::Closed(None)) {
-            // After `tcp/close` no bytes may follow, and the client no longer needs them.
+            // The client has closed the stream, so it wants no further bytes.
             sending.piece = Vec::new();
         }
         sending.end = Some(end);

@@ -110,7 +110,7 @@ pub(super) fn connect(call: Call, params: TcpConnectParams, session: Arc<Session
     }
 }
 
-/// Refuses a stream that the settings, the sandbox or the limits forbid, or whose parameters are invalid.
+/// Refuses a stream that the settings or the sandbox forbid, or whose parameters are invalid.
 fn check(connection: &Connection, params: &TcpConnectParams) -> Result<(), WireError> {
     let config = &connection.shared.config;
     if !config.forwards_ports {
@@ -222,7 +222,8 @@ pub(crate) fn flow(connection: &Connection, flow: &TcpFlowNotification) {
     }
 }
 
-/// `tcp/close` of the client. Ignored if the stream has ended, because the client may not know that yet.
+/// `tcp/close` of the client: ends an open stream, or confirms a `tcp/close` of this server. Ignored if the id is not in use,
+/// because the client may not know that the stream has ended.
 pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotification) {
     let mut streams = connection.ports.lock();
     match streams.get(&close.stream_id) {

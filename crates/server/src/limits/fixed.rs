@@ -60,9 +60,9 @@ fixed_limits! {
         /// Bytes that a client may send on a TCP stream before the port takes them.
         /// The client waits for `tcp/flow`. A client that does not wait loses the stream.
         PORT_WINDOW_BYTES: usize = 1 << 20, Bytes,
-        "It keeps a stream fast over a distance of some 10 ms; `--max-port-buffers` limits the sum.";
+        "Keeps a stream fast if the round trip takes some 10 ms; `--max-port-buffers` limits the sum of all windows.";
 
-        /// The same for a stream that is opened while `--max-port-buffers` are in use.
+        /// The same for a stream that is opened while all bytes of `--max-port-buffers` are in use.
         /// The client waits for `tcp/flow`.
         SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
         "Every stream must be able to make progress.";

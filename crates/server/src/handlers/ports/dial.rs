@@ -56,7 +56,7 @@ fn io_failure(to: &str, error: &io::Error, limit: Duration) -> WireError {
         io::ErrorKind::ConnectionRefused => failed(error_kind::CONNECTION_REFUSED, to, "nobody listens there"),
         io::ErrorKind::TimedOut => timed_out(to, limit),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            failed(error_kind::HOST_UNREACHABLE, to, "there is no way to the host")
+            failed(error_kind::HOST_UNREACHABLE, to, "there is no route to the host")
         }
         _ => {
             WireError::internal(format!("cannot connect to {to}: {error}")).with_data(ErrorData::from_io(error, None))
