@@ -91,7 +91,8 @@ async fn executors_in_this_program_serve_a_deferred_environment_until_sigterm() 
     assert_eq!(service.violations(), [""; 0]);
 }
 
-/// Waits until the client has noticed that its session ended with its executor, and the same environment has a new client.
+/// Waits until the same environment has a new client, after the session of the old one has ended with its executor, and
+/// runs a process with the new client.
 async fn uses_environment_again(environment: &exec_server::SharedEnvironment) {
     let client = eventually_async("the environment has a client again", async || {
         let client = environment.client().await.ok()?;

@@ -35,7 +35,7 @@ async fn service_behind_proxy(leg: Leg) -> (TestService, CuttingProxy) {
     (service, proxy)
 }
 
-/// Connects, and gets a message back.
+/// Connects, sends a message, and expects the same message back.
 async fn connect_and_get_echo(service: &TestService) {
     let mut connection = within("the harness is connected", harness(service).connect()).await.unwrap();
     assert!(send(&mut connection.stream, b"question").await);

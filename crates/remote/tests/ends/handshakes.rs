@@ -1,5 +1,5 @@
-//! Handshakes with the wrong key, the wrong stream, the wrong suite or the wrong authorization, and handshakes that the
-//! relay alters, repeats or drops.
+//! Handshakes with the wrong key, the wrong stream, the wrong suite or the wrong authorization, and handshakes whose
+//! messages the relay alters, repeats or replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,7 +159,8 @@ async fn a_record_or_another_message_during_a_handshake_ends_it() {
     }
 }
 
-/// Connects while the relay applies `disturb` to the first handshake message in this direction.
+/// Connects while the relay applies `disturb` to the first handshake message in this direction. Returns how many bundles
+/// the harness has asked for.
 async fn connect_disturbed(
     direction: Direction,
     disturb: impl Fn(&Bytes) -> Vec<Bytes> + Send + 'static,

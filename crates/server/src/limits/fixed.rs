@@ -62,7 +62,7 @@ fixed_limits! {
         PORT_WINDOW_BYTES: usize = 1 << 20, Bytes,
         "Keeps a stream fast if the round trip takes some 10 ms; `--max-port-buffers` limits the sum of all windows.";
 
-        /// The same for a stream that is opened while all bytes of `--max-port-buffers` are in use.
+        /// The same for a stream that is opened while less than 1 MiB of `--max-port-buffers` is free.
         /// The client waits for `tcp/flow`.
         SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
         "Every stream must be able to make progress.";
