@@ -70,7 +70,8 @@ fn start_target() -> Result<u16> {
     std::thread::spawn(move || {
         let block = vec![0; BLOCK_BYTES];
         for mut stream in listener.incoming().flatten() {
-            // `start_socat` connects only to learn whether socat listens, and closes the connection before it has read everything.
+            // `start_socat` connects only to learn whether socat listens, and closes the connection before it has read
+            // everything.
             let _sent_or_gone = (0..BYTES / BLOCK_BYTES).try_for_each(|_| stream.write_all(&block));
         }
     });

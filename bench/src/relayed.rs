@@ -163,8 +163,8 @@ async fn receive_gibibyte(client: &ExecServerClient, turn: usize) -> Result<Dura
     Ok(start.elapsed())
 }
 
-/// Measures all steps of a new connection: a new connection to the registry for the bundle, the socket to the relay, the
-/// handshake, during which the executor asks the registry, and `initialize`.
+/// Measures all steps of a new connection: a new connection to the registry for the bundle, the socket to the relay,
+/// the handshake, during which the executor asks the registry, and `initialize`.
 async fn cold_connect() -> Result<Row> {
     let service = TestService::start().await;
     let executor = Executor::start(&service.url()).await?;
@@ -186,8 +186,9 @@ async fn cold_connect() -> Result<Row> {
     })
 }
 
-/// Measures the time from the moment at which the relay can be reached again until the answer to a request that the client
-/// sent while it could not be reached. The stream is resumed, so there is no further call to the registry and no handshake.
+/// Measures the time from the moment at which the relay can be reached again until the answer to a request that the
+/// client sent while it could not be reached. The stream is resumed, so there is no further call to the registry and no
+/// handshake.
 async fn recovery() -> Result<Row> {
     let service = TestService::start().await;
     let proxy = CuttingProxy::start(service.address()).await;

@@ -57,8 +57,8 @@ pub trait ServerConnector: Send + Sync + 'static {
     /// The server's address as messages for people show it, without secrets.
     fn address(&self) -> String;
 
-    /// The path of the newest connection, if the server is reached through a relay. The value in the receiver is `None` while the
-    /// first search for a direct path lasts.
+    /// The path of the newest connection, if the server is reached through a relay. The value in the receiver is `None`
+    /// while the first search for a direct path lasts.
     fn connection_path(&self) -> Option<watch::Receiver<Option<ConnectionPath>>> {
         None
     }

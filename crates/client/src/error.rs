@@ -47,8 +47,8 @@ pub enum ExecServerError {
     /// A report says that the environment can never be used. Holds the reason.
     #[error("exec-server environment cannot be used: {0}")]
     ProvisioningFailed(String),
-    /// The id belongs to an environment of the other kind: of the existing and the new environment, one is deferred and one is
-    /// ordinary.
+    /// The id belongs to an environment of the other kind: of the existing and the new environment, one is deferred and
+    /// one is ordinary.
     #[error("exec-server environment `{id}` exists and is provisioned in another way")]
     ProvisioningModeConflict {
         /// The id of both environments.
@@ -73,8 +73,8 @@ pub enum ExecServerError {
     /// The body of an HTTP answer broke off before its end.
     #[error("HTTP response body failed: {0}")]
     HttpRequest(String),
-    /// A stream to a TCP port has ended early, because the connection to the port or to the server has failed. Holds the
-    /// reason.
+    /// A stream to a TCP port has ended early, because the connection to the port or to the server has failed. Holds
+    /// the reason.
     #[error("{0}")]
     PortStreamFailed(String),
     /// The client has too many unanswered calls, or too many unfinished clean-ups after dropped handles, for example

@@ -23,8 +23,8 @@ use crate::rpc::{CallError, CallSlot, Rpc};
 /// The most bytes in one message. A longer message would make other messages wait.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A byte stream to a TCP port. If it is dropped before both directions have ended, the server resets the connection to the
-/// port.
+/// A byte stream to a TCP port. If it is dropped before both directions have ended, the server resets the connection to
+/// the port.
 pub struct PortStream {
     reader: PortReader,
     writer: PortWriter,

@@ -42,8 +42,8 @@ pub(crate) trait PeerHandler: Send + Sync + 'static {
     /// means that the server broke the protocol, and ends the connection.
     fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
 
-    /// Takes bytes of a TCP stream from a message that [`protocol::recognise_tcp_data`] has recognised. An error ends the
-    /// connection, as for output.
+    /// Takes bytes of a TCP stream from a message that [`protocol::recognise_tcp_data`] has recognised. An error ends
+    /// the connection, as for output.
     fn handle_tcp_data(&self, data: &PushedTcpData<'_>) -> Result<(), String>;
 
     /// Takes every other notification. Unknown notifications are ignored. An error ends the connection, as for

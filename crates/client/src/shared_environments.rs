@@ -1,7 +1,8 @@
 //! Environments by id, each with one client that all callers share, for programs with many users of the same machines.
 //! The client of an *ordinary* environment connects at the first use. A *deferred* environment is prepared outside this
-//! program, for example by a service that starts a machine: callers can hold it before it can be reached, and wait until
-//! a report says that it is ready. Start with [`SharedEnvironments`]; the rules about reports are in `provisioning`.
+//! program, for example by a service that starts a machine: callers can hold it before it can be reached, and wait
+//! until a report says that it is ready. Start with [`SharedEnvironments`]; the rules about reports are in
+//! `provisioning`.
 
 mod provisioning;
 mod shared_environment;
@@ -31,8 +32,8 @@ impl SharedEnvironments {
         self.by_id.lock().get(id).cloned()
     }
 
-    /// Adds an ordinary environment, or replaces the ordinary one with this id. Callers that hold the replaced environment
-    /// keep its client. Does not connect. Fails if the id belongs to a deferred environment.
+    /// Adds an ordinary environment, or replaces the ordinary one with this id. Callers that hold the replaced
+    /// environment keep its client. Does not connect. Fails if the id belongs to a deferred environment.
     pub fn add(
         &self,
         id: &str,
@@ -48,9 +49,9 @@ impl SharedEnvironments {
         Ok(environment)
     }
 
-    /// Adds a deferred environment. It is connected at its first use, after a report that it is ready. If there already is a
-    /// deferred environment with this id, that one is returned, and it gets the connector only if it has none yet. Fails if
-    /// the id belongs to an ordinary environment.
+    /// Adds a deferred environment. It is connected at its first use, after a report that it is ready. If there already
+    /// is a deferred environment with this id, that one is returned, and it gets the connector only if it has none yet.
+    /// Fails if the id belongs to an ordinary environment.
     pub fn add_deferred(
         &self,
         id: &str,
@@ -69,9 +70,9 @@ impl SharedEnvironments {
         Ok(environment)
     }
 
-    /// Reports whether a deferred environment can be used. The report may come before the environment is added. The first
-    /// report decides whether the environment is ready or has failed. Later reports can only change the capability roots of a
-    /// ready environment. If the first report is invalid, the environment has failed.
+    /// Reports whether a deferred environment can be used. The report may come before the environment is added. The
+    /// first report decides whether the environment is ready or has failed. Later reports can only change the
+    /// capability roots of a ready environment. If the first report is invalid, the environment has failed.
     pub fn report(&self, id: &str, report: ProvisioningReport) -> Result<ReportEffect, InvalidReport> {
         let mut by_id = self.by_id.lock();
         if by_id.get(id).is_some_and(|environment| environment.mode == ProvisioningMode::Ordinary) {

@@ -47,14 +47,14 @@ pub(crate) enum AllowedHosts {
     Any,
     /// openai.com, openai.org, their subdomains, and this machine. For OpenAI API keys.
     OpenAi,
-    /// The hosts of [`Self::OpenAi`], and chatgpt.com with its subdomains. For the credentials of a ChatGPT user: the tokens
-    /// of a sign-in, personal tokens and agent identities.
+    /// The hosts of [`Self::OpenAi`], and chatgpt.com with its subdomains. For the credentials of a ChatGPT user: the
+    /// tokens of a sign-in, personal tokens and agent identities.
     ChatGpt,
 }
 
 impl AllowedHosts {
-    /// Where a token of this issuer may be sent. Tokens of OpenAI are for OpenAI's own services. Any other issuer, also one on
-    /// this machine, may issue tokens for any service.
+    /// Where a token of this issuer may be sent. Tokens of OpenAI are for OpenAI's own services. Any other issuer, also
+    /// one on this machine, may issue tokens for any service.
     pub(crate) fn for_tokens_of(issuer: &Url) -> Self {
         let is_openai = is_within(issuer, &OPENAI_DOMAINS) || is_within(issuer, &[CHATGPT_DOMAIN]);
         if is_openai { Self::ChatGpt } else { Self::Any }

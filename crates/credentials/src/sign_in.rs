@@ -86,8 +86,8 @@ impl Renewable for CurrentSignIn {
 }
 
 impl StoredSignIn {
-    /// The sign-in in this file. If `service` is given, the sign-in is sent to no other service. `None` if the file does not
-    /// exist or holds no sign-in. Blocks while it reads the file.
+    /// The sign-in in this file. If `service` is given, the sign-in is sent to no other service. `None` if the file
+    /// does not exist or holds no sign-in. Blocks while it reads the file.
     pub(crate) fn find(
         path: PathBuf,
         owner: SignInOwner,
@@ -107,7 +107,8 @@ impl StoredSignIn {
                 (Some(renewal), SignInOwner::ThisProgram) => renewal.hosts_for_tokens(),
                 _ => AllowedHosts::ChatGpt,
             };
-            // The refresh token must not be sent to an issuer that has not issued it, such as another issuer for OpenAI tokens.
+            // The refresh token must not be sent to an issuer that has not issued it, such as another issuer for OpenAI
+            // tokens.
             let renewal = renewal.filter(|renewal| hosts.allow(renewal.url()));
             let reach = PermittedServices { service, hosts };
             let current = CurrentSignIn { token_in_file: secret.token.clone(), secret };

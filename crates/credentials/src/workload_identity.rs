@@ -101,8 +101,9 @@ impl Renewable for ServiceToken {
 }
 
 impl WorkloadIdentity {
-    /// The identity that the variables describe. If `service` is given, the identity is sent to no other service. `None` if
-    /// neither [`RULE_ID`] nor [`TOKEN_FILE`] is set. An error if one of them is set and another needed variable is not.
+    /// The identity that the variables describe. If `service` is given, the identity is sent to no other service.
+    /// `None` if neither [`RULE_ID`] nor [`TOKEN_FILE`] is set. An error if one of them is set and another needed
+    /// variable is not.
     pub(crate) fn from_variables(
         variables: CredentialVariables<'_>,
         fetcher: &Fetcher,

@@ -1,5 +1,5 @@
-//! Remote mode without a server in this process: an executor that connects its harnesses to a server in another process.
-//! Start with [`forward_remote_environment`].
+//! Remote mode without a server in this process: an executor that connects its harnesses to a server in another
+//! process. Start with [`forward_remote_environment`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::remote_environment::RemoteEnvironmentConfig;
 use crate::run::{RegisteredLine, ServeError, wait_for_stdin_end};
 
 /// Registers as the executor of an environment and forwards each harness to another server, until SIGTERM or SIGINT, or
-/// until stdin ends if the configuration says so. After this function has returned, the two signals still do not end the
-/// process. If the destination cannot be reached, only the stream of that harness fails.
+/// until stdin ends if the configuration says so. After this function has returned, the two signals still do not end
+/// the process. If the destination cannot be reached, only the stream of that harness fails.
 pub async fn forward_remote_environment(
     config: RemoteEnvironmentConfig,
     destination: ForwardDestination,

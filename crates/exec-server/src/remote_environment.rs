@@ -101,7 +101,8 @@ fn settings(
 }
 
 /// The credentials in the variables of this process and in the files of its user, in the order in which they are looked
-/// for. The first one is used for `service`. Without a service, the stored keys of all services are listed. Sends nothing.
+/// for. The first one is used for `service`. Without a service, the stored keys of all services are listed. Sends
+/// nothing.
 pub fn survey_credentials(
     service: Option<&str>,
     use_agent_identity: bool,

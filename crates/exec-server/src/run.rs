@@ -150,8 +150,8 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// The address of a listener that can serve a direct path, or `None`. Only a TCP listener without TLS can: the stream has its
-/// own encryption, so harnesses connect without TLS.
+/// The address of a listener that can serve a direct path, or `None`. Only a TCP listener without TLS can: the stream
+/// has its own encryption, so harnesses connect without TLS.
 fn direct_address(url: &str) -> Option<SocketAddr> {
     match url.parse() {
         Ok(ListenUrl::WebSocket(address)) => Some(address),
@@ -172,7 +172,8 @@ async fn serve_remote_environment(server: &Server, executor: Option<ExecutorSett
     std::future::pending().await
 }
 
-/// The line that an executor prints after its registration: the environment, its service, and the key that clients can pin.
+/// The line that an executor prints after its registration: the environment, its service, and the key that clients can
+/// pin.
 pub(crate) struct RegisteredLine(String);
 
 impl RegisteredLine {

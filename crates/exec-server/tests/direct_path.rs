@@ -1,5 +1,5 @@
-//! A complete server behind a relay, and a client that finds a direct path to the listener of the server. The direct path
-//! goes through a proxy, so that a test can cut it.
+//! A complete server behind a relay, and a client that finds a direct path to the listener of the server. The direct
+//! path goes through a proxy, so that a test can cut it.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use transport::MessageLimits;
 
 const ENVIRONMENT: &str = "build-7";
 
-/// A server that also is an executor, and one client of it. The server offers the address of the proxy for the direct path.
+/// A server that also is an executor, and one client of it. The server offers the address of the proxy for the direct
+/// path.
 struct DirectFixture {
     service: TestService,
     proxy: CuttingProxy,

@@ -294,7 +294,8 @@ methods! {
     HttpCancel = "http/cancel", Http, Unordered, Safe, HttpCancelParams => NoResult;
     /// Pauses or resumes the streamed body of an HTTP request.
     HttpFlow = "http/flow", Http, Unordered, Safe, HttpFlowParams => NoResult;
-    /// Opens a stream to a TCP port. The stream belongs to the connection, so it is not opened again on a new connection.
+    /// Opens a stream to a TCP port. The stream belongs to the connection, so it is not opened again on a new
+    /// connection.
     TcpConnect = "tcp/connect", Tcp, Unordered, Never, TcpConnectParams => TcpConnectResult;
     /// Starts a process, in the form of the first published protocol.
     LegacyExec = "command/exec", Exec, Start, Never, LegacyExecParams => LegacyExecResult;

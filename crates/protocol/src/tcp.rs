@@ -1,5 +1,6 @@
 //! Params, results and notifications of `tcp/*`: byte streams to TCP ports that the server can reach. This file has the
-//! types of the messages. `tcp/data.rs` has faster code for the messages with bytes, and `tcp/credit.rs` counts how many
+//! types of the messages. `tcp/data.rs` has faster code for the messages with bytes, and `tcp/credit.rs` counts how
+//! many
 //! bytes a side may send.
 
 mod credit;
@@ -61,8 +62,8 @@ pub struct TcpFlowNotification {
 pub struct TcpCloseNotification {
     /// The stream. One that has ended is no error.
     pub stream_id: String,
-    /// A stable word for the cause, as in the `data` of errors. Absent if the side that sends this message no longer needs the
-    /// stream, or answers a `tcp/close`.
+    /// A stable word for the cause, as in the `data` of errors. Absent if the side that sends this message no longer
+    /// needs the stream, or answers a `tcp/close`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The cause, for people. Absent if there is no `kind`.

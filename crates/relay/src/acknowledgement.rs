@@ -30,8 +30,8 @@ impl AcknowledgementKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, PURPOSE).as_ref()))
     }
 
-    /// The first 64 bits of an HMAC. This is long enough, because a relay can guess only once: a wrong tag ends the stream. A
-    /// relay can repeat an old acknowledgement with its tag, but that has no effect.
+    /// The first 64 bits of an HMAC. This is long enough, because a relay can guess only once: a wrong tag ends the
+    /// stream. A relay can repeat an old acknowledgement with its tag, but that has no effect.
     pub(crate) fn tag(&self, acknowledgement: Acknowledgement) -> u64 {
         let Acknowledgement { ack, ack_bits, credit } = acknowledgement;
         let mut text = [0; 12];

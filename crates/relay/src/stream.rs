@@ -6,9 +6,9 @@
 //! stream needs no new handshake after a lost socket. A peer of the published protocol never acknowledges. To such a
 //! peer, this end sends each record once and keeps no copy, and the stream ends with its socket.
 //!
-//! Acknowledgements are not encrypted, but have a tag that only the peer can make. They say which records have arrived, so
-//! that the sender can drop its copies. Their credit says which records were decrypted. Only decrypted bytes count as
-//! received ([`RelayStream::progress`]), because a record that has arrived may be one that the relay made up.
+//! Acknowledgements are not encrypted, but have a tag that only the peer can make. They say which records have arrived,
+//! so that the sender can drop its copies. Their credit says which records were decrypted. Only decrypted bytes count
+//! as received ([`RelayStream::progress`]), because a record that has arrived may be one that the relay made up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ const ACK_DELAY: Duration = Duration::from_millis(5);
 /// After this many records have arrived, the acknowledgement does not wait.
 const RECORDS_PER_ACK: u64 = 16;
 
-/// After this many records were decrypted, the acknowledgement does not wait. A server retains by default as much output as
-/// fits into about 20 records, and continues as soon as a part of it is acknowledged.
+/// After this many records were decrypted, the acknowledgement does not wait. A server retains by default as much
+/// output as fits into about 20 records, and continues as soon as a part of it is acknowledged.
 const DECRYPTED_PER_ACK: u64 = 8;
 
 /// An end that has heard nothing for this time asks for an acknowledgement.
@@ -162,8 +162,8 @@ impl RelayStream {
         (CREDIT_RECORDS as usize).saturating_sub(kept)
     }
 
-    /// How many bytes were written, and how many of them the peer has decrypted. If the peer does not acknowledge, all sent
-    /// bytes count as decrypted.
+    /// How many bytes were written, and how many of them the peer has decrypted. If the peer does not acknowledge, all
+    /// sent bytes count as decrypted.
     pub fn progress(&self) -> (u64, u64) {
         let arrived = match &self.sender {
             Sender::Keeping(records) => records.decrypted_bytes(),
@@ -342,8 +342,8 @@ impl RelayStream {
         }
     }
 
-    /// The time at which [`RelayStream::check`] fails if nothing happens before. None: there is no such time, because the peer
-    /// does not acknowledge.
+    /// The time at which [`RelayStream::check`] fails if nothing happens before. None: there is no such time, because
+    /// the peer does not acknowledge.
     pub fn failure_deadline(&self) -> Option<Instant> {
         let Sender::Keeping(records) = &self.sender else { return None };
         Some(self.failure_due(records).0)
@@ -396,8 +396,8 @@ impl RelayStream {
         self.heartbeat_sent_at = None;
     }
 
-    /// Whether the tag of this frame proves that the peer made it. False for a reset, and for each frame of a peer that does
-    /// not acknowledge, because such frames have no proof.
+    /// Whether the tag of this frame proves that the peer made it. False for a reset, and for each frame of a peer that
+    /// does not acknowledge, because such frames have no proof.
     pub fn is_proven(&self, frame: &Frame) -> bool {
         let is_reset = matches!(frame.body, FrameBody::Reset { .. });
         self.can_resume() && !is_reset && self.channel.peer_acks.tag(acknowledgement(frame)) == frame.ack_tag

@@ -1,11 +1,13 @@
-//! How long an end waits before it calls a service again, after the service has refused a request with status 429 or 503.
+//! How long an end waits before it calls a service again, after the service has refused a request with status 429 or
+//! 503.
 
 use std::time::Duration;
 
 /// The wait after status 429 (too many requests) without a `Retry-After` in seconds.
 const UNNAMED_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait. A `Retry-After` above it may be a mistake of the service, so the service is called again after this time.
+/// The longest wait. A `Retry-After` above it may be a mistake of the service, so the service is called again after
+/// this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// The wait that a refusal with this status and this `Retry-After` asks for. None: it asks for no wait.

@@ -1,5 +1,5 @@
-//! Connects to the WebSocket of a relay. The URL comes from the registry. Whoever has the URL may connect, so an error shows
-//! only its host.
+//! Connects to the WebSocket of a relay. The URL comes from the registry. Whoever has the URL may connect, so an error
+//! shows only its host.
 
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 //! unacknowledged records again, so no data is lost and neither end has to trust anything new. The socket to the relay
 //! stays open, and the stream returns to it when the direct path breaks.
 //!
-//! The harness asks for an offer over the stream (`offer`) and picks addresses that its policy permits (`addresses`). It
-//! sends the ticket of the offer to the listener, and the listener accepts each ticket once (`tickets`). The listener
-//! answers with a secret that is in the offer too, which proves that it belongs to the executor. From then on the socket
-//! carries frames of this stream only. An end closes the socket at the first frame for which it has no proof that the
-//! other end of the stream made it ([`serve_route`]).
+//! The harness asks for an offer over the stream (`offer`) and picks addresses that its policy permits (`addresses`).
+//! It sends the ticket of the offer to the listener, and the listener accepts each ticket once (`tickets`). The
+//! listener answers with a secret that is in the offer too, which proves that it belongs to the executor. From then on
+//! the socket carries frames of this stream only. An end closes the socket at the first frame for which it has no proof
+//! that the other end of the stream made it ([`serve_route`]).
 
 mod addresses;
 mod door;
@@ -31,8 +31,8 @@ pub(crate) use machine::this_machine;
 pub(crate) use offer::{DIRECT_OFFER, DIRECT_REQUEST, DirectOffer};
 pub(crate) use tickets::DirectTickets;
 
-/// A direct path counts as broken when nothing has arrived from the other end for this time. The other end is pinged after
-/// half of this time. Shorter than for a relay, because returning to the relay is cheap.
+/// A direct path counts as broken when nothing has arrived from the other end for this time. The other end is pinged
+/// after half of this time. Shorter than for a relay, because returning to the relay is cheap.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait until the socket has taken the last frames of a stream.

@@ -156,7 +156,8 @@ impl Executor {
         Ok(Some(Self { shared }))
     }
 
-    /// Checks tickets for the listeners of a direct path. `None`: this executor offers no direct path, so there are no tickets.
+    /// Checks tickets for the listeners of a direct path. `None`: this executor offers no direct path, so there are no
+    /// tickets.
     pub fn direct_door(&self) -> Option<DirectDoor> {
         self.shared.settings.direct.can_offer().then(|| DirectDoor::new(&self.shared))
     }
@@ -209,8 +210,9 @@ impl Executor {
         }
     }
 
-    /// Asks the registry for another URL. After any failure the executor goes on with the old URL, and asks again after the
-    /// next failed connection. It never ends, because local clients and detached sessions must outlive an outage of the service.
+    /// Asks the registry for another URL. After any failure the executor goes on with the old URL, and asks again after
+    /// the next failed connection. It never ends, because local clients and detached sessions must outlive an outage of
+    /// the service.
     async fn register_again(&self, schedule: &mut RedialSchedule) {
         match register(&self.shared.settings, &*self.shared.host).await {
             Ok(registration) => {
@@ -254,8 +256,8 @@ impl ExecutorShared {
         ServedSocket { end_reason: end.as_str(), connection_use }
     }
 
-    /// Takes over a new registration. Under another registration id the relay knows none of the existing streams, so they
-    /// end, and their harnesses connect with new ones.
+    /// Takes over a new registration. Under another registration id the relay knows none of the existing streams, so
+    /// they end, and their harnesses connect with new ones.
     fn adopt(&self, new: Registration) {
         let old = std::mem::replace(&mut *self.registration.lock(), new.clone());
         if old.executor_registration_id != new.executor_registration_id {

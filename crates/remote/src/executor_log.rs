@@ -1,5 +1,5 @@
-//! The log lines about an executor and its service. Their number is limited, because many attempts fail during an outage,
-//! and anybody who can reach the relay can cause refusals.
+//! The log lines about an executor and its service. Their number is limited, because many attempts fail during an
+//! outage, and anybody who can reach the relay can cause refusals.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
 //! The program behind an executor that has no server of its own. For each stream of a harness it opens a connection to
-//! another server, the *destination*, and passes messages between the two. Start with [`Forwarder`]; `passing` moves the
+//! another server, the *destination*, and passes messages between the two. Start with [`Forwarder`]; `passing` moves
+//! the
 //! messages of one stream.
 //!
-//! The forwarder does not read the messages. Sessions and processes belong to the destination, which sees all harnesses as
-//! the same client: the one whose token the forwarder sends.
+//! The forwarder does not read the messages. Sessions and processes belong to the destination, which sees all harnesses
+//! as the same client: the one whose token the forwarder sends.
 
 mod passing;
 
@@ -23,8 +24,8 @@ use crate::executor_log::ExecutorLog;
 /// How long one attempt to connect to the destination may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many bytes are read from a harness while the destination is not connected, or does not read. Further bytes stay in
-/// the stream.
+/// How many bytes are read from a harness while the destination is not connected, or does not read. Further bytes stay
+/// in the stream.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// How long [`Forwarder::leave`] waits for the streams to end.
@@ -59,8 +60,8 @@ struct ForwarderShared {
 }
 
 impl Forwarder {
-    /// A forwarder to this destination. Connects only later, once for each stream of a harness. Fails if the URL cannot be
-    /// used.
+    /// A forwarder to this destination. Connects only later, once for each stream of a harness. Fails if the URL cannot
+    /// be used.
     pub fn new(destination: ForwardDestination) -> Result<Self, ConnectError> {
         transport::check_url(&destination.url)?;
         let shared = ForwarderShared {
@@ -73,8 +74,8 @@ impl Forwarder {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Ends all streams, and waits up to 2 s until both ends of each stream were told the reason. A stream whose destination
-    /// is not connected yet ends without a reason.
+    /// Ends all streams, and waits up to 2 s until both ends of each stream were told the reason. A stream whose
+    /// destination is not connected yet ends without a reason.
     pub async fn leave(&self) {
         self.shared.leaving.cancel();
         self.shared.tasks.close();

@@ -95,7 +95,8 @@ impl Harness {
         }
     }
 
-    /// The key that the registry names for the executor. Sends one request to the registry, and does not connect to the relay.
+    /// The key that the registry names for the executor. Sends one request to the registry, and does not connect to the
+    /// relay.
     pub async fn named_key(&self) -> Result<RelayPublicKey, HarnessError> {
         let HarnessSettings { registry, identity, .. } = &self.settings;
         Ok(registry.connect(&identity.public_key(), NAMED_KEY_TIMEOUT).await?.executor_public_key)
@@ -143,8 +144,8 @@ impl Harness {
         Ok(HarnessConnection { stream, link, executor_key })
     }
 
-    /// Asks the registry for a bundle, and checks that the key in it is the pinned one, if there is a pinned one. A bundle with
-    /// another key must not be used.
+    /// Asks the registry for a bundle, and checks that the key in it is the pinned one, if there is a pinned one. A
+    /// bundle with another key must not be used.
     async fn checked_bundle(&self, budget: &mut BundleBudget) -> Result<ConnectBundle, HarnessError> {
         let HarnessSettings { registry, identity, .. } = &self.settings;
         let bundle = budget.fetch(registry, &identity.public_key()).await?;

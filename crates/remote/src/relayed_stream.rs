@@ -57,7 +57,8 @@ struct SlotState {
     splitter: LengthPrefixSplitter,
     /// Finds the control frames of the peer in the decrypted bytes. None: there is no handler for them.
     control_finder: Option<LengthPrefixSplitter>,
-    /// An encoded control frame that is sent as soon as the current message is complete and there is credit for a record.
+    /// An encoded control frame that is sent as soon as the current message is complete and there is credit for a
+    /// record.
     waiting_control: Option<Vec<u8>>,
     /// Bytes that were decrypted and not taken.
     decrypted: BytesMut,
@@ -72,8 +73,8 @@ struct SlotState {
     /// The direct path, if the stream uses one.
     direct: Option<Arc<DirectRoute>>,
     is_queued: bool,
-    /// When the timers of this stream fire. The last one fires next. A timer is added only if it fires before all others, so
-    /// there are few.
+    /// When the timers of this stream fire. The last one fires next. A timer is added only if it fires before all
+    /// others, so there are few.
     timers: Vec<Instant>,
     wakers: Wakers,
 }
@@ -184,8 +185,8 @@ impl RelayedStream {
         self.update_timer(&mut state);
     }
 
-    /// There is a new socket to the relay. Unless the stream uses a direct path, it uses this socket from now on. It first
-    /// sends everything again that the peer has not acknowledged.
+    /// There is a new socket to the relay. Unless the stream uses a direct path, it uses this socket from now on. It
+    /// first sends everything again that the peer has not acknowledged.
     pub(crate) fn handle_new_socket(self: &Arc<Self>, relay: &Arc<OutgoingFrames>, now: Instant) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -427,7 +428,8 @@ impl RelayedStream {
         if state.end.is_some() {
             return;
         }
-        // A queued stream already waits for its socket, so a timer could not send its frames earlier. It can still fail.
+        // A queued stream already waits for its socket, so a timer could not send its frames earlier. It can still
+        // fail.
         let stream_due = if state.is_queued { state.stream.failure_deadline() } else { state.stream.deadline() };
         let Some(due) = [stream_due, state.first_record_due].into_iter().flatten().min() else { return };
         if state.timers.last().is_some_and(|next| *next <= due) {
@@ -530,7 +532,8 @@ mod tests {
 
     use super::*;
 
-    /// The harness end and the executor end of a stream with our extensions. The socket of the executor takes no frames.
+    /// The harness end and the executor end of a stream with our extensions. The socket of the executor takes no
+    /// frames.
     fn pair() -> (RelayStream, Arc<RelayedStream>) {
         let binding = StreamBinding { environment_id: "e", registration_id: "r", stream_id: "s" };
         let [harness, executor] = [(); 2].map(|()| RelayIdentity::generate().unwrap());

@@ -51,8 +51,9 @@ impl ServiceAccess {
     }
 }
 
-/// Makes requests to services on this machine go without a proxy. Such services may use plain http, because the requests do
-/// not leave the machine. Through a proxy on another machine the credentials would cross the network unencrypted.
+/// Makes requests to services on this machine go without a proxy. Such services may use plain http, because the
+/// requests do not leave the machine. Through a proxy on another machine the credentials would cross the network
+/// unencrypted.
 fn reach_this_machine_directly(environment: &mut Vec<(String, String)>) {
     let is_set = |name: &str| environment.iter().find(|(known, value)| known == name && !value.is_empty());
     let no_proxy = is_set("NO_PROXY").or_else(|| is_set("no_proxy"));

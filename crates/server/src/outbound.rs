@@ -1,6 +1,6 @@
-//! The send queue of a connection. It holds encoded answers, and the processes and TCP streams that have something to send.
-//! It does not hold their events and bytes: when the socket can take bytes, the writer takes events from the logs of the
-//! queued processes and bytes from the queued streams, one source after the other.
+//! The send queue of a connection. It holds encoded answers, and the processes and TCP streams that have something to
+//! send. It does not hold their events and bytes: when the socket can take bytes, the writer takes events from the logs
+//! of the queued processes and bytes from the queued streams, one source after the other.
 //!
 //! `receipts` tracks which events the peer has received, `reply_room` limits the memory of unsent answers, and
 //! `client_requests` has the requests that the server itself sends. This
@@ -306,8 +306,8 @@ impl Outbound {
         self.change_queue(|queue| queue.ready.push_back(EventSource::Process(process)));
     }
 
-    /// Queues a TCP stream that has something to send. Must not be called for a stream that is in the queue already; the
-    /// methods of the stream return whether it has to be queued.
+    /// Queues a TCP stream that has something to send. Must not be called for a stream that is in the queue already;
+    /// the methods of the stream return whether it has to be queued.
     pub(crate) fn queue_port(&self, stream: Arc<ForwardedStream>) {
         self.change_queue(|queue| queue.ready.push_back(EventSource::Port(stream)));
     }

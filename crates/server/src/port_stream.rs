@@ -1,9 +1,9 @@
-//! One byte stream between a client and a TCP port. It holds the bytes of the client that the port has not taken, and the
-//! bytes of the port that the writer of the connection has not taken. Credit bounds both. This module knows no socket; the
-//! task that reads and writes the port is in `handlers/ports`.
+//! One byte stream between a client and a TCP port. It holds the bytes of the client that the port has not taken, and
+//! the bytes of the port that the writer of the connection has not taken. Credit bounds both. This module knows no
+//! socket; the task that reads and writes the port is in `handlers/ports`.
 //!
-//! The stream holds at most one piece of bytes for the client, and stays in the send queue of its connection until the writer
-//! has taken that piece. So busy streams share a connection fairly with processes and with each other.
+//! The stream holds at most one piece of bytes for the client, and stays in the send queue of its connection until the
+//! writer has taken that piece. So busy streams share a connection fairly with processes and with each other.
 
 use parking_lot::Mutex;
 use protocol::{
@@ -73,8 +73,8 @@ pub(crate) enum StopReason {
 }
 
 impl ForwardedStream {
-    /// A stream whose port is not connected yet. The client may send up to `window` bytes that the port has not taken. The server
-    /// may at first send `credit` bytes to the client.
+    /// A stream whose port is not connected yet. The client may send up to `window` bytes that the port has not taken.
+    /// The server may at first send `credit` bytes to the client.
     pub(crate) fn new(id: String, window: u64, credit: u64) -> Self {
         Self {
             id_json: StreamIdJson::from(id.as_str()),
@@ -138,8 +138,8 @@ impl ForwardedStream {
         }
     }
 
-    /// Notes that the port has taken bytes of the client. Returns the credit to give to the client now, if it is enough for a
-    /// message.
+    /// Notes that the port has taken bytes of the client. Returns the credit to give to the client now, if it is enough
+    /// for a message.
     pub(crate) fn note_consumed(&self, bytes: usize) -> Option<u64> {
         self.received.lock().note_consumed(bytes)
     }
@@ -168,8 +168,8 @@ impl ForwardedStream {
         spare
     }
 
-    /// Waits until the writer has taken the piece before, and then offers it this one. Returns whether the stream has to be
-    /// queued.
+    /// Waits until the writer has taken the piece before, and then offers it this one. Returns whether the stream has
+    /// to be queued.
     pub(crate) async fn send(&self, piece: Vec<u8>) -> bool {
         loop {
             let changed = self.may_send.notified();
@@ -185,8 +185,8 @@ impl ForwardedStream {
         }
     }
 
-    /// Sets how the direction to the client ends. If the client has closed the stream, a piece that was not sent is dropped.
-    /// Returns whether the stream has to be queued.
+    /// Sets how the direction to the client ends. If the client has closed the stream, a piece that was not sent is
+    /// dropped. Returns whether the stream has to be queued.
     pub(crate) fn end(&self, end: StreamEnd) -> bool {
         let mut sending = self.sending.lock();
         if matches!(end, StreamEnd::Closed(None)) {
@@ -197,8 +197,8 @@ impl ForwardedStream {
         !std::mem::replace(&mut sending.is_queued, true)
     }
 
-    /// Appends the piece and the end of the direction, if there are any, to `out`. The writer calls this after it has taken the
-    /// stream from the send queue.
+    /// Appends the piece and the end of the direction, if there are any, to `out`. The writer calls this after it has
+    /// taken the stream from the send queue.
     pub(crate) fn write_into(&self, framing: Framing, out: &mut Vec<u8>) {
         let (mut piece, end) = {
             let mut sending = self.sending.lock();

@@ -85,7 +85,8 @@ pub(crate) struct ServerState {
     pub(crate) relay_tasks: TaskTracker,
     /// Cancelled when no connection of a harness needs the relay any more.
     pub(crate) leaving_relay: CancellationToken,
-    /// One for each executor of this server that offers direct paths. They check the tickets that arrive at the listeners.
+    /// One for each executor of this server that offers direct paths. They check the tickets that arrive at the
+    /// listeners.
     pub(crate) direct_doors: Mutex<Vec<DirectDoor>>,
     /// Cancelled when the server begins to shut down.
     pub(crate) closing: CancellationToken,

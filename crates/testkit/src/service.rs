@@ -243,7 +243,8 @@ impl ServiceState {
         self.registry.lock().unwrap().call(call, |registration_id| hub.is_online(registration_id))
     }
 
-    /// The owner of the URL with this secret. An error holds the status of the refusal and its `Retry-After` in seconds.
+    /// The owner of the URL with this secret. An error holds the status of the refusal and its `Retry-After` in
+    /// seconds.
     fn admit(&self, leg: Leg, secret: &str) -> Result<SocketOwner, (u16, Option<u64>)> {
         if let Some(refusal) = self.hub.lock().unwrap().take_refusal(leg) {
             return Err(refusal);

@@ -1,5 +1,5 @@
-//! Issuers of tokens for tests of credentials: JSON Web Tokens that are signed with an RSA key, and an agent identity with
-//! the services that publish its issuer's keys and register its tasks. Start with [`TestAgent`].
+//! Issuers of tokens for tests of credentials: JSON Web Tokens that are signed with an RSA key, and an agent identity
+//! with the services that publish its issuer's keys and register its tasks. Start with [`TestAgent`].
 
 use std::sync::Arc;
 
@@ -102,8 +102,8 @@ impl TestAgent {
         UnparsedPublicKey::new(&ED25519, self.public_key()).verify(text.as_bytes(), &signature).is_ok()
     }
 
-    /// Starts a peer that publishes the key of the issuer and answers each registration of a task with the JSON text that
-    /// `register` returns.
+    /// Starts a peer that publishes the key of the issuer and answers each registration of a task with the JSON text
+    /// that `register` returns.
     pub async fn start_issuers(self: &Arc<Self>, register: impl Fn() -> String + Send + Sync + 'static) -> HttpPeer {
         let keys = self.issuer.published("key-1").to_string();
         let task_path = format!("POST /v1/agent/{}/task/register ", Self::RUNTIME_ID);

@@ -53,8 +53,8 @@ impl Framing {
         }
     }
 
-    /// The bytes of a message for a peer that refuses long frames: a WebSocket message is split into frames with at most
-    /// `most_bytes` of the payload each. Other framings give one piece, which is what [`Framing::frame`] appends.
+    /// The bytes of a message for a peer that refuses long frames: a WebSocket message is split into frames with at
+    /// most `most_bytes` of the payload each. Other framings give one piece, which is what [`Framing::frame`] appends.
     pub fn fragments(self, payload: &[u8], most_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
         let Wrapping::WebSocket(role, opcode) = self.wrapping() else {
             let mut whole = Vec::new();

@@ -100,8 +100,8 @@ impl LengthPrefixSplitter {
         Ok(None)
     }
 
-    /// Removes bytes from the front of `bytes` until a control frame is complete, which is returned. The bytes of messages are
-    /// dropped. A control frame with an overlong payload is an error.
+    /// Removes bytes from the front of `bytes` until a control frame is complete, which is returned. The bytes of
+    /// messages are dropped. A control frame with an overlong payload is an error.
     pub fn find_control(&mut self, bytes: &mut &[u8]) -> Result<Option<ControlFrame>, OverlongControl> {
         while !bytes.is_empty() {
             if let Some(frame) = self.step(bytes, usize::MAX, |_| {})? {

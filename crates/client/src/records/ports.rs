@@ -1,5 +1,5 @@
-//! The open streams of a client to TCP ports. For each stream this is the bytes of the server that were not read yet, and the
-//! credit for sending.
+//! The open streams of a client to TCP ports. For each stream this is the bytes of the server that were not read yet,
+//! and the credit for sending.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl PortRecords {
         self.streams.lock().remove(&record.id);
     }
 
-    /// Adds bytes that the server has sent. An error means that the server broke the protocol; the caller closes the connection.
+    /// Adds bytes that the server has sent. An error means that the server broke the protocol; the caller closes the
+    /// connection.
     pub(crate) fn push(&self, data: &PushedTcpData<'_>) -> Result<(), String> {
         let Some(record) = self.find(&data.stream_id) else { return Ok(()) };
         let bytes = decode_base64(&data.chunk).map_err(|error| format!("invalid base64: {error}"))?;
@@ -93,7 +94,8 @@ impl PortRecords {
         }
     }
 
-    /// Ends all streams with this text, because the connection is lost. Their readers still get the bytes that arrived before.
+    /// Ends all streams with this text, because the connection is lost. Their readers still get the bytes that arrived
+    /// before.
     pub(crate) fn fail_all(&self, text: &str) {
         for (_, record) in self.streams.lock().drain() {
             record.state.lock().is_unknown_to_server = true;
@@ -162,7 +164,8 @@ impl PortRecord {
         Poll::Pending
     }
 
-    /// Notes that the user has taken bytes. Returns the credit that the server must be given now, if it is enough for a message.
+    /// Notes that the user has taken bytes. Returns the credit that the server must be given now, if it is enough for a
+    /// message.
     pub(crate) fn note_consumed(&self, bytes: usize) -> Option<u64> {
         let mut state = self.state.lock();
         if state.failure.is_some() { None } else { state.received.note_consumed(bytes) }

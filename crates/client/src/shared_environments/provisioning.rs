@@ -48,8 +48,9 @@ pub(super) enum ProvisioningVerdict {
 }
 
 impl ProvisioningVerdict {
-    /// Handles a report. The first one decides between [`Self::Ready`] and [`Self::Failed`]; later ones can only change the
-    /// roots of a ready environment. An invalid report means failure if it is the first one, and changes nothing later.
+    /// Handles a report. The first one decides between [`Self::Ready`] and [`Self::Failed`]; later ones can only change
+    /// the roots of a ready environment. An invalid report means failure if it is the first one, and changes nothing
+    /// later.
     pub(super) fn handle_report(&mut self, report: ProvisioningReport) -> Result<ReportEffect, InvalidReport> {
         if let Self::Failed(_) = self {
             return Ok(ReportEffect::Ignored);

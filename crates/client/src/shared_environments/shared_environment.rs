@@ -44,7 +44,8 @@ pub enum SharedEnvironmentStatus {
     Ready,
     /// The environment was not used yet, or is not ready yet.
     Pending,
-    /// The environment cannot be used at present, for this reason. A later use may succeed, unless it was reported as failed.
+    /// The environment cannot be used at present, for this reason. A later use may succeed, unless it was reported as
+    /// failed.
     Disconnected(String),
 }
 
@@ -89,9 +90,10 @@ impl SharedEnvironment {
         }
     }
 
-    /// The client of this environment. Waits until a deferred environment is ready. Connects if there is no client yet, or if
-    /// the last client has given up and the connector can connect again. Callers that wait at the same time share one attempt
-    /// and its error. After an error that a retry cannot fix, later calls return the same error without a new attempt.
+    /// The client of this environment. Waits until a deferred environment is ready. Connects if there is no client yet,
+    /// or if the last client has given up and the connector can connect again. Callers that wait at the same time share
+    /// one attempt and its error. After an error that a retry cannot fix, later calls return the same error without a
+    /// new attempt.
     pub async fn client(&self) -> Result<ExecServerClient, ExecServerError> {
         let route = self.wait_for_route().await?;
         let began_after = self.attempts.lock().count;
@@ -107,8 +109,8 @@ impl SharedEnvironment {
         result
     }
 
-    /// The result of the last attempt, if the caller must not start another one. `began_after` is the number of attempts that
-    /// had ended when the caller began to wait.
+    /// The result of the last attempt, if the caller must not start another one. `began_after` is the number of
+    /// attempts that had ended when the caller began to wait.
     fn usable_result(
         &self,
         began_after: u64,

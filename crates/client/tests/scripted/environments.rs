@@ -1,5 +1,5 @@
-//! Environments that callers share: connecting at first use, reports about deferred environments, and what happens after
-//! failures.
+//! Environments that callers share: connecting at first use, reports about deferred environments, and what happens
+//! after failures.
 
 use std::sync::Arc;
 

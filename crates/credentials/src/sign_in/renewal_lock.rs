@@ -1,5 +1,5 @@
-//! Keeps two exec-server processes from renewing the tokens of one file at the same time. Other programs do not use this
-//! lock. Start with [`RenewalLock::acquire`].
+//! Keeps two exec-server processes from renewing the tokens of one file at the same time. Other programs do not use
+//! this lock. Start with [`RenewalLock::acquire`].
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,8 +23,8 @@ pub(super) struct RenewalLock {
 }
 
 impl RenewalLock {
-    /// Waits until no other process renews the tokens in this file, and takes the lock. `None` if the file cannot be locked,
-    /// for example on a file system without locks, or if the wait has lasted [`PATIENCE`].
+    /// Waits until no other process renews the tokens in this file, and takes the lock. `None` if the file cannot be
+    /// locked, for example on a file system without locks, or if the wait has lasted [`PATIENCE`].
     pub(super) async fn acquire(path: &Path) -> Option<Self> {
         let attempts = async {
             loop {
@@ -54,7 +54,8 @@ fn try_to_lock(path: &Path) -> LockAttempt {
         Err(rustix::io::Errno::WOULDBLOCK) => return LockAttempt::Busy,
         Err(_) => return LockAttempt::Impossible,
     }
-    // A process that renews the tokens replaces the file. A lock on the old file, which has no path any more, is useless.
+    // A process that renews the tokens replaces the file. A lock on the old file, which has no path any more, is
+    // useless.
     let is_same = |metadata: std::fs::Metadata| {
         file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (metadata.dev(), metadata.ino()))
     };

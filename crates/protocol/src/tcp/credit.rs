@@ -1,6 +1,6 @@
-//! Credit of one direction of a TCP stream. The sending side counts in [`SendCredit`] how many bytes it may still send. The
-//! receiving side keeps in [`ReceivedBytes`] the bytes that it has not consumed. Client and server use both, each for one
-//! direction.
+//! Credit of one direction of a TCP stream. The sending side counts in [`SendCredit`] how many bytes it may still send.
+//! The receiving side keeps in [`ReceivedBytes`] the bytes that it has not consumed. Client and server use both, each
+//! for one direction.
 
 use std::collections::VecDeque;
 
@@ -64,7 +64,8 @@ impl ReceivedBytes {
             chunks: VecDeque::new(),
             open: window,
             to_grant: 0,
-            // With new credit for each quarter of the window, the sender need not wait until the whole window is consumed.
+            // With new credit for each quarter of the window, the sender need not wait until the whole window is
+            // consumed.
             grant_step: (window / 4).max(1),
             has_ended: false,
         }
@@ -104,8 +105,8 @@ impl ReceivedBytes {
         self.has_ended
     }
 
-    /// Notes that popped bytes were consumed. Returns the credit that the sender must be given now, if it is enough for a
-    /// message.
+    /// Notes that popped bytes were consumed. Returns the credit that the sender must be given now, if it is enough for
+    /// a message.
     pub fn note_consumed(&mut self, bytes: usize) -> Option<u64> {
         self.to_grant += bytes as u64;
         if self.to_grant < self.grant_step || self.has_ended {
@@ -148,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are split into messages, a sender that respects its credit is never refused, never stuck, and
-        /// loses nothing.
+        /// However the bytes are split into messages, a sender that respects its credit is never refused, never stuck,
+        /// and loses nothing.
         #[test]
         fn every_byte_arrives_in_order_and_the_sender_never_gets_stuck(
             window in 1u64..5000,

@@ -1,5 +1,5 @@
-//! Faster code for `tcp/data`, which both sides send: writes it directly into the buffer of a connection, and decodes it
-//! without a JSON parser. `output.rs` does the same for the output of processes.
+//! Faster code for `tcp/data`, which both sides send: writes it directly into the buffer of a connection, and decodes
+//! it without a JSON parser. `output.rs` does the same for the output of processes.
 
 use std::borrow::Cow;
 
@@ -64,8 +64,8 @@ pub struct PushedTcpData<'a> {
     /// The stream that the bytes belong to.
     #[serde(borrow)]
     pub stream_id: Cow<'a, str>,
-    /// The chunk, which should be base64. It was not checked, because [`recognise_tcp_data`] does not scan it, so it may
-    /// contain any bytes. The caller decodes the base64, which finds every wrong byte.
+    /// The chunk, which should be base64. It was not checked, because [`recognise_tcp_data`] does not scan it, so it
+    /// may contain any bytes. The caller decodes the base64, which finds every wrong byte.
     #[serde(borrow, deserialize_with = "text_as_bytes")]
     pub chunk: Cow<'a, [u8]>,
     /// Whether the sender sends no further bytes on this stream. Absent: false.
@@ -80,9 +80,9 @@ fn text_as_bytes<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<C
     })
 }
 
-/// Decodes a `tcp/data` in exactly the form that [`TcpData`] writes, without scanning the chunk. Returns `None` for any other
-/// message, also for a `tcp/data` that is formatted in another way: [`crate::decode`] handles those. The chunk is not checked
-/// here: the caller decodes its base64, which finds every wrong byte.
+/// Decodes a `tcp/data` in exactly the form that [`TcpData`] writes, without scanning the chunk. Returns `None` for any
+/// other message, also for a `tcp/data` that is formatted in another way: [`crate::decode`] handles those. The chunk is
+/// not checked here: the caller decodes its base64, which finds every wrong byte.
 pub fn recognise_tcp_data(message: &[u8]) -> Option<PushedTcpData<'_>> {
     let rest = message.strip_prefix(START.as_bytes())?.strip_prefix(b"\"")?;
     let id_end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;

@@ -1,5 +1,5 @@
-//! Handshakes with an independent implementation in Python, in both roles, and then records in both directions. The unit
-//! tests compare every byte of one handshake with known values; here both sides use new keys each time.
+//! Handshakes with an independent implementation in Python, in both roles, and then records in both directions. The
+//! unit tests compare every byte of one handshake with known values; here both sides use new keys each time.
 #![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not their helper functions")]
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The metadata service of most clouds. It gives credentials to every program that asks, so it is never offered or tried.
+/// The metadata service of most clouds. It gives credentials to every program that asks, so it is never offered or
+/// tried.
 const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 
 /// Which addresses an executor offers, or a harness tries.

@@ -12,8 +12,8 @@ use super::{DIRECT_OFFER, DIRECT_REQUEST, SOCKET_LIMITS, serve_route};
 use crate::executor::{ExecutorEvent, ExecutorShared};
 use crate::relayed_stream::{DirectRoute, RelayedStream};
 
-/// How long the executor may take to send its answer after a ticket was accepted, and the harness then to send the first
-/// frame of the stream.
+/// How long the executor may take to send its answer after a ticket was accepted, and the harness then to send the
+/// first frame of the stream.
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checks tickets for the listeners of an executor.
@@ -25,7 +25,8 @@ impl DirectDoor {
         Self(Arc::downgrade(shared))
     }
 
-    /// Accepts a ticket, which is then used up. `None`: there is no such ticket, it is too old, or its stream has ended.
+    /// Accepts a ticket, which is then used up. `None`: there is no such ticket, it is too old, or its stream has
+    /// ended.
     pub fn take_ticket(&self, ticket: &str) -> Option<DirectEntrance> {
         let shared = self.0.upgrade()?;
         let (stream, answer) = shared.tickets.lock().take(ticket, Instant::now())?;
@@ -34,7 +35,8 @@ impl DirectDoor {
     }
 }
 
-/// A stream whose ticket was accepted by a listener. [`Self::serve`] then serves the socket on which the ticket arrived.
+/// A stream whose ticket was accepted by a listener. [`Self::serve`] then serves the socket on which the ticket
+/// arrived.
 pub struct DirectEntrance {
     shared: Arc<ExecutorShared>,
     stream: Arc<RelayedStream>,
@@ -45,8 +47,8 @@ impl DirectEntrance {
     /// The limits of the socket on which the ticket arrived.
     pub const LIMITS: MessageLimits = SOCKET_LIMITS;
 
-    /// Serves the socket on which the ticket arrived. The stream moves to this socket when the first frame arrives that is
-    /// proven to come from its harness. Returns when the socket is no longer used.
+    /// Serves the socket on which the ticket arrived. The stream moves to this socket when the first frame arrives that
+    /// is proven to come from its harness. Returns when the socket is no longer used.
     pub async fn serve(self, mut socket: MessageStream) {
         let Self { shared, stream, answer } = self;
         let mut greeting = Vec::new();
@@ -69,8 +71,8 @@ impl DirectEntrance {
 }
 
 impl ExecutorShared {
-    /// Handles a control frame of a harness that is not for the reader of the stream. Answers a request for a direct path
-    /// with an offer.
+    /// Handles a control frame of a harness that is not for the reader of the stream. Answers a request for a direct
+    /// path with an offer.
     pub(crate) fn handle_control(&self, stream: &Arc<RelayedStream>, kind: u8) {
         let now = Instant::now();
         if kind != DIRECT_REQUEST || self.closing.is_cancelled() || !self.tickets.lock().may_issue(stream.id(), now) {

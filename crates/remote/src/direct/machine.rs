@@ -20,8 +20,8 @@ const IPV4_ROUTES: &str = "/proc/net/fib_trie";
 /// The IPv6 addresses of this machine, one in each line.
 const IPV6_ADDRESSES: &str = "/proc/net/if_inet6";
 
-/// A text that is the same for all processes that share a loopback interface, and different for all others. It is a hash,
-/// so that the other end does not learn the ids behind it. `None` if the system does not show these ids.
+/// A text that is the same for all processes that share a loopback interface, and different for all others. It is a
+/// hash, so that the other end does not learn the ids behind it. `None` if the system does not show these ids.
 pub(crate) fn this_machine() -> Option<String> {
     let boot_id = std::fs::read_to_string(BOOT_ID).ok()?;
     let namespace = std::fs::read_link(NETWORK_NAMESPACE).ok()?;
@@ -29,8 +29,8 @@ pub(crate) fn this_machine() -> Option<String> {
     Some(URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The addresses of all interfaces, loopback included. Link-local IPv6 addresses are left out: they are of use only with the
-/// number of an interface, which differs between machines.
+/// The addresses of all interfaces, loopback included. Link-local IPv6 addresses are left out: they are of use only
+/// with the number of an interface, which differs between machines.
 pub(super) fn addresses() -> Vec<IpAddr> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let ipv4 = local_ipv4(&read(IPV4_ROUTES)).into_iter().map(IpAddr::V4);
@@ -54,8 +54,8 @@ fn local_ipv4(routes: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// Reads [`IPV6_ADDRESSES`]. Each line has the address in hexadecimal, the number of the interface, the length of the prefix,
-/// the scope (`20` is link-local), flags, and the name of the interface.
+/// Reads [`IPV6_ADDRESSES`]. Each line has the address in hexadecimal, the number of the interface, the length of the
+/// prefix, the scope (`20` is link-local), flags, and the name of the interface.
 fn local_ipv6(addresses: &str) -> Vec<Ipv6Addr> {
     let address = |line: &str| {
         let mut fields = line.split_ascii_whitespace();

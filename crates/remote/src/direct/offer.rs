@@ -28,8 +28,8 @@ pub(crate) struct DirectOffer {
     pub(super) machine: String,
     /// The secret that the harness sends to a listener. It is accepted once, and only for a few seconds.
     pub(crate) ticket: String,
-    /// The secret that the executor sends as its first message over the direct path. Another program at this address does not
-    /// know it.
+    /// The secret that the executor sends as its first message over the direct path. Another program at this address
+    /// does not know it.
     pub(crate) answer: String,
 }
 
@@ -39,7 +39,8 @@ impl DirectListeners {
         self.policy != DirectPolicy::Off && !self.addresses.is_empty()
     }
 
-    /// An offer with this ticket and this answer. `None` if the machine has no address at present that the policy permits.
+    /// An offer with this ticket and this answer. `None` if the machine has no address at present that the policy
+    /// permits.
     pub(crate) fn offer(&self, ticket: String, answer: String) -> Option<DirectOffer> {
         let machine = machine::this_machine();
         let mut addresses = Vec::new();
@@ -75,7 +76,8 @@ impl DirectOffer {
     }
 }
 
-/// At most [`MAX_ADDRESSES`] addresses that the policy permits. Loopback addresses come first, because they are the fastest.
+/// At most [`MAX_ADDRESSES`] addresses that the policy permits. Loopback addresses come first, because they are the
+/// fastest.
 fn permitted(
     policy: DirectPolicy,
     addresses: impl IntoIterator<Item = SocketAddr>,

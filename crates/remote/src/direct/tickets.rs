@@ -31,8 +31,8 @@ impl<S> Default for DirectTickets<S> {
 }
 
 impl<S> DirectTickets<S> {
-    /// Whether the stream may get a ticket now. If so, its earlier ticket is dropped, so there are never more tickets than
-    /// streams.
+    /// Whether the stream may get a ticket now. If so, its earlier ticket is dropped, so there are never more tickets
+    /// than streams.
     pub(crate) fn may_issue(&mut self, stream_id: &str, now: Instant) -> bool {
         self.by_ticket.retain(|_, issued| now.saturating_duration_since(issued.issued) < VALID_FOR);
         let earlier = self.by_ticket.iter().find(|(_, issued)| issued.stream_id == stream_id);

@@ -177,12 +177,13 @@ async fn admit(
 enum Authorization {
     Given,
     Refused,
-    /// The registry has refused the harness after an earlier attempt to ask had failed. The failed attempt may have used up
-    /// the authorization, which works once, so this refusal does not count against the harness.
+    /// The registry has refused the harness after an earlier attempt to ask had failed. The failed attempt may have
+    /// used up the authorization, which works once, so this refusal does not count against the harness.
     RefusedAfterFailure,
 }
 
-/// Asks the registry whether a harness may connect. Asks again after a temporary failure, until [`ASK_TIMEOUT`] is over.
+/// Asks the registry whether a harness may connect. Asks again after a temporary failure, until [`ASK_TIMEOUT`] is
+/// over.
 async fn ask(
     registry: &Registry,
     registration_id: &str,

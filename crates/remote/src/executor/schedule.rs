@@ -22,8 +22,8 @@ const DISPLACED_WAITS: Backoff = Backoff { first: Duration::from_millis(500), lo
 /// Waits before a further attempt to register.
 const REGISTER_WAITS: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
-/// After this many failed attempts to connect, the executor asks the registry for another URL after each further failure:
-/// the relay at the old URL may be gone for good.
+/// After this many failed attempts to connect, the executor asks the registry for another URL after each further
+/// failure: the relay at the old URL may be gone for good.
 const DIALS_BEFORE_NEW_URL: u32 = SHORT_WAITS;
 
 /// What a connection was used for.
@@ -31,8 +31,8 @@ const DIALS_BEFORE_NEW_URL: u32 = SHORT_WAITS;
 pub(super) enum ConnectionUse {
     /// The executor had no streams.
     Idle,
-    /// The executor has streams, but no frame of a stream has arrived. The harnesses wait, so the next wait is as short as
-    /// after a failed attempt to connect.
+    /// The executor has streams, but no frame of a stream has arrived. The harnesses wait, so the next wait is as short
+    /// as after a failed attempt to connect.
     Awaited,
     /// Frames of streams have arrived, so the connection was useful.
     Carried,
@@ -85,8 +85,8 @@ impl RedialSchedule {
 
     /// A connection to the relay has ended after the time `held`.
     pub(super) fn connection_ended(&mut self, held: Duration, connection_use: ConnectionUse) {
-        // An executor that loses its id to another executor gets a new URL each time. After a new URL a short connection
-        // therefore counts as unused, even if frames have arrived on it.
+        // An executor that loses its id to another executor gets a new URL each time. After a new URL a short
+        // connection therefore counts as unused, even if frames have arrived on it.
         let connection_use = if self.renewed_urls > 0 { ConnectionUse::Idle } else { connection_use };
         *self = match connection_use {
             _ if held >= HELD => Self::default(),

@@ -1,5 +1,6 @@
-//! Moves messages between a harness and the destination until one of them ends. Each direction has a loop that handles the
-//! next message only when all earlier ones are written. So a slow reader makes the other end wait, and little is buffered.
+//! Moves messages between a harness and the destination until one of them ends. Each direction has a loop that handles
+//! the next message only when all earlier ones are written. So a slow reader makes the other end wait, and little is
+//! buffered.
 //!
 //! The forwarder does not answer pings of the destination itself. It passes each ping to the stream of the harness, and
 //! the stream answers when the harness has acknowledged everything before the ping. So a pong tells the destination the
@@ -116,7 +117,8 @@ async fn pass_to_destination(from: &mut Reader, to: &mut Outlet, ping_wanted: &N
             Ok(None) => {}
             Ok(Some(end)) => return end,
             Err(_) => {
-                // The loop of the other direction usually learns the reason, such as a close frame. It gets time to end first.
+                // The loop of the other direction usually learns the reason, such as a close frame. It gets time to end
+                // first.
                 tokio::time::sleep(DESTINATION_CLOSE_TIMEOUT).await;
                 return PassingEnd::DestinationLost(DESTINATION_LOST);
             }
@@ -124,8 +126,8 @@ async fn pass_to_destination(from: &mut Reader, to: &mut Outlet, ping_wanted: &N
     }
 }
 
-/// Writes the message of an event together with messages that are already buffered. Returns the reason to stop if one of
-/// the events is one. `event` is `None` if only the ping in the buffer has to be written.
+/// Writes the message of an event together with messages that are already buffered. Returns the reason to stop if one
+/// of the events is one. `event` is `None` if only the ping in the buffer has to be written.
 async fn add_messages_of_harness(
     mut event: Option<Result<ReadEvent, ReadError>>,
     from: &mut Reader,
@@ -217,8 +219,8 @@ async fn pass_to_harness(from: &mut Reader, to: &mut Outlet, ping_wanted: &Notif
     }
 }
 
-/// The next event of the destination. `None` if nothing arrives for [`LOST_AFTER`]. Only the time inside this call counts,
-/// because nothing is read from the destination while the harness does not read.
+/// The next event of the destination. `None` if nothing arrives for [`LOST_AFTER`]. Only the time inside this call
+/// counts, because nothing is read from the destination while the harness does not read.
 async fn next_of_destination(from: &mut Reader, ping_wanted: &Notify) -> Option<Result<ReadEvent, ReadError>> {
     let began = Instant::now();
     let mut was_pinged = false;
@@ -247,8 +249,8 @@ struct Outlet {
     writer: Writer,
     framing: Framing,
     buffer: Vec<u8>,
-    /// False while a write is unfinished. If that write is dropped, a part of a frame may be sent, so no further frame can
-    /// follow.
+    /// False while a write is unfinished. If that write is dropped, a part of a frame may be sent, so no further frame
+    /// can follow.
     is_usable: bool,
 }
 
@@ -281,8 +283,8 @@ impl Outlet {
         self.close(code, &reason.reason, timeout).await;
     }
 
-    /// Sends a close frame, and shuts the connection down for writing. On the stream of a harness, the shutdown waits until
-    /// the harness has received everything. Gives up after `timeout`.
+    /// Sends a close frame, and shuts the connection down for writing. On the stream of a harness, the shutdown waits
+    /// until the harness has received everything. Gives up after `timeout`.
     async fn close(&mut self, code: u16, reason: &str, timeout: Duration) {
         if !self.is_usable {
             return;

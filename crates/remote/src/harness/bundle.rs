@@ -54,8 +54,8 @@ impl BundleBudget {
         Ok(())
     }
 
-    /// How long to wait before the next attempt: at least `asked`, the wait that the service has asked for. None: there is no
-    /// further attempt.
+    /// How long to wait before the next attempt: at least `asked`, the wait that the service has asked for. None: there
+    /// is no further attempt.
     fn wait_after_failure(
         &mut self,
         is_retryable: bool,

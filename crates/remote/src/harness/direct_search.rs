@@ -1,5 +1,5 @@
-//! Looks for a direct path while the stream runs, uses the path until it breaks, and looks again later. The search never
-//! delays the stream: until a path is proven, all frames go through the relay.
+//! Looks for a direct path while the stream runs, uses the path until it breaks, and looks again later. The search
+//! never delays the stream: until a path is proven, all frames go through the relay.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ pub(super) struct DirectSearch {
 }
 
 impl DirectSearch {
-    /// A search, the handler that gets the offers, and the path that is in use: `None` until the first search has ended.
+    /// A search, the handler that gets the offers, and the path that is in use: `None` until the first search has
+    /// ended.
     pub(super) fn new(policy: DirectPolicy) -> (Self, ControlHandler, watch::Receiver<Option<ConnectionPath>>) {
         let (sender, offers) = mpsc::channel(MAX_WAITING_OFFERS);
         let (path, watched) = watch::channel(None);
@@ -67,7 +68,8 @@ impl DirectSearch {
         (Self { policy, offers, path }, handler, watched)
     }
 
-    /// Ends the search, because the policy is `off` or the executor offers no direct path. The stream stays with the relay.
+    /// Ends the search, because the policy is `off` or the executor offers no direct path. The stream stays with the
+    /// relay.
     pub(super) fn give_up(self) {
         self.path.send_replace(Some(ConnectionPath::Relay));
     }

@@ -131,7 +131,8 @@ async fn serve(parts: LinkParts) -> String {
     };
     let stream_end = async {
         slot.wait_for_end().await;
-        // Unless the stream was reset, the executor does not know that it has ended, for example after an altered record.
+        // Unless the stream was reset, the executor does not know that it has ended, for example after an altered
+        // record.
         if slot.end() != Some(StreamFailure::Reset) {
             slot.push_reset(LEFT);
         }

@@ -54,8 +54,9 @@ impl RelayedStream {
         }
     }
 
-    /// Handles a frame that has arrived over this route. If the frame is proven to come from the peer, the stream moves to
-    /// this route. Returns false if the socket has to be closed: there is no such proof, or the stream or the route has ended.
+    /// Handles a frame that has arrived over this route. If the frame is proven to come from the peer, the stream moves
+    /// to this route. Returns false if the socket has to be closed: there is no such proof, or the stream or the route
+    /// has ended.
     pub(crate) fn handle_direct_frame(
         self: &Arc<Self>,
         route: &Arc<DirectRoute>,
@@ -91,8 +92,9 @@ impl RelayedStream {
         }
     }
 
-    /// Whether to handle a frame that has arrived over the relay. While the stream uses a direct path, a frame that the relay
-    /// may have made itself is dropped. A resume of the peer means that it has returned to the relay, and this end follows.
+    /// Whether to handle a frame that has arrived over the relay. While the stream uses a direct path, a frame that the
+    /// relay may have made itself is dropped. A resume of the peer means that it has returned to the relay, and this
+    /// end follows.
     pub(super) fn accept_relayed(self: &Arc<Self>, state: &mut SlotState, frame: &Frame, now: Instant) -> bool {
         if state.direct.is_none() {
             return true;
@@ -125,8 +127,8 @@ impl RelayedStream {
         }
     }
 
-    /// Sends the peer a reset. If the stream uses a direct path, the relay gets the reset too, unless no frame of the stream
-    /// was sent on the current socket to the relay.
+    /// Sends the peer a reset. If the stream uses a direct path, the relay gets the reset too, unless no frame of the
+    /// stream was sent on the current socket to the relay.
     pub(crate) fn push_reset(&self, reason: &str) {
         let state = self.state.lock();
         let reset = Frame::new(&self.id, FrameBody::Reset { reason: reason.to_owned() });
@@ -134,8 +136,8 @@ impl RelayedStream {
             direct.outgoing.push_control(reset.clone());
         }
         if state.direct.is_none() || (state.has_relay_socket && state.relay_knows_stream) {
-            // If the socket has just been replaced, the relay learns from this resume which stream the socket carries. Otherwise
-            // the resume has no effect.
+            // If the socket has just been replaced, the relay learns from this resume which stream the socket carries.
+            // Otherwise the resume has no effect.
             state.relay.push_control(Frame::new(&self.id, FrameBody::Resume { next_seq: 0 }));
             state.relay.push_control(reset);
         }

@@ -7,12 +7,12 @@ use testkit::{CuttingProxy, TestService};
 
 use crate::support::{TestExecutor, harness, receive, registry, run_together, send, within};
 
-/// The largest number of bytes before a cut. More than the upgrade, both messages of a handshake and one message in each
-/// direction have together.
+/// The largest number of bytes before a cut. More than the upgrade, both messages of a handshake and one message in
+/// each direction have together.
 const LONGEST_CUT: u64 = 8_500;
 
-/// The numbers of bytes before each cut, `distance` apart. With the variable `CUT_AT_EVERY_BYTE` set, every number is used,
-/// which takes minutes.
+/// The numbers of bytes before each cut, `distance` apart. With the variable `CUT_AT_EVERY_BYTE` set, every number is
+/// used, which takes minutes.
 fn cuts(distance: u64) -> impl Iterator<Item = u64> {
     let distance = if std::env::var_os("CUT_AT_EVERY_BYTE").is_some() { 1 } else { distance };
     (1..LONGEST_CUT).step_by(distance as usize)
@@ -45,8 +45,8 @@ async fn connect_and_get_echo(service: &TestService) {
 #[tokio::test]
 async fn a_harness_gets_through_wherever_its_first_socket_is_cut() {
     cut_everywhere(31, 4, |cuts| async move {
-        // Each cut may leave an abandoned stream at the executor for a while. The number of streams of an executor is limited, so
-        // there is a new one after 50 cuts.
+        // Each cut may leave an abandoned stream at the executor for a while. The number of streams of an executor is
+        // limited, so there is a new one after 50 cuts.
         let mut cuts_made = 0;
         for cuts in cuts.chunks(50) {
             let (service, proxy) = service_behind_proxy(Leg::Harness).await;

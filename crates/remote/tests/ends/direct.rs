@@ -1,5 +1,5 @@
-//! The direct path: a second socket for a stream, without the relay. The executor offers the address of a proxy in front of
-//! its listener, so that a test can cut the path.
+//! The direct path: a second socket for a stream, without the relay. The executor offers the address of a proxy in
+//! front of its listener, so that a test can cut the path.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -114,8 +114,8 @@ impl ListeningExecutor {
         self.listener.stolen.lock()[0].clone()
     }
 
-    /// Exchanges messages until both ends use the direct path for the `times`th time. Without reads the ends would not find the
-    /// control frames of the other end.
+    /// Exchanges messages until both ends use the direct path for the `times`th time. Without reads the ends would not
+    /// find the control frames of the other end.
     async fn talk_until_direct(&self, ends: &mut Ends, times: usize) {
         ends.talk_until("the direct path is used", |ends| {
             ends.path() == Some(ConnectionPath::Direct(self.offered())) && self.times_used() >= times
@@ -143,8 +143,8 @@ impl Ends {
         .await;
     }
 
-    /// Exchanges messages until the relay carries none of their frames. Frames that were on their way before may still arrive
-    /// at first.
+    /// Exchanges messages until the relay carries none of their frames. Frames that were on their way before may still
+    /// arrive at first.
     async fn talk_around_the_relay(&mut self, service: &TestService) {
         eventually_async("the relay carries nothing", async || {
             service.capture();

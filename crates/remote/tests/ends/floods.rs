@@ -31,8 +31,8 @@ async fn ten_thousand_half_open_handshakes_are_refused_at_once_and_disturb_nobod
     service.capture();
     let first_messages: Vec<_> = (0..100).map(|number| raw.first_message(&number.to_string()).1).collect();
     let frames = (0..HALF_OPEN).map(|number| {
-        // The first 100 messages are valid. The others repeat the last valid one with another stream id, so the executor
-        // cannot read them. They are as long, and cost it as much work.
+        // The first 100 messages are valid. The others repeat the last valid one with another stream id, so the
+        // executor cannot read them. They are as long, and cost it as much work.
         let message = first_messages[number.min(first_messages.len() - 1)].clone();
         Bytes::from(Frame::new(number.to_string(), FrameBody::Handshake(message)).encode())
     });

@@ -159,8 +159,8 @@ async fn a_record_or_another_message_during_a_handshake_ends_it() {
     }
 }
 
-/// Connects while the relay applies `disturb` to the first handshake message in this direction. Returns how many bundles
-/// the harness has asked for.
+/// Connects while the relay applies `disturb` to the first handshake message in this direction. Returns how many
+/// bundles the harness has asked for.
 async fn connect_disturbed(
     direction: Direction,
     disturb: impl Fn(&Bytes) -> Vec<Bytes> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Executors that are registered again, two executors with one id, URLs that expire, and ends that leave while they wait
-//! for a registry or a relay.
+//! Executors that are registered again, two executors with one id, URLs that expire, and ends that leave while they
+//! wait for a registry or a relay.
 
 use std::sync::Arc;
 use std::time::Duration;

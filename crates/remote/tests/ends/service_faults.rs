@@ -1,5 +1,5 @@
-//! Services that refuse, give false answers, answer garbage or do not answer. The ends either retry, or fail with an error
-//! that says what to do.
+//! Services that refuse, give false answers, answer garbage or do not answer. The ends either retry, or fail with an
+//! error that says what to do.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -12,8 +12,8 @@ use testkit::service::{Direction, Operation};
 
 use crate::support::{TestExecutor, connect, exchange, receive};
 
-/// Exchanges messages while the relay replaces each frame with the frames that `weather` returns, from the handshake on.
-/// All messages must arrive.
+/// Exchanges messages while the relay replaces each frame with the frames that `weather` returns, from the handshake
+/// on. All messages must arrive.
 async fn exchange_in(mut weather: impl FnMut(Direction, &Bytes) -> Vec<Bytes> + Send + 'static) {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;

@@ -84,8 +84,8 @@ fn handle_notification(connection: &Connection, notification: &Notification<'_>,
     }
 }
 
-/// Handles a notification about a TCP stream. None: it is about something else. The error text says why the notification
-/// is refused.
+/// Handles a notification about a TCP stream. None: it is about something else. The error text says why the
+/// notification is refused.
 fn handle_if_about_stream(connection: &Connection, notification: &Notification<'_>) -> Option<Result<(), String>> {
     let params = notification.params;
     Some(match &*notification.method {

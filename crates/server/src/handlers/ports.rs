@@ -1,9 +1,9 @@
 //! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that this
 //! machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
 //!
-//! A stream ends normally when each side has sent the end of its direction. A side that wants to end the stream earlier sends
-//! `tcp/close`, and the other side answers with `tcp/close`. Until that answer the id is in use, so late bytes never get into
-//! another stream.
+//! A stream ends normally when each side has sent the end of its direction. A side that wants to end the stream earlier
+//! sends `tcp/close`, and the other side answers with `tcp/close`. Until that answer the id is in use, so late bytes
+//! never get into another stream.
 
 mod dial;
 mod pump;
@@ -71,8 +71,8 @@ impl StreamRegistration {
         Ok((registration, window as u64))
     }
 
-    /// Keeps the id in use until the client has answered the `tcp/close` of this server. Frees it at once if the client has
-    /// ended its direction, because then the client sends no further bytes on this stream.
+    /// Keeps the id in use until the client has answered the `tcp/close` of this server. Frees it at once if the client
+    /// has ended its direction, because then the client sends no further bytes on this stream.
     fn keep_until_confirmed(mut self) {
         if self.stream.client_has_ended() {
             return;
@@ -222,8 +222,8 @@ pub(crate) fn flow(connection: &Connection, flow: &TcpFlowNotification) {
     }
 }
 
-/// `tcp/close` of the client: ends an open stream, or confirms a `tcp/close` of this server. Ignored if the id is not in use,
-/// because the client may not know that the stream has ended.
+/// `tcp/close` of the client: ends an open stream, or confirms a `tcp/close` of this server. Ignored if the id is not
+/// in use, because the client may not know that the stream has ended.
 pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotification) {
     let mut streams = connection.ports.lock();
     match streams.get(&close.stream_id) {

@@ -187,7 +187,8 @@ async fn a_harness_that_does_not_read_slows_the_destination_down_and_gets_everyt
     });
     stopped.await.unwrap_err();
     assert!(sent * message.len() < 2 << 20, "{sent} messages were taken");
-    // A part of the message that was cut off is in the buffer of the connection to the destination, so nothing can follow it.
+    // A part of the message that was cut off is in the buffer of the connection to the destination, so nothing can
+    // follow it.
     for _ in 0..sent {
         assert_eq!(next(&mut ends.harness).await, ReadEvent::Message(message.clone().into()));
     }

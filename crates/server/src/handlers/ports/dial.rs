@@ -46,7 +46,8 @@ pub(super) async fn dial(
 async fn connect(address: IpAddr, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(SocketAddr::new(address, port)).await?;
     stream.set_nodelay(true)?;
-    // If the stream is aborted, the socket is closed with a reset, so that the port does not mistake it for a normal end.
+    // If the stream is aborted, the socket is closed with a reset, so that the port does not mistake it for a normal
+    // end.
     stream.set_zero_linger()?;
     Ok(stream)
 }

@@ -29,8 +29,8 @@ pub(super) async fn run(outbound: &Outbound, stream: &Arc<ForwardedStream>, sock
             Ok(()) => writing.await,
             failed => failed,
         },
-        // When writing has ended or failed, there may still be bytes of the port to read, such as an answer that it sent before
-        // it stopped reading.
+        // When writing has ended or failed, there may still be bytes of the port to read, such as an answer that it
+        // sent before it stopped reading.
         written = &mut writing => match (reading.await, written) {
             (Ok(()), written) => written,
             (failed, Ok(())) | (Err(_), failed) => failed,
