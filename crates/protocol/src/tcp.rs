@@ -1,7 +1,6 @@
 //! Params, results and notifications of `tcp/*`: byte streams to TCP ports that the server can reach. This file has the
 //! types of the messages. `tcp/data.rs` has faster code for the messages with bytes, and `tcp/credit.rs` counts how
-//! many
-//! bytes a side may send.
+//! many bytes a side may send.
 
 mod credit;
 mod data;

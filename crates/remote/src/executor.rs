@@ -211,8 +211,8 @@ impl Executor {
     }
 
     /// Asks the registry for another URL. After any failure the executor goes on with the old URL, and asks again after
-    /// the next failed connection. It never ends, because local clients and detached sessions must outlive an outage of
-    /// the service.
+    /// the next failed connection. The executor does not end, because local clients and detached sessions must outlive
+    /// an outage of the service.
     async fn register_again(&self, schedule: &mut RedialSchedule) {
         match register(&self.shared.settings, &*self.shared.host).await {
             Ok(registration) => {

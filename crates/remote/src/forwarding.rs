@@ -1,7 +1,6 @@
 //! The program behind an executor that has no server of its own. For each stream of a harness it opens a connection to
 //! another server, the *destination*, and passes messages between the two. Start with [`Forwarder`]; `passing` moves
-//! the
-//! messages of one stream.
+//! the messages of one stream.
 //!
 //! The forwarder does not read the messages. Sessions and processes belong to the destination, which sees all harnesses
 //! as the same client: the one whose token the forwarder sends.
@@ -29,7 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// How long [`Forwarder::leave`] waits for the streams to end.
-const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// At most 5 log lines in a minute about failed connections to the destination, because each harness can cause one.
 const DESTINATION_LINES: LogRateLimit = LogRateLimit::new(5, Duration::from_secs(60));
@@ -79,7 +78,7 @@ impl Forwarder {
     pub async fn leave(&self) {
         self.shared.leaving.cancel();
         self.shared.tasks.close();
-        let _ = tokio::time::timeout(LEAVING_PATIENCE, self.shared.tasks.wait()).await;
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.shared.tasks.wait()).await;
     }
 }
 

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// After this time the tokens are renewed without the lock, because the process that holds it may hang. Longer than the
 /// timeout of one renewal.
-const PATIENCE: Duration = Duration::from_secs(40);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The lock of a file with tokens. Dropping this value releases it.
 pub(super) struct RenewalLock {
@@ -24,7 +24,7 @@ pub(super) struct RenewalLock {
 
 impl RenewalLock {
     /// Waits until no other process renews the tokens in this file, and takes the lock. `None` if the file cannot be
-    /// locked, for example on a file system without locks, or if the wait has lasted [`PATIENCE`].
+    /// locked, for example on a file system without locks, or if the wait has lasted [`LOCK_TIMEOUT`].
     pub(super) async fn acquire(path: &Path) -> Option<Self> {
         let attempts = async {
             loop {
@@ -36,7 +36,7 @@ impl RenewalLock {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, attempts).await.ok().flatten()
+        tokio::time::timeout(LOCK_TIMEOUT, attempts).await.ok().flatten()
     }
 }
 

@@ -370,13 +370,13 @@ async fn a_stolen_ticket_lets_nobody_into_a_stream_and_works_once() {
     executor.listener.steals.store(false, Ordering::SeqCst);
 
     let stream_id = Frame::decode(service.captured().last().unwrap().bytes.clone()).unwrap().stream_id;
-    let mut thief = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut thief = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut thief).await.is_some(), "the executor greets whoever has the ticket");
     let forged = Frame { ack: 1, ack_tag: 7, ..Frame::new(stream_id, FrameBody::Resume { next_seq: 0 }) };
     assert!(send(&mut thief, &forged.encode()).await);
     assert!(matches!(within("the end", thief.reader.next()).await, Ok(ReadEvent::Closed(_)) | Err(_)));
     for refused in [Some(ticket.as_str()), Some("a ticket that was never given out"), Some(""), None] {
-        let status = match knock(&executor, refused).await {
+        let status = match connect_with_ticket(&executor, refused).await {
             Err(ConnectError::Refused { status, .. }) => status,
             other => panic!("{other:?}"),
         };
@@ -404,7 +404,7 @@ async fn a_holder_of_one_stream_cannot_move_another() {
     let mut other = connect(&service, &executor).await;
     let ticket = executor.talk_until_stolen(&mut other).await;
     executor.listener.steals.store(false, Ordering::SeqCst);
-    let mut socket = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut socket = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut socket).await.is_some());
     assert!(send(&mut socket, &proven.encode()).await);
     assert!(matches!(within("the end", socket.reader.next()).await, Ok(ReadEvent::Closed(_)) | Err(_)));
@@ -420,14 +420,17 @@ async fn whoever_has_a_ticket_and_says_nothing_is_sent_away() {
     let mut ends = connect(&service, &executor).await;
     let ticket = executor.talk_until_stolen(&mut ends).await;
     executor.listener.steals.store(false, Ordering::SeqCst);
-    let mut socket = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut socket = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut socket).await.is_some());
     assert_eq!(receive(&mut socket).await, None);
     ends.talk().await;
 }
 
 /// Connects to the listener of the executor at `DIRECT_PATH` with this ticket.
-async fn knock(executor: &ListeningExecutor, ticket: Option<&str>) -> Result<MessageStream, ConnectError> {
+async fn connect_with_ticket(
+    executor: &ListeningExecutor,
+    ticket: Option<&str>,
+) -> Result<MessageStream, ConnectError> {
     let options =
         ConnectOptions { bearer_token: ticket.map(str::to_owned), is_binary: true, ..ConnectOptions::default() };
     let url = format!("ws://{}{DIRECT_PATH}", executor.listener.address);
