@@ -1,9 +1,9 @@
-//! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that this
-//! machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
+//! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that
+//! this machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
 //!
 //! A stream ends normally when each side has sent the end of its direction. A side that wants to end the stream earlier
-//! sends `tcp/close`, and the other side answers with `tcp/close`. Until that answer the id is in use, so late bytes
-//! never get into another stream.
+//! sends `tcp/close`. The other side answers with `tcp/close`, unless it has already sent `tcp/close` or the end of its
+//! direction. Until that answer the id is in use, so late bytes never get into another stream.
 
 mod dial;
 mod pump;
