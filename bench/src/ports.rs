@@ -11,7 +11,7 @@ use testkit::{TestServer, binary};
 use crate::table::{Goal, Measurement, Row};
 
 const BYTES: usize = 1 << 30;
-/// Bytes that the target writes, and the program reads, at once.
+/// How many bytes the target writes at once and the reader reads at once.
 const BLOCK_BYTES: usize = 256 << 10;
 const REPETITIONS: usize = 5;
 /// How long socat may take until it listens.
@@ -25,13 +25,13 @@ struct Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _killed_or_gone = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// Without socat there is nothing to compare with, so the figure has no limit.
+/// Measures the rate of both proxies. If socat cannot be started, the figure has no limit to be compared with.
 pub(crate) async fn one_gibibyte() -> Result<Row> {
     let server = TestServer::start().await;
     let target = start_target()?;
@@ -63,14 +63,15 @@ pub(crate) async fn one_gibibyte() -> Result<Row> {
     })
 }
 
-/// A TCP server that sends [`BYTES`] bytes to everybody who connects. Its thread ends with this program.
+/// Starts a TCP server that sends [`BYTES`] bytes on each connection. Its thread ends with this program.
 fn start_target() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
         let block = vec![0; BLOCK_BYTES];
         for mut stream in listener.incoming().flatten() {
-            // A probe of `start_socat` leaves before it has read everything.
+            // `start_socat` connects only to learn whether socat listens, and closes the connection before it has read
+            // everything.
             let _sent_or_gone = (0..BYTES / BLOCK_BYTES).try_for_each(|_| stream.write_all(&block));
         }
     });
@@ -93,7 +94,7 @@ fn start_socat(target: u16) -> Result<Proxy> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let listen = format!("TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork");
     let mut command = Command::new("socat");
-    // The default of 8 KiB is slower; this is the size that exec-server uses.
+    // With its default buffer of 8 KiB socat is slower. 64 KiB is the size that exec-server uses.
     command.args(["-b", "65536", &listen, &format!("TCP:127.0.0.1:{target}")]);
     let child = command.stdin(Stdio::null()).spawn().context("cannot start socat; install the package \"socat\"")?;
     let proxy = Proxy { child, address: format!("127.0.0.1:{port}") };

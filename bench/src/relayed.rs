@@ -1,8 +1,8 @@
 //! Measures remote mode on loopback: an executor and clients that reach it through a relay, compared with clients that
 //! connect to the same executor directly. Everything is encrypted between the two ends; the relay only passes frames on.
 //!
-//! The relay is the one of the tests. Where speed matters it is a process of its own ([`RelayProcess`]). Where it has
-//! to be asked what happened, it belongs to this process.
+//! The relay is the one that the tests use. Measurements of speed run it in a process of its own ([`RelayProcess`]).
+//! Measurements that ask the relay what happened run it in this process.
 
 mod relay_process;
 
@@ -37,7 +37,7 @@ const BYTES: u64 = 1 << 30;
 /// A command that prints [`BYTES`] bytes.
 const PRINT_GIBIBYTE: [&str; 4] = ["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
 
-/// An executor that also listens, so that the same server is reached in both ways.
+/// An executor that also listens, so that the same server can be reached through the relay and directly.
 struct BenchExecutor {
     server: TestServer,
     service: String,
@@ -65,7 +65,7 @@ impl BenchExecutor {
             credential: RemoteCredential::Token { token: TestService::TOKEN.to_owned(), account: None },
         };
         let identity = Arc::new(RelayIdentity::generate()?);
-        // The executor listens too, and the connection would leave the relay.
+        // With a direct path the connection would leave the relay, because the executor also listens.
         Ok(RelayConnector::to_environment(&location, identity, Vec::new(), DirectPolicy::Off)?)
     }
 
@@ -100,7 +100,7 @@ fn start_params(id: String, argv: &[&str]) -> Result<StartParams> {
     Ok(params)
 }
 
-/// Measures one-shots one at a time. The two ways take turns, so that noise affects both equally.
+/// Measures one-shots one at a time. Relayed and direct rounds take turns, so that noise affects both equally.
 async fn one_shot(executor: &BenchExecutor) -> Result<Row> {
     let (relayed, direct) = (executor.through_relay().await?, executor.directly().await?);
     let (mut relayed_times, mut direct_times) = (Vec::new(), Vec::new());
@@ -163,15 +163,15 @@ async fn receive_gibibyte(client: &ExecServerClient, turn: usize) -> Result<Dura
     Ok(start.elapsed())
 }
 
-/// Measures a connection from nothing: a new connection to the registry for the bundle, the socket to the relay, the
-/// handshake with its question to the registry, and `initialize`.
+/// Measures all steps of a new connection: a new connection to the registry for the bundle, the socket to the relay,
+/// the handshake, during which the executor asks the registry, and `initialize`.
 async fn cold_connect() -> Result<Row> {
     let service = TestService::start().await;
     let executor = BenchExecutor::start(&service.url()).await?;
     service.wait_for_upgrades(Leg::Executor, 1).await;
     let mut times = Vec::new();
     for _ in 0..COLD_CONNECTS {
-        // Making keys is not measured, because the command line has them in a file.
+        // Generating keys is not measured, because the command-line program reads its keys from a file.
         let connector = executor.connector()?;
         let start = Instant::now();
         let client = ExecServerClient::connect(connector, ExecServerClientConnectOptions::default()).await?;
@@ -186,8 +186,9 @@ async fn cold_connect() -> Result<Row> {
     })
 }
 
-/// Measures the time from the moment at which the relay can be reached again until a request is answered that the client
-/// has sent meanwhile. The stream is resumed, so there is no further call of the registry and no handshake.
+/// Measures the time from the moment at which the relay can be reached again until the answer to a request that the
+/// client sent while it could not be reached. The stream is resumed, so there is no further call to the registry and no
+/// handshake.
 async fn recovery() -> Result<Row> {
     let service = TestService::start().await;
     let proxy = CuttingProxy::start(service.address()).await;

@@ -36,7 +36,7 @@ pub(crate) enum Goal {
     AtMostLimitPlus(Measurement),
     /// At most this amount on any machine.
     UpTo(Measurement),
-    /// The figure explains another one, and has no goal of its own.
+    /// No goal. The figure only helps to explain another figure.
     Unset,
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 use testkit::TestService;
 
-/// If this is the first argument, this program is the relay.
+/// If this is the first argument, this program runs as the relay.
 pub(crate) const ARGUMENT: &str = "--relay";
 
 /// A running relay. Dropping the value kills its process.
@@ -36,7 +36,7 @@ impl Drop for RelayProcess {
     }
 }
 
-/// Runs the relay, on one thread: waking a second one for each message would take longer than passing the message on.
+/// Runs the relay on one thread, because waking a second thread for each message would take longer than passing it on.
 pub(crate) fn serve() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

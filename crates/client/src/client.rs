@@ -259,8 +259,9 @@ impl ExecServerClient {
         self.handle.core.capabilities().await
     }
 
-    /// The way that the connection takes, if there is more than one to this server. Until the ways were tried, waits for up to
-    /// `patience`.
+    /// The path that the connection uses: the relay, or a direct path. `None` if the server is not reached through a
+    /// relay. While the first search for a direct path lasts, waits up to `patience`; after that, the answer is the
+    /// relay.
     pub async fn connection_path(&self, patience: Duration) -> Option<ConnectionPath> {
         let mut path = self.handle.core.connector.connection_path()?;
         let settled = tokio::time::timeout(patience, path.wait_for(Option::is_some)).await;

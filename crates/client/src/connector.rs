@@ -57,8 +57,8 @@ pub trait ServerConnector: Send + Sync + 'static {
     /// The server's address as messages for people show it, without secrets.
     fn address(&self) -> String;
 
-    /// The way that the newest connection takes, if connections to this server can take different ones. `None` in it: the ways are
-    /// still being tried.
+    /// The path of the newest connection, if the server is reached through a relay. The value in the receiver is `None`
+    /// while the first search for a direct path lasts.
     fn connection_path(&self) -> Option<watch::Receiver<Option<ConnectionPath>>> {
         None
     }
@@ -69,7 +69,7 @@ pub trait ServerConnector: Send + Sync + 'static {
     }
 }
 
-/// A connector that is used for several clients.
+/// Lets several clients use the same connector.
 impl ServerConnector for Arc<dyn ServerConnector> {
     fn connect(&self) -> Connecting<'_> {
         (**self).connect()

@@ -44,10 +44,11 @@ pub enum ExecServerError {
     /// The client is reconnecting, and its options say that calls fail meanwhile instead of waiting.
     #[error("exec-server environment is recovering")]
     Recovering,
-    /// The environment was reported as one that cannot be used. Holds the reason.
+    /// A report says that the environment can never be used. Holds the reason.
     #[error("exec-server environment cannot be used: {0}")]
     ProvisioningFailed(String),
-    /// The id belongs to an environment of the other kind: one is prepared by somebody else, and one is not.
+    /// The id belongs to an environment of the other kind: of the existing and the new environment, one is deferred and
+    /// one is ordinary.
     #[error("exec-server environment `{id}` exists and is provisioned in another way")]
     ProvisioningModeConflict {
         /// The id of both environments.
@@ -72,8 +73,8 @@ pub enum ExecServerError {
     /// The body of an HTTP answer broke off before its end.
     #[error("HTTP response body failed: {0}")]
     HttpRequest(String),
-    /// A stream to a TCP port has ended before its time: the port has broken it off, or the connection to the server was
-    /// lost. Holds the reason.
+    /// A stream to a TCP port has ended early, because the connection to the port or to the server has failed. Holds
+    /// the reason.
     #[error("{0}")]
     PortStreamFailed(String),
     /// The client has too many unanswered calls, or too many unfinished clean-ups after dropped handles, for example

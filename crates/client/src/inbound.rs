@@ -65,14 +65,15 @@ impl Inbound {
         processes.values().filter(|record| record.is_recoverable() && !record.is_over()).cloned().collect()
     }
 
-    /// The connection is lost: what cannot be continued over another connection ends with this text.
+    /// The connection is lost: bodies of HTTP responses and TCP streams end with this text, because another connection
+    /// cannot continue them.
     pub(crate) fn fail_streams(&self, text: &str) {
         self.bodies.fail_all(text);
         self.ports.fail_all(text);
     }
 
-    /// The client has failed: all processes and watches end with this text. The caller ends the streams. A search
-    /// ends with its connection.
+    /// The client has failed: all processes and watches end with this text. The caller also calls
+    /// [`Self::fail_streams`]. A search ends with its connection.
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
         for record in processes.values() {

@@ -20,30 +20,31 @@ use crate::error::ExecServerError;
 use crate::records::{PORT_WINDOW_BYTES, PortRecord};
 use crate::rpc::{CallError, CallSlot, Rpc};
 
-/// The most bytes of one message. More would make other messages wait.
+/// The most bytes in one message. A longer message would make other messages wait.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A byte stream to a TCP port. Dropping it before both directions have ended breaks the connection to the port.
+/// A byte stream to a TCP port. If it is dropped before both directions have ended, the server resets the connection to
+/// the port.
 pub struct PortStream {
     reader: PortReader,
     writer: PortWriter,
 }
 
-/// The bytes that the port sends. Reading slowly makes the port wait.
+/// Reads the bytes that the port sends. A slow reader makes the port wait.
 pub struct PortReader {
     link: Arc<PortLink>,
     /// The part of the current chunk that was not read yet.
     chunk: Bytes,
 }
 
-/// The bytes that are sent to the port. A shutdown ends this direction; the port can still send.
+/// Writes bytes to the port. A shutdown ends this direction only; the port can still send.
 pub struct PortWriter {
     link: Arc<PortLink>,
-    /// Waits until bytes may be sent.
+    /// The wait for credit or for room in the outbox, if a write has to wait.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
-/// What both halves of a stream share.
+/// The part of a stream that both halves share. When both are dropped, the server is told, unless the stream has ended.
 struct PortLink {
     record: Arc<PortRecord>,
     /// The connection that the stream belongs to.
@@ -76,7 +77,7 @@ impl ExecServerClient {
                 credit: PORT_WINDOW_BYTES,
                 sandbox: None,
             };
-            // If the caller gives up, dropping this value makes the server give up too.
+            // If the caller drops this future, dropping `link` tells the server to close the stream.
             let link = PortLink { record, rpc: Arc::clone(&rpc), handle: Arc::clone(self.handle()) };
             let method = methods::TcpConnect::METHOD.name();
             match rpc.call::<TcpConnectResult>(method, &params, CallSlot::Ordinary).await {
@@ -106,14 +107,14 @@ impl PortStream {
         }
     }
 
-    /// The two directions of the stream, which two tasks can use.
+    /// Splits the stream into its two directions, which two tasks can use independently.
     pub fn into_split(self) -> (PortReader, PortWriter) {
         (self.reader, self.writer)
     }
 }
 
 impl PortReader {
-    /// Waits for the next bytes. Returns `None` after the last ones. Cancel safe.
+    /// Waits for the next bytes. Returns `None` after the last ones. No bytes are lost if the future is dropped.
     pub async fn recv(&mut self) -> Option<Result<Bytes, ExecServerError>> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }

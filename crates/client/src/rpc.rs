@@ -42,7 +42,8 @@ pub(crate) trait PeerHandler: Send + Sync + 'static {
     /// means that the server broke the protocol, and ends the connection.
     fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
 
-    /// Takes bytes of a TCP stream, if the message has the usual form. An error ends the connection, as for output.
+    /// Takes bytes of a TCP stream from a message that [`protocol::recognise_tcp_data`] has recognised. An error ends
+    /// the connection, as for output.
     fn handle_tcp_data(&self, data: &PushedTcpData<'_>) -> Result<(), String>;
 
     /// Takes every other notification. Unknown notifications are ignored. An error ends the connection, as for
@@ -184,7 +185,7 @@ impl Rpc {
         self.outbox.push(&encode_notification(method, params));
     }
 
-    /// Sends bytes of a TCP stream, without waiting for room.
+    /// Queues bytes of a TCP stream, without waiting for room in the outbox.
     pub(crate) fn send_tcp_data(&self, data: &TcpData<'_>) {
         self.outbox.push_written(data.encoded_len(), |out| data.write_to(out));
     }
@@ -194,7 +195,7 @@ impl Rpc {
         self.outbox.has_room_now()
     }
 
-    /// Waits until [`has_room_now`](Self::has_room_now).
+    /// Waits until [`has_room_now`](Self::has_room_now) is true.
     pub(crate) async fn wait_for_room(&self) {
         self.outbox.wait_for_room().await;
     }

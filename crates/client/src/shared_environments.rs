@@ -1,7 +1,8 @@
 //! Environments by id, each with one client that all callers share, for programs with many users of the same machines.
-//! An ordinary environment is connected when it is first used. A *deferred* one is prepared by somebody else, for example
-//! by a service that starts a machine: callers can hold it before it can be reached, and wait until it is reported as
-//! ready. Start with [`SharedEnvironments`]; the rules about reports are in `provisioning`.
+//! The client of an *ordinary* environment connects at the first use. A *deferred* environment is prepared outside this
+//! program, for example by a service that starts a machine: callers can hold it before it can be reached, and wait
+//! until a report says that it is ready. Start with [`SharedEnvironments`]; the rules about reports are in
+//! `provisioning`.
 
 mod provisioning;
 mod shared_environment;
@@ -19,20 +20,20 @@ pub use provisioning::{InvalidReport, ProvisioningReport, ReportEffect};
 use shared_environment::{EnvironmentRoute, EnvironmentSetup, ProvisioningMode};
 pub use shared_environment::{SharedEnvironment, SharedEnvironmentStatus};
 
-/// The environments of a program.
+/// The environments of a program, by id.
 #[derive(Debug, Default)]
 pub struct SharedEnvironments {
     by_id: Mutex<BTreeMap<String, Arc<SharedEnvironment>>>,
 }
 
 impl SharedEnvironments {
-    /// The environment of this id.
+    /// The environment with this id.
     pub fn find(&self, id: &str) -> Option<Arc<SharedEnvironment>> {
         self.by_id.lock().get(id).cloned()
     }
 
-    /// Adds an ordinary environment, or replaces the ordinary one of this id. Callers that hold a replaced one keep its
-    /// client. Connects to nothing. An id of a deferred environment is refused.
+    /// Adds an ordinary environment, or replaces the ordinary one with this id. Callers that hold the replaced
+    /// environment keep its client. Does not connect. Fails if the id belongs to a deferred environment.
     pub fn add(
         &self,
         id: &str,
@@ -48,9 +49,9 @@ impl SharedEnvironments {
         Ok(environment)
     }
 
-    /// Adds a deferred environment, which is connected when it is reported as ready and first used. If there is a
-    /// deferred environment of this id, it is returned; the connector is used only if that has none yet. An id of an
-    /// ordinary environment is refused.
+    /// Adds a deferred environment. It is connected at its first use, after a report that it is ready. If there already
+    /// is a deferred environment with this id, that one is returned, and it gets the connector only if it has none yet.
+    /// Fails if the id belongs to an ordinary environment.
     pub fn add_deferred(
         &self,
         id: &str,
@@ -69,9 +70,9 @@ impl SharedEnvironments {
         Ok(environment)
     }
 
-    /// Somebody says whether a deferred environment can be used. The report may come before the environment is added. The
-    /// first verdict is final; a ready environment may be reported as ready again, with other capability roots. A first
-    /// report that is invalid is a failure of the environment.
+    /// Reports whether a deferred environment can be used. The report may come before the environment is added. The
+    /// first report decides whether the environment is ready or has failed. Later reports can only change the
+    /// capability roots of a ready environment. If the first report is invalid, the environment has failed.
     pub fn report(&self, id: &str, report: ProvisioningReport) -> Result<ReportEffect, InvalidReport> {
         let mut by_id = self.by_id.lock();
         if by_id.get(id).is_some_and(|environment| environment.mode == ProvisioningMode::Ordinary) {
@@ -90,7 +91,7 @@ impl SharedEnvironments {
     }
 }
 
-/// The deferred environment of this id, which is made if there is none.
+/// The deferred environment with this id. Adds one without a connector if there is none.
 fn deferred(by_id: &mut BTreeMap<String, Arc<SharedEnvironment>>, id: &str) -> Arc<SharedEnvironment> {
     let make = || {
         let setup = EnvironmentSetup { route: None, verdict: ProvisioningVerdict::Pending };

@@ -31,8 +31,8 @@ impl AuthHeaders {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The text with `[secret]` in every place where it has the value of `Authorization`, with or without the name of the
-    /// scheme.
+    /// The text with `[secret]` in every place where it contains the secret of the header `Authorization`, which is the
+    /// part after the name of the scheme.
     pub fn hidden_in(&self, text: &str) -> String {
         let values = self.0.iter().filter(|(name, _)| name == AUTHORIZATION);
         let secret = values.filter_map(|(_, value)| value.rsplit(' ').next()).find(|secret| !secret.is_empty());

@@ -45,16 +45,16 @@ pub(crate) struct PermittedServices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllowedHosts {
     Any,
-    /// openai.com, openai.org, their subdomains, and this machine. For API keys of OpenAI.
+    /// openai.com, openai.org, their subdomains, and this machine. For OpenAI API keys.
     OpenAi,
-    /// The same and chatgpt.com with its subdomains. For what a person has as a user of ChatGPT: the tokens of a
-    /// sign-in, personal tokens and the identities of agents.
+    /// The hosts of [`Self::OpenAi`], and chatgpt.com with its subdomains. For the credentials of a ChatGPT user: the
+    /// tokens of a sign-in, personal tokens and agent identities.
     ChatGpt,
 }
 
 impl AllowedHosts {
-    /// Where a token may go that this issuer has issued. OpenAI issues tokens for its own services. An issuer on this
-    /// machine can be that of anybody, and so can one that the user has named.
+    /// Where a token of this issuer may be sent. Tokens of OpenAI are for OpenAI's own services. Any other issuer, also
+    /// one on this machine, may issue tokens for any service.
     pub(crate) fn for_tokens_of(issuer: &Url) -> Self {
         let is_openai = is_within(issuer, &OPENAI_DOMAINS) || is_within(issuer, &[CHATGPT_DOMAIN]);
         if is_openai { Self::ChatGpt } else { Self::Any }
@@ -70,7 +70,7 @@ impl AllowedHosts {
         }
     }
 
-    /// The hosts in words. `None` if all are allowed.
+    /// The allowed hosts, as a part of an error message. `None` if all hosts are allowed.
     fn names(self) -> Option<&'static str> {
         match self {
             Self::Any => None,
@@ -151,7 +151,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether the host is one of these domains or below one, and encryption hides what is sent there.
+/// Whether the URL uses encryption, and its host is one of these domains or a subdomain of one.
 fn is_within(url: &Url, domains: &[&str]) -> bool {
     let Some(Host::Domain(name)) = url.host() else { return false };
     let is_within =

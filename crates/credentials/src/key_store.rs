@@ -32,10 +32,10 @@ pub struct KeyStore {
     path: PathBuf,
 }
 
-/// What [`KeyStore::store`] has done.
+/// The result of [`KeyStore::store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredKeyReceipt {
-    /// The origin of the service, to which alone the key will be sent.
+    /// The origin of the service. The key is sent to this origin only.
     pub service: String,
     /// Whether there was a key for the service before.
     pub replaced: bool,

@@ -29,12 +29,12 @@ use token_renewal::TokenRenewal;
 /// Tokens are renewed this long before they expire. A request with a token that expires on its way fails.
 const RENEWED_BEFORE_EXPIRY: Duration = Duration::from_secs(300);
 
-/// Whose directory the file is in.
+/// The program whose directory holds the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignInOwner {
-    /// The directory of this program. The user has put the file there.
+    /// The file is in the directory of this program, where the user has put it. Its tokens may be from any issuer.
     ThisProgram,
-    /// The directory of codex, where the file has tokens of OpenAI.
+    /// The file is in the directory of codex. Its tokens are from OpenAI.
     Codex,
 }
 
@@ -86,8 +86,8 @@ impl Renewable for CurrentSignIn {
 }
 
 impl StoredSignIn {
-    /// The sign-in in this file, which goes only to `service`, if that is given. `None` if the file does not exist, or
-    /// holds none. The caller may block.
+    /// The sign-in in this file. If `service` is given, the sign-in is sent to no other service. `None` if the file
+    /// does not exist or holds no sign-in. Blocks while it reads the file.
     pub(crate) fn find(
         path: PathBuf,
         owner: SignInOwner,
@@ -107,7 +107,8 @@ impl StoredSignIn {
                 (Some(renewal), SignInOwner::ThisProgram) => renewal.hosts_for_tokens(),
                 _ => AllowedHosts::ChatGpt,
             };
-            // The refresh token must not go to the issuer of somebody else's tokens.
+            // The refresh token must not be sent to an issuer that has not issued it, such as another issuer for OpenAI
+            // tokens.
             let renewal = renewal.filter(|renewal| hosts.allow(renewal.url()));
             let reach = PermittedServices { service, hosts };
             let current = CurrentSignIn { token_in_file: secret.token.clone(), secret };

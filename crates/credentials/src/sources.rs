@@ -73,14 +73,14 @@ pub fn choose_at(
     }
 }
 
-/// A credential that was found, for people. It has no secrets.
+/// A description of a credential that was found, to be shown to people. Contains no secrets.
 #[derive(Clone, Debug)]
 pub struct SurveyedCredential {
-    /// What the credential is, as far as its place says it.
+    /// The kind of the credential, as far as the place where it was found shows it.
     pub kind: CredentialKind,
     /// Where it was found: the name of a variable, or the path of a file.
     pub source: String,
-    /// The credential, or the reason why it cannot be used.
+    /// The description of the credential, or the reason why it cannot be used.
     pub outcome: Result<CredentialDescription, CredentialError>,
 }
 
@@ -116,7 +116,7 @@ impl FoundCredential {
         Self { kind, source: source.into(), credential: Err(error) }
     }
 
-    /// Refuses the credential if it must not go to this service.
+    /// Turns the credential into an error if it must not be sent to this service.
     fn checked_for(mut self, service: Option<&ServiceOrigin>) -> Self {
         if let (Ok(credential), Some(service)) = (&self.credential, service)
             && let Err(error) = credential.check_destination(service.as_str())
@@ -232,7 +232,7 @@ impl CredentialSearch<'_> {
         let (variables, settings) = (self.variables(), self.settings);
         let own = settings.exec_server_home.clone().or_else(|| variables.exec_server_home());
         let codex = settings.codex_home.clone().or_else(|| variables.codex_home());
-        // The tokens in a directory of codex are of OpenAI, whoever else uses the directory.
+        // If both programs use the same directory, it counts as that of codex: its tokens are from OpenAI.
         let own = own.filter(|own| Some(own) != codex.as_ref()).map(|own| (own, SignInOwner::ThisProgram));
         let homes = own.into_iter().chain(codex.map(|codex| (codex, SignInOwner::Codex)));
         let sign_in = |(home, owner): (PathBuf, SignInOwner)| {

@@ -23,7 +23,7 @@ use crate::token_request::IssuerRequest;
 use crate::variables::CredentialVariables;
 
 const RULE_ID: &str = "OPENAI_FEDERATION_RULE_ID";
-/// The variable that names the file.
+/// The variable that names the file with the token of the platform.
 pub(crate) const TOKEN_FILE: &str = "OPENAI_IDENTITY_TOKEN_FILE";
 const CONTEXT: &str = "OPENAI_WORKLOAD_IDENTITY_CONTEXT";
 /// The published documents name no variable for the address of the endpoint, so this one is our own.
@@ -101,7 +101,9 @@ impl Renewable for ServiceToken {
 }
 
 impl WorkloadIdentity {
-    /// The identity that the variables describe. It goes only to `service`, if that is given. `None` if none of them is set. Fails if only some of them are set.
+    /// The identity that the variables describe. If `service` is given, the identity is sent to no other service.
+    /// `None` if neither [`RULE_ID`] nor [`TOKEN_FILE`] is set. An error if one of them is set and another needed
+    /// variable is not.
     pub(crate) fn from_variables(
         variables: CredentialVariables<'_>,
         fetcher: &Fetcher,

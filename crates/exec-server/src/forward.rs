@@ -1,5 +1,5 @@
-//! Remote mode without a server in this process: an executor whose harnesses use a server that runs elsewhere. Start with
-//! [`forward_remote_environment`].
+//! Remote mode without a server in this process: an executor that connects its harnesses to a server in another
+//! process. Start with [`forward_remote_environment`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::remote_environment::RemoteEnvironmentConfig;
 use crate::run::{RegisteredLine, ServeError, wait_for_stdin_end};
 
 /// Registers as the executor of an environment and forwards each harness to another server, until SIGTERM or SIGINT, or
-/// until stdin ends if the configuration says so. Both signals stay caught after this function has returned. A destination
-/// that cannot be reached fails single streams, never this function.
+/// until stdin ends if the configuration says so. After this function has returned, the two signals still do not end
+/// the process. If the destination cannot be reached, only the stream of that harness fails.
 pub async fn forward_remote_environment(
     config: RemoteEnvironmentConfig,
     destination: ForwardDestination,
@@ -27,7 +27,7 @@ pub async fn forward_remote_environment(
     let mut stdin_end = pin!(wait_for_stdin_end(config.exit_on_stdin_close));
     let mut executing = pin!(async {
         let host = Arc::new(forwarder.clone());
-        // None: it was cancelled.
+        // None: `closing` was cancelled before the registration succeeded.
         if let Some(executor) = Executor::register(settings, host, closing.clone()).await? {
             registered.print();
             executor
@@ -48,7 +48,7 @@ pub async fn forward_remote_environment(
     closing.cancel();
     tokio::select! {
         ended = &mut executing => ended,
-        // A second signal does not wait for slow ends.
+        // After a second signal, nothing waits for the streams to end.
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }

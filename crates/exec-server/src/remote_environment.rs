@@ -31,7 +31,7 @@ pub struct RemoteEnvironmentConfig {
     pub identity_file: Option<PathBuf>,
     /// Whether the end of stdin ends the server.
     pub exit_on_stdin_close: bool,
-    /// Which addresses on which the server listens are offered to clients as a direct path.
+    /// Which of the addresses on which the server listens are offered to clients for a direct path.
     pub direct: DirectPolicy,
 }
 
@@ -42,7 +42,7 @@ pub enum RemoteCredentialSource {
     Found,
     /// Only the agent identity in `CODEX_ACCESS_TOKEN`.
     AgentIdentity,
-    /// A credential that the program has made or found itself.
+    /// A credential that the embedding program provides.
     Given(Arc<dyn Credential>),
 }
 
@@ -100,8 +100,9 @@ fn settings(
     CredentialSettings { environment, exec_server_home: None, codex_home: None, use_agent_identity, fetcher }
 }
 
-/// The credentials that this process and the files of its user have, in the order in which they are looked for. The
-/// first one is used for `service`. Without a service, the stored keys of all services are listed. Sends nothing.
+/// The credentials in the variables of this process and in the files of its user, in the order in which they are looked
+/// for. The first one is used for `service`. Without a service, the stored keys of all services are listed. Sends
+/// nothing.
 pub fn survey_credentials(
     service: Option<&str>,
     use_agent_identity: bool,

@@ -32,7 +32,7 @@ pub enum ServeError {
     /// The service does not accept this executor.
     #[error(transparent)]
     Registration(#[from] RegistryError),
-    /// The URL of the server to which streams are forwarded cannot be used.
+    /// Streams cannot be forwarded, because the URL of the destination cannot be used.
     #[error(transparent)]
     Destination(#[from] ConnectError),
     /// A call to the operating system failed.
@@ -150,8 +150,8 @@ pub async fn serve_with(options: ServeOptions) -> Result<(), ServeError> {
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// The address of a listener that can serve a direct path: one without TLS, because harnesses trust the keys of the executor and
-/// need no certificate.
+/// The address of a listener that can serve a direct path, or `None`. Only a TCP listener without TLS can: the stream
+/// has its own encryption, so harnesses connect without TLS.
 fn direct_address(url: &str) -> Option<SocketAddr> {
     match url.parse() {
         Ok(ListenUrl::WebSocket(address)) => Some(address),
@@ -172,7 +172,8 @@ async fn serve_remote_environment(server: &Server, executor: Option<ExecutorSett
     std::future::pending().await
 }
 
-/// What a person is told who has started an executor: the environment, its service, and the key that clients can pin.
+/// The line that an executor prints after its registration: the environment, its service, and the key that clients can
+/// pin.
 pub(crate) struct RegisteredLine(String);
 
 impl RegisteredLine {
@@ -181,7 +182,7 @@ impl RegisteredLine {
         Self(format!("registered as {} at {}, key {key}\n", registry.environment_id(), registry.service()))
     }
 
-    /// Stdout is for addresses, which other programs read.
+    /// Writes the line to stderr, because other programs read addresses from stdout.
     pub(crate) fn print(&self) {
         write_to_stderr(&self.0);
     }

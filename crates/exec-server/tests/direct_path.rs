@@ -1,4 +1,5 @@
-//! A whole server behind a relay whose clients find a direct path to its listener, through a proxy that cuts the path.
+//! A complete server behind a relay, and a client that finds a direct path to the listener of the server. The direct
+//! path goes through a proxy, so that a test can cut it.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use transport::MessageLimits;
 
 const ENVIRONMENT: &str = "build-7";
 
-/// A server that is an executor too, and a client of it. The server offers the address of the proxy.
+/// A server that also is an executor, and one client of it. The server offers the address of the proxy for the direct
+/// path.
 struct DirectFixture {
     service: TestService,
     proxy: CuttingProxy,
@@ -73,7 +75,7 @@ impl DirectFixture {
         ConnectionPath::Direct(self.proxy.url().strip_prefix("ws://").unwrap().parse().unwrap())
     }
 
-    /// The number of connections that use this transport, as the metrics say.
+    /// The number of connections with this transport, according to the metrics.
     async fn active(&self, transport: &str) -> u64 {
         let metrics = http_get(&self.address, "/metrics", &[]).await.body;
         let wanted = format!("connections_active{{transport=\"{transport}\"}} ");

@@ -1,5 +1,5 @@
-//! Programs that embed an executor, under its name and its older one, and a program that uses its environment before it is
-//! there.
+//! Programs that embed an executor, with the present and the older names of the API, and a program that waits for an
+//! environment before its executor exists.
 #![expect(deprecated, reason = "the older names are what is tested")]
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
@@ -48,7 +48,7 @@ async fn prints_hello(client: &ExecServerClient) {
 async fn executors_in_this_program_serve_a_deferred_environment_until_sigterm() {
     let service = TestService::start().await;
     let environments = SharedEnvironments::default();
-    // The sessions end with their executors, so waiting for them is in vain.
+    // A session ends with its executor, so the client need not wait until it can resume the session.
     let options = ExecServerClientConnectOptions {
         recovery_budget: Duration::from_millis(500),
         when_recovering: WhenRecovering::FailFast,
@@ -91,7 +91,8 @@ async fn executors_in_this_program_serve_a_deferred_environment_until_sigterm() 
     assert_eq!(service.violations(), [""; 0]);
 }
 
-/// The client notices that its session is gone with its executor, and the same environment then has another client.
+/// Waits until the same environment has a new client, after the session of the old one has ended with its executor, and
+/// runs a process with the new client.
 async fn uses_environment_again(environment: &exec_server::SharedEnvironment) {
     let client = eventually_async("the environment has a client again", async || {
         let client = environment.client().await.ok()?;

@@ -59,19 +59,19 @@ pub mod error_kind {
     pub const SANDBOX_DENIED: &str = "sandboxDenied";
     /// With -32603: the start of a process hung until the time `timeoutMs` was over, so the program was not executed.
     pub const START_TIMED_OUT: &str = "startTimedOut";
-    /// With -32600: the server was told not to forward ports (`--no-port-forward`).
+    /// With -32600: port forwarding is off in this server (`--no-port-forward`).
     pub const PORT_FORWARD_OFF: &str = "portForwardOff";
-    /// With -32600: the connection, or the server, has as many TCP streams as it may have.
+    /// With -32600: the connection or the server has reached its limit of TCP streams.
     pub const TOO_MANY_STREAMS: &str = "tooManyStreams";
     /// With -32603: the host name of a TCP stream cannot be resolved.
     pub const UNKNOWN_HOST: &str = "unknownHost";
-    /// With -32603: nobody listens on the port.
+    /// With -32603: no program listens on the port.
     pub const CONNECTION_REFUSED: &str = "connectionRefused";
-    /// With -32603: there is no way to the host.
+    /// With -32603: there is no route to the host.
     pub const HOST_UNREACHABLE: &str = "hostUnreachable";
     /// With -32603: the port has not answered within `--port-connect-timeout`.
     pub const TIMED_OUT: &str = "timedOut";
-    /// In `tcp/close`: the peer of the TCP stream has broken it off.
+    /// In `tcp/close`: the TCP connection to the port has failed, for example with a reset.
     pub const CONNECTION_RESET: &str = "connectionReset";
     /// In `tcp/close`: the client has sent bytes without credit, or after the end of its direction.
     pub const STREAM_VIOLATION: &str = "streamViolation";

@@ -294,7 +294,8 @@ methods! {
     HttpCancel = "http/cancel", Http, Unordered, Safe, HttpCancelParams => NoResult;
     /// Pauses or resumes the streamed body of an HTTP request.
     HttpFlow = "http/flow", Http, Unordered, Safe, HttpFlowParams => NoResult;
-    /// Opens a stream to a TCP port. The stream belongs to the connection, and so it is not opened again by itself.
+    /// Opens a stream to a TCP port. The stream belongs to the connection, so it is not opened again on a new
+    /// connection.
     TcpConnect = "tcp/connect", Tcp, Unordered, Never, TcpConnectParams => TcpConnectResult;
     /// Starts a process, in the form of the first published protocol.
     LegacyExec = "command/exec", Exec, Start, Never, LegacyExecParams => LegacyExecResult;
@@ -308,11 +309,11 @@ methods! {
 pub mod notification {
     /// Client to server: the handshake is complete.
     pub const INITIALIZED: &str = "initialized";
-    /// In both directions: bytes of a TCP stream, and the end of the bytes.
+    /// In both directions: bytes of a TCP stream, and the end of a direction.
     pub const TCP_DATA: &str = "tcp/data";
-    /// In both directions: the other side may send more bytes on a TCP stream.
+    /// In both directions: gives the receiver of the notification credit to send more bytes on a TCP stream.
     pub const TCP_FLOW: &str = "tcp/flow";
-    /// In both directions: a TCP stream ends at once.
+    /// In both directions: ends a TCP stream in both directions at once, or confirms such an end.
     pub const TCP_CLOSE: &str = "tcp/close";
     /// Server to client: a chunk of output of a process.
     pub const PROCESS_OUTPUT: &str = "process/output";

@@ -204,7 +204,7 @@ impl SandboxContext {
         !writes_everywhere || narrows
     }
 
-    /// Whether the server must keep what it does on behalf of this sandbox away from the network.
+    /// Whether the server must refuse network access for what it does on behalf of this sandbox.
     pub fn restricts_network(&self) -> bool {
         matches!(self.permissions, Permissions::Managed { network: NetworkAccess::Restricted, .. })
     }

@@ -1,6 +1,6 @@
 //! Params, results and notifications of `tcp/*`: byte streams to TCP ports that the server can reach. This file has the
-//! shapes of the messages. `tcp/data.rs` has fast code for the messages with bytes, and `tcp/credit.rs` counts how many
-//! bytes a side may send.
+//! types of the messages. `tcp/data.rs` has faster code for the messages with bytes, and `tcp/credit.rs` counts how
+//! many bytes a side may send.
 
 mod credit;
 mod data;
@@ -12,21 +12,21 @@ pub use data::{PushedTcpData, StreamIdJson, TcpData, recognise_tcp_data};
 
 use crate::SandboxContext;
 
-/// The most bytes that one `tcp/data` may carry. A longer chunk is handled like bytes without credit.
+/// The most bytes that one `tcp/data` may carry, before base64. A longer chunk is handled like bytes without credit.
 pub const MAX_TCP_CHUNK_BYTES: usize = 1 << 20;
 
-/// The credit of the server until `tcp/flow` gives it more, if `tcp/connect` names none.
+/// The credit in bytes that the server gets if `tcp/connect` names none. `tcp/flow` gives it more.
 const DEFAULT_CREDIT: u64 = 256 << 10;
 
-/// Params of `tcp/connect`, extension `portForward`.
+/// Params of `tcp/connect`, which servers with the capability `portForward` know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpConnectParams {
     /// Chosen by the client, unique among the streams of the connection.
     pub stream_id: String,
-    /// Host name or IP address, as the machine of the server knows it.
+    /// Host name or IP address. The machine of the server resolves the name.
     pub host: String,
-    /// TCP port, from 1 on.
+    /// TCP port, at least 1.
     pub port: u16,
     /// How many bytes the server may send before `tcp/flow` allows more. Absent: 256 KiB.
     #[serde(default = "default_credit")]
@@ -45,7 +45,7 @@ pub struct TcpConnectResult {
     pub credit: u64,
 }
 
-/// Params of the notification `tcp/flow`: the receiver has consumed bytes, so the sender may send more.
+/// Params of the notification `tcp/flow`: the side that sends it has consumed bytes, so the other side may send more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpFlowNotification {
@@ -61,8 +61,8 @@ pub struct TcpFlowNotification {
 pub struct TcpCloseNotification {
     /// The stream. One that has ended is no error.
     pub stream_id: String,
-    /// A stable word for the cause, as in the `data` of errors. Absent: the side that sends this needs the stream no longer, or
-    /// answers a `tcp/close`.
+    /// A stable word for the cause, as in the `data` of errors. Absent if the side that sends this message no longer
+    /// needs the stream, or answers a `tcp/close`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The cause, for people. Absent if there is no `kind`.

@@ -1,5 +1,5 @@
 //! Proves that an acknowledgement comes from the peer. Acknowledgements travel in the header of a frame, which the relay
-//! can read and alter. Without a proof a relay could claim that the peer has output that it never got, and an executor
+//! can read and alter. Without a proof a relay could acknowledge output that the peer never received, and the executor
 //! would drop this output.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use clatter::bytearray::ByteArray as _;
 
 use crate::cipher_suite::CipherKey;
 
-/// Separates this use of the key from its use for records.
+/// Input of the key derivation, so that the key for acknowledgements differs from the key for records.
 const PURPOSE: &[u8] = b"exec-server/relay/acknowledgement/v1";
 
 /// What a frame says about the records that its sender has received.
@@ -24,14 +24,14 @@ pub(crate) struct Acknowledgement {
 pub(crate) struct AcknowledgementKey(hmac::Key);
 
 impl AcknowledgementKey {
-    /// The key that belongs to the key for the records of the same direction.
+    /// Derives the key from the key for the records of the same direction.
     pub(crate) fn derive(record_key: &CipherKey) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, record_key.as_slice());
         Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, PURPOSE).as_ref()))
     }
 
-    /// The first 64 bits of an HMAC. A relay can try a wrong tag once only, because it ends the stream. An old
-    /// acknowledgement that is repeated says nothing new.
+    /// The first 64 bits of an HMAC. This is long enough, because a relay can guess only once: a wrong tag ends the
+    /// stream. A relay can repeat an old acknowledgement with its tag, but that has no effect.
     pub(crate) fn tag(&self, acknowledgement: Acknowledgement) -> u64 {
         let Acknowledgement { ack, ack_bits, credit } = acknowledgement;
         let mut text = [0; 12];
@@ -43,7 +43,7 @@ impl AcknowledgementKey {
     }
 }
 
-/// No key: it must not reach a log.
+/// Leaves out the key, which must not reach a log.
 impl fmt::Debug for AcknowledgementKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcknowledgementKey").finish_non_exhaustive()

@@ -18,12 +18,13 @@ impl Features {
     pub const ACKNOWLEDGES: Self = Self(1);
     /// Understands control frames between the messages of the encrypted stream, for example the reason of a close.
     pub const CONTROLS: Self = Self(2);
-    /// A harness that would use a direct path, or an executor that offers one. Both ends also need the other two.
+    /// In a harness: it would use a direct path. In an executor: it offers one. A direct path also needs
+    /// [`Self::ACKNOWLEDGES`] and [`Self::CONTROLS`] at both ends.
     pub const DIRECT_PATH: Self = Self(4);
     /// What the ends of this crate always support.
     pub const OURS: Self = Self(Self::ACKNOWLEDGES.0 | Self::CONTROLS.0);
 
-    /// What this end supports, and what `other` names.
+    /// These features and those of `other`.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -50,7 +50,7 @@ pub struct Channel {
     pub opener: RecordOpener,
     /// Makes the tags of the acknowledgements that this end sends.
     pub(crate) sent_acks: AcknowledgementKey,
-    /// Checks those of the peer.
+    /// Checks the tags of the acknowledgements that the peer sends.
     pub(crate) peer_acks: AcknowledgementKey,
 }
 

@@ -6,9 +6,9 @@
 //! stream needs no new handshake after a lost socket. A peer of the published protocol never acknowledges. To such a
 //! peer, this end sends each record once and keeps no copy, and the stream ends with its socket.
 //!
-//! Acknowledgements travel in the clear, with a tag that only the peer can make. They say which records have arrived,
-//! so that no copy of them is needed any more, and, through the credit, which were decrypted. Only bytes that were
-//! decrypted count as received ([`RelayStream::progress`]): a relay can make records arrive that it has made up.
+//! Acknowledgements are not encrypted, but have a tag that only the peer can make. They say which records have arrived,
+//! so that the sender can drop its copies. Their credit says which records were decrypted. Only decrypted bytes count
+//! as received ([`RelayStream::progress`]), because a record that has arrived may be one that the relay made up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -26,15 +26,15 @@ use crate::ordered_records::{Arrival, OrderedRecords};
 use crate::record::RecordFailure;
 use crate::unacknowledged::UnacknowledgedRecords;
 
-/// An acknowledgement waits this long for a record that can carry it. The peer may wait for it with further output, because
-/// a server sends only as much as it retains.
+/// An acknowledgement waits this long for a record that can carry it. Not longer, because the peer may send no further
+/// output before it arrives: a server sends only as much unacknowledged output as it retains.
 const ACK_DELAY: Duration = Duration::from_millis(5);
 
-/// After so many records have arrived, the acknowledgement does not wait.
+/// After this many records have arrived, the acknowledgement does not wait.
 const RECORDS_PER_ACK: u64 = 16;
 
-/// After so many records were decrypted, the acknowledgement does not wait. A server retains by default as much output as
-/// fits into about 20 records, and goes on before all of it is acknowledged.
+/// After this many records were decrypted, the acknowledgement does not wait. A server retains by default as much
+/// output as fits into about 20 records, and continues as soon as a part of it is acknowledged.
 const DECRYPTED_PER_ACK: u64 = 8;
 
 /// An end that has heard nothing for this time asks for an acknowledgement.
@@ -58,7 +58,7 @@ pub enum StreamFailure {
     /// A peer that knows nothing of credit has sent more than [`MAX_WAITING_BYTES`] that were not read.
     #[error("the other end sends faster than this one reads")]
     Overrun,
-    /// An acknowledgement does not come from the peer, or is for records that were never sent.
+    /// An acknowledgement has a wrong tag, or is for records that were never sent.
     #[error("the relay has altered an acknowledgement, or records were acknowledged that were never sent")]
     Acknowledgement,
     /// Nothing was heard from the peer for [`SILENCE_LIMIT`].
@@ -162,8 +162,8 @@ impl RelayStream {
         (CREDIT_RECORDS as usize).saturating_sub(kept)
     }
 
-    /// How many bytes were written, and how many of them the peer has decrypted. A peer that does not acknowledge is
-    /// assumed to have what was sent.
+    /// How many bytes were written, and how many of them the peer has decrypted. If the peer does not acknowledge, all
+    /// sent bytes count as decrypted.
     pub fn progress(&self) -> (u64, u64) {
         let arrived = match &self.sender {
             Sender::Keeping(records) => records.decrypted_bytes(),
@@ -245,7 +245,7 @@ impl RelayStream {
         Ok(Some(record))
     }
 
-    /// The peer has to learn what was decrypted, because it may wait for this receipt.
+    /// Plans an acknowledgement after a record was decrypted, because the peer may wait for it before it sends more.
     fn note_decrypted(&mut self, now: Instant) {
         if self.new_credit() >= self.last_credit_sent + DECRYPTED_PER_ACK {
             self.pending_ack = PendingAck::Now;
@@ -342,7 +342,8 @@ impl RelayStream {
         }
     }
 
-    /// When [`RelayStream::check`] fails if nothing happens until then.
+    /// The time at which [`RelayStream::check`] fails if nothing happens before. None: there is no such time, because
+    /// the peer does not acknowledge.
     pub fn failure_deadline(&self) -> Option<Instant> {
         let Sender::Keeping(records) = &self.sender else { return None };
         Some(self.failure_due(records).0)
@@ -395,8 +396,8 @@ impl RelayStream {
         self.heartbeat_sent_at = None;
     }
 
-    /// Whether the peer has made this frame, as far as a frame proves that. A reset proves nothing, and neither does any
-    /// frame of a peer that does not acknowledge.
+    /// Whether the tag of this frame proves that the peer made it. False for a reset, and for each frame of a peer that
+    /// does not acknowledge, because such frames have no proof.
     pub fn is_proven(&self, frame: &Frame) -> bool {
         let is_reset = matches!(frame.body, FrameBody::Reset { .. });
         self.can_resume() && !is_reset && self.channel.peer_acks.tag(acknowledgement(frame)) == frame.ack_tag
@@ -415,13 +416,13 @@ impl RelayStream {
             }
             return Ok(());
         }
-        // The first frames of a stream have no tag, because there was no key yet. A copy of one may come late, and says
-        // nothing: neither is it a sign of life.
+        // The first frames of a stream have no tag, because there was no key yet. A copy of one may arrive late. It is
+        // ignored, and does not count as a sign of life.
         let is_first_resume = ack_tag == 0 && matches!(body, FrameBody::Resume { next_seq: 0 });
         if is_first_resume || matches!(body, FrameBody::Handshake(_)) {
             return Ok(());
         }
-        // Whoever makes frames up must not keep a stream alive.
+        // A frame that the relay made up must not keep a stream alive.
         if self.can_resume() && self.channel.peer_acks.tag(said) != ack_tag {
             return Err(StreamFailure::Acknowledgement);
         }

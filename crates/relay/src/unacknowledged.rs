@@ -57,8 +57,8 @@ pub(crate) struct UnacknowledgedRecords {
     sent_end: u64,
     /// The number after the last record that the peer can take.
     credit: u64,
-    /// For each record that has arrived at the peer and is not known to be decrypted there, how many bytes this end had
-    /// written when it ended.
+    /// One entry for each record that has arrived at the peer and is not known to be decrypted there: how many bytes
+    /// this end had written up to the end of that record.
     arrived: VecDeque<u64>,
     /// How many of the written bytes the peer has decrypted.
     decrypted_bytes: u64,
@@ -110,8 +110,8 @@ impl UnacknowledgedRecords {
         self.records.push_back(KeptRecord { ciphertext, written_through, state: FIRST_TIME });
     }
 
-    /// The peer can take records below this number, because it has decrypted all that are [`CREDIT_RECORDS`] below it. The
-    /// acknowledgement of the same frame was handled before.
+    /// The peer accepts records below number `credit`. So it has decrypted all records below `credit` -
+    /// [`CREDIT_RECORDS`]. Call this after [`Self::acknowledge`] for the same frame.
     pub(crate) fn grant(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
         let decrypted = self.credit.saturating_sub(CREDIT_RECORDS);

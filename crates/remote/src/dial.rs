@@ -1,5 +1,5 @@
-//! Connects to the WebSocket of a relay. The URL comes from the registry and authorizes by itself, so no error shows more
-//! of it than the host.
+//! Connects to the WebSocket of a relay. The URL comes from the registry. Whoever has the URL may connect, so an error
+//! shows only its host.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why there is no socket to a relay.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// The registry gave a URL that is none of a WebSocket.
+    /// The registry gave a URL that is not the URL of a WebSocket.
     #[error("the service gave an address of its relay that begins neither with wss:// nor with ws://")]
     Url,
     /// The connection could not be made.
     #[error("cannot connect to the relay: {0}")]
     Connect(ConnectError),
-    /// The relay does not want this connection.
+    /// The relay has answered the upgrade with an HTTP error.
     #[error("the relay refused the connection with HTTP status {status}")]
     Refused {
         /// The HTTP status of the answer.
         status: u16,
-        /// How long the relay wants to be left alone.
+        /// How long to wait before the next attempt, if the relay has asked for a wait.
         wait: Option<Duration>,
     },
     /// The relay did not answer in time.
@@ -36,11 +36,11 @@ pub enum DialError {
 /// What an end does after it could not connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialRemedy {
-    /// The same URL may work soon.
+    /// Connect to the same URL again.
     SameUrl,
-    /// The same URL may work after this time. The relay has too much to do.
+    /// Connect to the same URL again, but not before this time is over, because the relay has asked for a wait.
     Later(Duration),
-    /// The registry has to give another URL.
+    /// Ask the registry for another URL.
     NewUrl,
 }
 
@@ -50,7 +50,7 @@ impl DialError {
         self.remedy() != DialRemedy::NewUrl
     }
 
-    /// What may help.
+    /// What to do after this error.
     pub(crate) fn remedy(&self) -> DialRemedy {
         match self {
             Self::Refused { wait: Some(wait), .. } => DialRemedy::Later(*wait),
@@ -86,7 +86,7 @@ pub(crate) async fn dial(url: &str, tls_roots: &TlsRoots) -> Result<MessageStrea
     }
 }
 
-/// The path of the URL may be as secret as its query.
+/// Removes the path and the query of the URL from the error, because both may be secret.
 fn with_host_only(error: ConnectError) -> ConnectError {
     match error {
         ConnectError::UnsupportedUrl(url) => ConnectError::UnsupportedUrl(host_only(&url)),

@@ -1,12 +1,13 @@
 //! The direct path: a second socket for an encrypted stream, straight from the harness to a listener of the executor. The
-//! stream moves to it with its keys and everything that is on its way, as it moves to a new socket to the relay, so nothing
-//! is lost and nothing new has to be trusted. The socket to the relay stays open, and the stream returns to it when the
-//! direct path breaks.
+//! stream moves to this socket in the same way as to a new socket to the relay: it keeps its keys and sends all
+//! unacknowledged records again, so no data is lost and neither end has to trust anything new. The socket to the relay
+//! stays open, and the stream returns to it when the direct path breaks.
 //!
-//! The harness asks for an offer over the stream (`offer`), picks addresses that its policy permits (`addresses`), and shows
-//! a ticket of the offer to the listener, which works once (`tickets`). The listener shows that it is the executor with an
-//! answer that is in the offer too. From then on the socket carries frames of this stream only, and both ends drop the
-//! socket at the first frame that the other end of the stream has not made ([`serve_route`]).
+//! The harness asks for an offer over the stream (`offer`) and picks addresses that its policy permits (`addresses`).
+//! It sends the ticket of the offer to the listener, and the listener accepts each ticket once (`tickets`). The
+//! listener answers with a secret that is in the offer too, which proves that it belongs to the executor. From then on
+//! the socket carries frames of this stream only. An end closes the socket at the first frame for which it has no proof
+//! that the other end of the stream made it ([`serve_route`]).
 
 mod addresses;
 mod door;
@@ -30,17 +31,17 @@ pub(crate) use machine::this_machine;
 pub(crate) use offer::{DIRECT_OFFER, DIRECT_REQUEST, DirectOffer};
 pub(crate) use tickets::DirectTickets;
 
-/// A direct path counts as broken when the other end has given no sign of life for this time. It is pinged after half of
-/// it. Shorter than for a relay, because the way back to the relay costs little.
+/// A direct path counts as broken when nothing has arrived from the other end for this time. The other end is pinged
+/// after half of this time. Shorter than for a relay, because returning to the relay is cheap.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the last frames of a stream may take to leave.
+/// How long to wait until the socket has taken the last frames of a stream.
 const LAST_FRAMES_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The limits of a socket of the direct path.
 pub(crate) const SOCKET_LIMITS: MessageLimits = MessageLimits { message_bytes: MAX_FRAME_BYTES };
 
-/// The listeners of an executor, and to which harnesses it offers them.
+/// The listeners of an executor, and the policy that says which of their addresses are offered to harnesses.
 #[derive(Clone, Debug, Default)]
 pub struct DirectListeners {
     /// Which addresses are offered.
@@ -50,7 +51,7 @@ pub struct DirectListeners {
     pub addresses: Vec<SocketAddr>,
 }
 
-/// The way that the frames of a connection take.
+/// The path on which the frames of a connection travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionPath {
     /// Through the relay of the service.
@@ -69,8 +70,8 @@ impl fmt::Display for ConnectionPath {
     }
 }
 
-/// Serves a socket of the direct path until it ends, the stream ends or has left the path, or the other end sends
-/// something that is no frame of the stream. Afterwards the stream uses the relay again.
+/// Serves a socket of the direct path until the socket ends, the stream ends, the stream leaves the path, or a message
+/// arrives that is no frame of the other end. Afterwards the stream uses the relay again.
 pub(crate) async fn serve_route(stream: &Arc<RelayedStream>, route: &Arc<DirectRoute>, socket: MessageStream) {
     let frames = relay_socket::run(socket, route.outgoing(), SILENCE_TIMEOUT, |frame| {
         let is_ours = frame.is_ok_and(|frame| {

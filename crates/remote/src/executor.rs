@@ -49,7 +49,7 @@ pub struct ExecutorSettings {
     pub tls_roots: TlsRoots,
     /// Limits for the messages of harnesses.
     pub limits: MessageLimits,
-    /// The listeners that are offered to harnesses as a direct path.
+    /// The listeners whose addresses are offered to harnesses for a direct path.
     pub direct: DirectListeners,
 }
 
@@ -88,7 +88,7 @@ pub enum ExecutorEvent<'a> {
     },
     /// A stream has moved to a direct path.
     DirectPathUsed,
-    /// A stream has ended or moved back to the relay.
+    /// A stream that used a direct path has ended, or has moved back to the relay.
     DirectPathLeft,
 }
 
@@ -101,7 +101,7 @@ pub struct Executor {
 pub(crate) struct ExecutorShared {
     pub(crate) settings: ExecutorSettings,
     pub(crate) host: Arc<dyn ExecutorHost>,
-    /// Tickets for the direct path.
+    /// The unused tickets for the direct path.
     pub(crate) tickets: Mutex<DirectTickets<Weak<RelayedStream>>>,
     registration: Mutex<Registration>,
     streams: Mutex<StreamTable<Arc<RelayedStream>>>,
@@ -112,7 +112,7 @@ pub(crate) struct ExecutorShared {
     pub(crate) closing: CancellationToken,
 }
 
-/// How a socket to the relay has ended.
+/// Why a socket to the relay has ended, and what it was used for.
 struct ServedSocket {
     end_reason: &'static str,
     connection_use: ConnectionUse,
@@ -156,7 +156,8 @@ impl Executor {
         Ok(Some(Self { shared }))
     }
 
-    /// Where listeners ask about tickets for the direct path. `None`: there are none, because nothing is offered.
+    /// Checks tickets for the listeners of a direct path. `None`: this executor offers no direct path, so there are no
+    /// tickets.
     pub fn direct_door(&self) -> Option<DirectDoor> {
         self.shared.settings.direct.can_offer().then(|| DirectDoor::new(&self.shared))
     }
@@ -209,8 +210,9 @@ impl Executor {
         }
     }
 
-    /// Asks the registry for another URL. If it gives none, whatever the reason, the old one is tried again before the
-    /// next attempt: local clients and detached sessions do not end because a service is gone.
+    /// Asks the registry for another URL. After any failure the executor goes on with the old URL, and asks again after
+    /// the next failed connection. The executor does not end, because local clients and detached sessions must outlive
+    /// an outage of the service.
     async fn register_again(&self, schedule: &mut RedialSchedule) {
         match register(&self.shared.settings, &*self.shared.host).await {
             Ok(registration) => {
@@ -254,7 +256,8 @@ impl ExecutorShared {
         ServedSocket { end_reason: end.as_str(), connection_use }
     }
 
-    /// Under another registration the relay knows none of the streams, so their harnesses come back over new ones.
+    /// Takes over a new registration. Under another registration id the relay knows none of the existing streams, so
+    /// they end, and their harnesses connect with new ones.
     fn adopt(&self, new: Registration) {
         let old = std::mem::replace(&mut *self.registration.lock(), new.clone());
         if old.executor_registration_id != new.executor_registration_id {

@@ -1,5 +1,5 @@
-//! The log lines about an executor and its service. Their number is limited, because an outage fails many attempts, and a
-//! stranger can cause refusals.
+//! The log lines about an executor and its service. Their number is limited, because many attempts fail during an
+//! outage, and anybody who can reach the relay can cause refusals.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use session::LogRateLimit;
 
 use crate::executor::ExecutorEvent;
 
-/// At most 5 log lines in a minute about the service, and as many about refused harnesses.
+/// At most 5 log lines in a minute about failed attempts to reach the service, and as many about refused harnesses.
 const LINES: LogRateLimit = LogRateLimit::new(5, Duration::from_secs(60));
 
 /// Writes the log lines of one executor.
@@ -25,7 +25,7 @@ impl Default for ExecutorLog {
 }
 
 impl ExecutorLog {
-    /// Writes a line about the event, unless there were too many of its kind.
+    /// Writes a line about the event, unless the limit for its kind is reached. Most successes get no line.
     pub fn note(&self, event: &ExecutorEvent<'_>) {
         match event {
             ExecutorEvent::Registered { failure: Some(error), .. } if may_log(&self.service) => {

@@ -1,9 +1,9 @@
-//! The host of an executor that serves nothing itself: each stream of a harness gets a connection of its own to another
-//! server, the *destination*, and messages pass between the two unchanged. Start with [`Forwarder`]; `passing` moves the
-//! messages of one stream.
+//! The program behind an executor that has no server of its own. For each stream of a harness it opens a connection to
+//! another server, the *destination*, and passes messages between the two. Start with [`Forwarder`]; `passing` moves
+//! the messages of one stream.
 //!
-//! The forwarder knows nothing of the messages. Sessions and processes belong to the destination, to which all harnesses
-//! are one client: the one whose token the forwarder sends.
+//! The forwarder does not read the messages. Sessions and processes belong to the destination, which sees all harnesses
+//! as the same client: the one whose token the forwarder sends.
 
 mod passing;
 
@@ -20,16 +20,17 @@ use transport::{ConnectError, ConnectOptions, MessageStream};
 use crate::executor::{ExecutorEvent, ExecutorHost};
 use crate::executor_log::ExecutorLog;
 
-/// Longest time for a connection to the destination.
+/// How long one attempt to connect to the destination may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a harness may send before the destination is connected, or while it does not read. The rest waits in the stream.
+/// How many bytes are read from a harness while the destination is not connected, or does not read. Further bytes stay
+/// in the stream.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// How long the streams may take to end when the forwarder leaves.
-const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
+/// How long [`Forwarder::leave`] waits for the streams to end.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// At most 5 log lines in a minute about the destination: each harness can cause one.
+/// At most 5 log lines in a minute about failed connections to the destination, because each harness can cause one.
 const DESTINATION_LINES: LogRateLimit = LogRateLimit::new(5, Duration::from_secs(60));
 
 /// The server to which streams are forwarded.
@@ -42,7 +43,7 @@ pub struct ForwardDestination {
     pub options: ConnectOptions,
 }
 
-/// Forwards the streams of harnesses. Clones share everything.
+/// Forwards the streams of harnesses to a destination. A clone is another handle to the same forwarder.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
     shared: Arc<ForwarderShared>,
@@ -58,8 +59,8 @@ struct ForwarderShared {
 }
 
 impl Forwarder {
-    /// Forwards to this destination. Connects to it when a harness comes, once for each stream. It is an error if the URL
-    /// cannot be used.
+    /// A forwarder to this destination. Connects only later, once for each stream of a harness. Fails if the URL cannot
+    /// be used.
     pub fn new(destination: ForwardDestination) -> Result<Self, ConnectError> {
         transport::check_url(&destination.url)?;
         let shared = ForwarderShared {
@@ -72,11 +73,12 @@ impl Forwarder {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Ends all streams, tells both ends of each why, and waits until that is done.
+    /// Ends all streams, and waits up to 2 s until both ends of each stream were told the reason. A stream whose
+    /// destination is not connected yet ends without a reason.
     pub async fn leave(&self) {
         self.shared.leaving.cancel();
         self.shared.tasks.close();
-        let _ = tokio::time::timeout(LEAVING_PATIENCE, self.shared.tasks.wait()).await;
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.shared.tasks.wait()).await;
     }
 }
 
@@ -107,7 +109,7 @@ impl ForwarderShared {
         if self.destination_log.lock().handle_event(Instant::now()).is_some() {
             tracing::warn!("a harness was turned away, because the destination cannot be used: {problem}");
         }
-        // The address of the destination is not for harnesses.
+        // The harness must not learn the address of the destination, so it gets a text without details.
         passing::refuse(
             harness,
             "the server behind this environment cannot be reached; see the log of its forwarder",
@@ -116,7 +118,7 @@ impl ForwarderShared {
     }
 
     async fn connect(&self) -> Result<MessageStream, ConnectError> {
-        // The destination may send text frames, which a binary stream would drop.
+        // A binary stream would drop the text frames that a destination may send.
         let options = ConnectOptions { is_binary: false, ..self.destination.options.clone() };
         transport::connect(&self.destination.url, options).await
     }
@@ -135,14 +137,14 @@ mod tests {
         Forwarder::new(ForwardDestination { url, options: ConnectOptions::default() }).unwrap()
     }
 
-    /// Gives the forwarder a stream, and returns the end of its harness.
+    /// Gives the forwarder a stream, and returns the harness end of this stream.
     fn serve(forwarder: &Forwarder) -> MessageStream {
         let (stream, harness) = in_memory(MessageLimits::default());
         forwarder.serve(stream, &RelayIdentity::generate().unwrap().public_key());
         harness
     }
 
-    /// A connection on which the request of a WebSocket has begun to arrive.
+    /// Accepts a connection, and waits until the first bytes of the WebSocket request have arrived.
     async fn accept_request(listener: &TcpListener) -> TcpStream {
         let (mut socket, _) = listener.accept().await.unwrap();
         let mut first_line = [0; 16];

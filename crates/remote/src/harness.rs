@@ -30,7 +30,7 @@ pub use link::HarnessLink;
 /// registered again in between.
 const HANDSHAKE_ATTEMPTS: u32 = 3;
 
-/// How long the registry may take to name the key of an executor.
+/// How long [`Harness::named_key`] waits for the registry.
 const NAMED_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the harness connects to, and who it is.
@@ -46,7 +46,7 @@ pub struct HarnessSettings {
     pub tls_roots: TlsRoots,
     /// Limits for the messages of the executor.
     pub limits: MessageLimits,
-    /// Which addresses of the executor are tried as a direct path.
+    /// Which addresses of the executor may be tried for a direct path.
     pub direct: DirectPolicy,
 }
 
@@ -84,7 +84,7 @@ impl Harness {
         loop {
             match self.try_to_connect(&mut budget).await {
                 Err(error) if error.ended_the_handshake() && attempts < HANDSHAKE_ATTEMPTS => {
-                    // The second attempt follows at once, because most reasons are over by then.
+                    // The second attempt follows at once, because most reasons for a failed handshake do not last.
                     if attempts > 1 {
                         budget.pause(error).await?;
                     }
@@ -95,7 +95,8 @@ impl Harness {
         }
     }
 
-    /// The key of the executor that the registry names. Asks once, and connects to nothing else.
+    /// The key that the registry names for the executor. Sends one request to the registry, and does not connect to the
+    /// relay.
     pub async fn named_key(&self) -> Result<RelayPublicKey, HarnessError> {
         let HarnessSettings { registry, identity, .. } = &self.settings;
         Ok(registry.connect(&identity.public_key(), NAMED_KEY_TIMEOUT).await?.executor_public_key)
@@ -143,7 +144,8 @@ impl Harness {
         Ok(HarnessConnection { stream, link, executor_key })
     }
 
-    /// A way to the executor, whose key is the pinned one. Otherwise nothing may be sent on this way.
+    /// Asks the registry for a bundle, and checks that the key in it is the pinned one, if there is a pinned one. A
+    /// bundle with another key must not be used.
     async fn checked_bundle(&self, budget: &mut BundleBudget) -> Result<ConnectBundle, HarnessError> {
         let HarnessSettings { registry, identity, .. } = &self.settings;
         let bundle = budget.fetch(registry, &identity.public_key()).await?;
@@ -151,7 +153,7 @@ impl Harness {
         Ok(bundle)
     }
 
-    /// A socket to the relay, and the bundle whose URL it has.
+    /// A new socket to the relay, and the bundle that its URL is from.
     async fn dial_relay(&self, budget: &mut BundleBudget) -> Result<(ConnectBundle, MessageStream), HarnessError> {
         let mut is_renewed = false;
         loop {

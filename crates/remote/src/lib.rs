@@ -4,8 +4,9 @@
 //!
 //! Start with [`Executor`] and [`Harness`]. The values that decide what frames, handshakes and records mean are in the
 //! crate `relay`; this crate moves them: `relay_socket` serves one WebSocket, `outgoing` is the queue of a socket,
-//! `relayed_stream` is one stream between the tasks that use it, and `stream_io` makes a message stream of it. `direct` is the
-//! way around the relay. `forwarding` is a program behind an executor: it passes messages to another server.
+//! `relayed_stream` is one stream, shared by the tasks that use it, and `stream_io` makes a message stream of it.
+//! `direct` is the path from a harness to an executor without the relay. `forwarding` passes the messages of an
+//! executor to another server.
 
 #![forbid(unsafe_code)]
 

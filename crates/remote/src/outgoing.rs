@@ -37,7 +37,7 @@ pub(crate) struct OutgoingFrames {
 struct WaitingFrames {
     control: VecDeque<Frame>,
     streams: VecDeque<Arc<RelayedStream>>,
-    /// Frames were gathered, and are not with the kernel yet.
+    /// The writer has taken frames from this queue and has not written all of them to the socket.
     is_writing: bool,
 }
 

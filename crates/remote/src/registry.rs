@@ -204,7 +204,7 @@ async fn answer<A: DeserializeOwned>(operation: &'static str, response: FetchRes
         return Err(RegistryError::from_answer(operation, status, wait, &body.unwrap_or_default()));
     }
     let body = body?;
-    // `serde` would take a list for an object, and assign its members by their position.
+    // `serde` also accepts a JSON array, and fills the members by their position. Only an object is valid here.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     let answer = is_object.then(|| serde_json::from_slice(&body).ok()).flatten();
     answer.ok_or(RegistryError::Malformed { operation })

@@ -16,7 +16,8 @@ use transport::{Framing, MessageStream, ReadEvent, Reader, WriteProgress, Writer
 
 use crate::outgoing::OutgoingFrames;
 
-/// A socket to a relay counts as lost when the relay has given no sign of life for this time. It is pinged after half of it.
+/// A socket to a relay counts as lost when nothing has arrived on it for this time. The relay is pinged after half of
+/// it.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A socket counts as lost when the relay takes no byte for this time.
@@ -65,7 +66,8 @@ enum WantedControl {
     Pong(Bytes),
 }
 
-/// Serves a socket until it ends, or until nothing was heard for `silence_timeout`. `handle` gets each frame that arrives.
+/// Serves a socket until it ends, or until nothing has arrived for `silence_timeout`. `handle` gets each frame that
+/// arrives.
 pub(crate) async fn run(
     socket: MessageStream,
     outgoing: &Arc<OutgoingFrames>,
@@ -192,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket, and the end of the relay.
+    /// The end under test and the relay's end of a socket in memory.
     fn socket() -> (MessageStream, MessageStream) {
         let (ours, of_relay) = tokio::io::duplex(1 << 16);
         let stream = |io, framing| {

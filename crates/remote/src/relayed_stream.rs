@@ -35,7 +35,7 @@ const MAX_WAITING_PINGS: usize = 512;
 /// the handshake is not a copy of an earlier one.
 pub(crate) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Gets the control frames of the peer that are for this end of the stream and for no reader: their kind and payload.
+/// Called with the kind and the payload of a control frame that is for this crate and not for the reader of the stream.
 pub(crate) type ControlHandler = Box<dyn Fn(&Arc<RelayedStream>, u8, &[u8]) + Send + Sync>;
 
 /// A stream and the parts of it that both sides use.
@@ -44,7 +44,7 @@ pub(crate) struct RelayedStream {
     state: Mutex<SlotState>,
     timers: Arc<StreamTimers>,
     ended: Notify,
-    /// Tells that the stream uses another route.
+    /// Notified when the stream has changed its route: the relay, or a direct path.
     moved: Notify,
     on_control: Option<ControlHandler>,
 }
@@ -55,25 +55,26 @@ struct SlotState {
     /// Why the stream can carry nothing more.
     end: Option<StreamFailure>,
     splitter: LengthPrefixSplitter,
-    /// Finds the control frames of the peer. None: nobody wants them.
+    /// Finds the control frames of the peer in the decrypted bytes. None: there is no handler for them.
     control_finder: Option<LengthPrefixSplitter>,
-    /// A control frame that waits until the messages before it are complete.
+    /// An encoded control frame that is sent as soon as the current message is complete and there is credit for a
+    /// record.
     waiting_control: Option<Vec<u8>>,
     /// Bytes that were decrypted and not taken.
     decrypted: BytesMut,
     pings: VecDeque<WaitingPing>,
     /// None after the first record of the peer.
     first_record_due: Option<Instant>,
-    /// The frames that wait for the socket to the relay.
+    /// The queue of the socket to the relay.
     relay: Arc<OutgoingFrames>,
     has_relay_socket: bool,
-    /// Whether the stream was named on the socket to the relay.
+    /// Whether a frame of this stream was queued for the current socket to the relay, so that the relay learns its id.
     relay_knows_stream: bool,
     /// The direct path, if the stream uses one.
     direct: Option<Arc<DirectRoute>>,
     is_queued: bool,
-    /// When the timers of this stream fire, the next one last. A timer is added only if it fires before all others, so there
-    /// are few.
+    /// When the timers of this stream fire. The last one fires next. A timer is added only if it fires before all
+    /// others, so there are few.
     timers: Vec<Instant>,
     wakers: Wakers,
 }
@@ -104,7 +105,7 @@ pub(crate) struct NewStream {
     pub(crate) features: Features,
     /// Whether the peer has to prove soon that it made the handshake.
     pub(crate) awaits_first_record: bool,
-    /// Gets control frames of the peer.
+    /// Gets the control frames of the peer that are not for the reader of the stream.
     pub(crate) on_control: Option<ControlHandler>,
 }
 
@@ -184,8 +185,8 @@ impl RelayedStream {
         self.update_timer(&mut state);
     }
 
-    /// There is a socket to the relay again. Unless the stream uses a direct path, it sends over this socket from now on,
-    /// beginning with everything that the peer may not have.
+    /// There is a new socket to the relay. Unless the stream uses a direct path, it uses this socket from now on. It
+    /// first sends everything again that the peer has not acknowledged.
     pub(crate) fn handle_new_socket(self: &Arc<Self>, relay: &Arc<OutgoingFrames>, now: Instant) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -203,7 +204,7 @@ impl RelayedStream {
         self.update_timer(&mut state);
     }
 
-    /// The time of one of the [`SlotState::timers`] has come.
+    /// One of the [`SlotState::timers`] has fired.
     pub(crate) fn handle_timer(self: &Arc<Self>, now: Instant) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -311,8 +312,8 @@ impl RelayedStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends a control frame to the other end of the stream, as soon as no message is in the way. One that still waits
-    /// is replaced.
+    /// Sends a control frame to the other end of the stream, as soon as no message is half sent. It replaces an earlier
+    /// control frame that is still waiting.
     pub(crate) fn send_control(self: &Arc<Self>, kind: u8, payload: &[u8]) {
         let mut state = self.state.lock();
         let mut frame = Vec::new();
@@ -427,7 +428,8 @@ impl RelayedStream {
         if state.end.is_some() {
             return;
         }
-        // A frame that is due waits for the socket then, and a timer could not make it leave earlier.
+        // A queued stream already waits for its socket, so a timer could not send its frames earlier. It can still
+        // fail.
         let stream_due = if state.is_queued { state.stream.failure_deadline() } else { state.stream.deadline() };
         let Some(due) = [stream_due, state.first_record_due].into_iter().flatten().min() else { return };
         if state.timers.last().is_some_and(|next| *next <= due) {
@@ -439,7 +441,7 @@ impl RelayedStream {
 }
 
 impl SlotState {
-    /// The last control frame in these bytes that is for this end of the stream. Earlier ones are out of date.
+    /// The last control frame in these bytes that is not for the reader of the stream. It replaces earlier ones.
     fn last_control(&mut self, mut bytes: &[u8]) -> Option<(u8, Bytes)> {
         let finder = self.control_finder.as_mut()?;
         let mut last = None;
@@ -449,7 +451,7 @@ impl SlotState {
                 Ok(Some(_)) => {}
                 Ok(None) => return last,
                 Err(_) => {
-                    // The reader reports it.
+                    // The reader of the stream finds the same error and reports it.
                     self.control_finder = None;
                     return last;
                 }
@@ -530,7 +532,8 @@ mod tests {
 
     use super::*;
 
-    /// Two ends that use our extensions: the one of the harness, and the stream of an executor whose socket takes nothing.
+    /// The harness end and the executor end of a stream with our extensions. The socket of the executor takes no
+    /// frames.
     fn pair() -> (RelayStream, Arc<RelayedStream>) {
         let binding = StreamBinding { environment_id: "e", registration_id: "r", stream_id: "s" };
         let [harness, executor] = [(); 2].map(|()| RelayIdentity::generate().unwrap());

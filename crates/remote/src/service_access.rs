@@ -9,7 +9,7 @@ use transport::{TlsError, TlsRoots};
 /// The variable that names a file with root certificates, for requests and for sockets.
 const CA_VARIABLE: &str = "CODEX_CA_CERTIFICATE";
 
-/// This machine, in the form of `NO_PROXY`.
+/// The hosts that mean this machine, in the syntax of `NO_PROXY`.
 const THIS_MACHINE: &str = "localhost,127.0.0.0/8,[::1]";
 
 /// The way to a service.
@@ -51,8 +51,9 @@ impl ServiceAccess {
     }
 }
 
-/// Plain http is used for services on this machine, because nobody reads on the way. Through a proxy on another machine
-/// the credentials would travel through the network.
+/// Makes requests to services on this machine go without a proxy. Such services may use plain http, because the
+/// requests do not leave the machine. Through a proxy on another machine the credentials would cross the network
+/// unencrypted.
 fn reach_this_machine_directly(environment: &mut Vec<(String, String)>) {
     let is_set = |name: &str| environment.iter().find(|(known, value)| known == name && !value.is_empty());
     let no_proxy = is_set("NO_PROXY").or_else(|| is_set("no_proxy"));

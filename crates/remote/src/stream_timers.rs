@@ -81,7 +81,7 @@ impl StreamTimers {
         }
     }
 
-    /// The next stream whose timer is due.
+    /// Takes the next timer that is due, and returns its stream. `None`: no timer is due.
     pub(crate) fn take_due(&self, now: Instant) -> Option<Weak<RelayedStream>> {
         let mut heap = self.heap.lock();
         let is_due = heap.peek().is_some_and(|Reverse(first)| first.due <= now);

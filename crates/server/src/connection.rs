@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
     /// HTTP requests that can be cancelled, by the ids that the client chose.
     pub(crate) http: Mutex<HashMap<String, ActiveHttpRequest>>,
-    /// TCP streams by the ids that the client chose.
+    /// The TCP streams of this connection, by the ids that the client chose.
     pub(crate) ports: Mutex<HashMap<String, PortEntry>>,
     /// Permits for HTTP requests (`--max-http-requests`).
     pub(crate) http_permits: Arc<Semaphore>,

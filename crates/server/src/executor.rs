@@ -60,7 +60,7 @@ impl ExecutorHost for HarnessConnections {
 
     fn note(&self, event: ExecutorEvent<'_>) {
         let metrics = &self.shared.metrics.remote;
-        // `/metrics` counts every event, also when there are too many for the log.
+        // The metrics count every event, also those that the rate limit keeps out of the log.
         self.log.note(&event);
         match event {
             ExecutorEvent::Registered { failure, took } => metrics.registration_ended(failure.is_some(), took),

@@ -315,7 +315,7 @@ struct ConnectionSurface {
     shared: Arc<ServerState>,
     policy: Arc<AccessPolicy>,
     peer: PeerLabel,
-    /// The stream for which the peer has shown a ticket.
+    /// The stream of the ticket that the peer has sent.
     entrance: Mutex<Option<DirectEntrance>>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Transport {
     unix,
     stdio,
     relay,
-    /// A connection that has left the relay for a direct path.
+    /// A connection of a harness that uses a direct path instead of the relay.
     direct,
 }
 
@@ -230,7 +230,7 @@ impl Metrics {
         self.connections_total.get_or_create(&label).inc();
     }
 
-    /// The connection of a harness has moved back to the relay, or ends.
+    /// The connection of a harness has moved from a direct path back to the relay, or has ended.
     pub(crate) fn direct_path_left(&self) {
         self.connections_active.get_or_create(&TransportLabel { transport: Transport::direct }).dec();
         self.connections_active.get_or_create(&TransportLabel { transport: Transport::relay }).inc();

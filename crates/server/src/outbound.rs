@@ -1,6 +1,6 @@
-//! The send queue of a connection. It holds encoded answers, and processes and TCP streams that have something to send.
-//! Events and bytes of streams themselves are not queued: when the socket can take bytes, the writer takes them from the
-//! event logs of the queued processes and from the queued streams, one after the other.
+//! The send queue of a connection. It holds encoded answers, and the processes and TCP streams that have something to
+//! send. It does not hold their events and bytes: when the socket can take bytes, the writer takes events from the logs
+//! of the queued processes and bytes from the queued streams, one source after the other.
 //!
 //! `receipts` tracks which events the peer has received, `reply_room` limits the memory of unsent answers, and
 //! `client_requests` has the requests that the server itself sends. This
@@ -103,7 +103,7 @@ struct OutboundQueue {
     answers: VecDeque<QueuedAnswer>,
     /// Bytes of all queued answers, with [`REPLY_OVERHEAD_BYTES`] for each.
     answer_bytes: usize,
-    /// Processes and TCP streams that have something to send, which they give out when it is their turn.
+    /// Processes and TCP streams that have something to send. When it is their turn, the writer takes it from them.
     ready: VecDeque<EventSource>,
     /// Payload of the pong to send.
     pong: Option<Bytes>,
@@ -145,7 +145,7 @@ impl OutboundQueue {
     }
 }
 
-/// Something in the send queue that gives out what it has to send when it is its turn.
+/// A source in the send queue. When it is its turn, the writer takes what it has to send.
 enum EventSource {
     Process(Arc<Process>),
     Port(Arc<ForwardedStream>),
@@ -160,7 +160,7 @@ pub(crate) enum Outgoing {
     Answer(QueuedAnswer),
     /// Events of this process, which the writer takes from its event log.
     Events(Arc<Process>),
-    /// Bytes of this TCP stream, or its end, which the writer takes from it.
+    /// The writer takes bytes or the end of this TCP stream.
     Port(Arc<ForwardedStream>),
     /// A close frame with code and reason.
     Close(u16, &'static str),
@@ -306,7 +306,8 @@ impl Outbound {
         self.change_queue(|queue| queue.ready.push_back(EventSource::Process(process)));
     }
 
-    /// Queues a TCP stream that has something to send. The stream knows that it is not queued yet.
+    /// Queues a TCP stream that has something to send. Must not be called for a stream that is in the queue already;
+    /// the methods of the stream return whether it has to be queued.
     pub(crate) fn queue_port(&self, stream: Arc<ForwardedStream>) {
         self.change_queue(|queue| queue.ready.push_back(EventSource::Port(stream)));
     }

@@ -1,9 +1,9 @@
-//! One byte stream between a client and a TCP port: what the client has sent and the port has not taken, and what the port has
-//! sent and the connection has not taken. Both are bounded by credit. This module knows no socket; the task that reads and
-//! writes the port is in `handlers/ports`.
+//! One byte stream between a client and a TCP port. It holds the bytes of the client that the port has not taken, and
+//! the bytes of the port that the writer of the connection has not taken. Credit bounds both. This module knows no
+//! socket; the task that reads and writes the port is in `handlers/ports`.
 //!
-//! Bytes for the client are not queued: the stream holds at most one piece of them, and is in the send queue of its connection
-//! until the writer has taken that piece. So many busy streams share a connection fairly with processes and with each other.
+//! The stream holds at most one piece of bytes for the client, and stays in the send queue of its connection until the
+//! writer has taken that piece. So busy streams share a connection fairly with processes and with each other.
 
 use parking_lot::Mutex;
 use protocol::{
@@ -23,10 +23,10 @@ pub(crate) struct ForwardedStream {
     pub(crate) id: String,
     id_json: StreamIdJson,
     received: Mutex<ReceivedBytes>,
-    /// Wakes the task: `received` has changed.
+    /// Wakes the task that writes to the port: `received` has changed.
     has_received: Notify,
     sending: Mutex<Sending>,
-    /// Wakes the task: the client has given credit, or the writer has taken the piece.
+    /// Wakes the task that reads from the port: the client has given credit, or the writer has taken the piece.
     may_send: Notify,
     /// Why the stream must end before both directions have ended.
     stop_reason: Mutex<Option<StopReason>>,
@@ -37,21 +37,21 @@ pub(crate) struct ForwardedStream {
 /// The direction to the client.
 struct Sending {
     credit: SendCredit,
-    /// The piece that the writer takes next. Empty: none.
+    /// The piece that the writer takes next. Empty if there is none.
     piece: Vec<u8>,
-    /// What follows the piece.
+    /// How the direction ends after the piece. None: it goes on.
     end: Option<StreamEnd>,
     is_queued: bool,
-    /// Memory of a piece that was sent, for the next piece.
+    /// Empty memory of a sent piece, to be used for the next piece.
     spare: Vec<u8>,
 }
 
 /// How the direction to the client ends.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamEnd {
-    /// The port has sent its last byte.
+    /// The port has ended its direction.
     Complete,
-    /// The stream ends in both directions. Without a cause if the client has closed it.
+    /// The stream ends in both directions. There is no cause if the client has closed it.
     Closed(Option<CloseCause>),
 }
 
@@ -73,7 +73,8 @@ pub(crate) enum StopReason {
 }
 
 impl ForwardedStream {
-    /// A stream that is about to be connected. The client may send `window` bytes that the port has not taken, and gives `credit`.
+    /// A stream whose port is not connected yet. The client may send up to `window` bytes that the port has not taken.
+    /// The server may at first send `credit` bytes to the client.
     pub(crate) fn new(id: String, window: u64, credit: u64) -> Self {
         Self {
             id_json: StreamIdJson::from(id.as_str()),
@@ -93,7 +94,7 @@ impl ForwardedStream {
         }
     }
 
-    /// The client has sent bytes. A client that breaks the rules stops the stream.
+    /// Takes bytes of the client. If they break a rule of the credit, the stream is stopped.
     pub(crate) fn receive(&self, bytes: Vec<u8>, is_end: bool) {
         let pushed = self.received.lock().push(bytes, is_end);
         match pushed {
@@ -102,25 +103,25 @@ impl ForwardedStream {
         }
     }
 
-    /// The client allows more bytes.
+    /// Adds credit that the client has given.
     pub(crate) fn grant(&self, bytes: u64) {
         self.sending.lock().credit.grant(bytes);
         self.may_send.notify_one();
     }
 
-    /// Ends the stream in both directions. Only the first reason counts.
+    /// Tells the task of the stream to end it in both directions. Only the first reason counts.
     pub(crate) fn stop(&self, reason: StopReason) {
         self.stop_reason.lock().get_or_insert(reason);
         self.stopped.cancel();
     }
 
-    /// Waits until the stream must end.
+    /// Waits until [`Self::stop`] was called, and returns the reason.
     pub(crate) async fn stopped(&self) -> StopReason {
         self.stopped.cancelled().await;
         self.stop_reason.lock().unwrap_or(StopReason::ClosedByClient)
     }
 
-    /// Waits for bytes of the client. None: there are no further bytes.
+    /// Waits for bytes of the client. None: the client has ended its direction, and all bytes were returned.
     pub(crate) async fn next_received(&self) -> Option<Vec<u8>> {
         loop {
             let changed = self.has_received.notified();
@@ -137,7 +138,8 @@ impl ForwardedStream {
         }
     }
 
-    /// The port has taken bytes of the client. Returns the credit to give to the client now, if it is worth a message.
+    /// Notes that the port has taken bytes of the client. Returns the credit to give to the client now, if it is enough
+    /// for a message.
     pub(crate) fn note_consumed(&self, bytes: usize) -> Option<u64> {
         self.received.lock().note_consumed(bytes)
     }
@@ -147,7 +149,7 @@ impl ForwardedStream {
         self.received.lock().has_ended()
     }
 
-    /// Waits until the client has given credit. Returns how many bytes may be read from the port now, and memory for them.
+    /// Waits until there is credit of the client. Returns how many bytes may be read from the port now.
     pub(crate) async fn room_to_read(&self) -> usize {
         loop {
             let changed = self.may_send.notified();
@@ -159,14 +161,15 @@ impl ForwardedStream {
         }
     }
 
-    /// Memory for the next piece.
+    /// Empty memory for the next piece.
     pub(crate) fn memory_for_piece(&self) -> Vec<u8> {
         let mut spare = std::mem::take(&mut self.sending.lock().spare);
         spare.reserve_exact(PIECE_BYTES);
         spare
     }
 
-    /// Gives the next piece to the writer, when it has taken the one before. Returns whether the stream has to be queued.
+    /// Waits until the writer has taken the piece before, and then offers it this one. Returns whether the stream has
+    /// to be queued.
     pub(crate) async fn send(&self, piece: Vec<u8>) -> bool {
         loop {
             let changed = self.may_send.notified();
@@ -182,19 +185,20 @@ impl ForwardedStream {
         }
     }
 
-    /// Sets how the direction to the client ends. A stream that was closed sends nothing after that. Returns whether the stream has
-    /// to be queued.
+    /// Sets how the direction to the client ends. If the client has closed the stream, a piece that was not sent is
+    /// dropped. Returns whether the stream has to be queued.
     pub(crate) fn end(&self, end: StreamEnd) -> bool {
         let mut sending = self.sending.lock();
         if matches!(end, StreamEnd::Closed(None)) {
-            // The client wants no further bytes.
+            // The client has closed the stream, so it wants no further bytes.
             sending.piece = Vec::new();
         }
         sending.end = Some(end);
         !std::mem::replace(&mut sending.is_queued, true)
     }
 
-    /// Appends what the stream has for the client to `out`. The stream is no longer in the send queue.
+    /// Appends the piece and the end of the direction, if there are any, to `out`. The writer calls this after it has
+    /// taken the stream from the send queue.
     pub(crate) fn write_into(&self, framing: Framing, out: &mut Vec<u8>) {
         let (mut piece, end) = {
             let mut sending = self.sending.lock();
@@ -217,7 +221,7 @@ impl ForwardedStream {
         self.may_send.notify_one();
     }
 
-    /// The stream has nothing to send for now, so it keeps no memory.
+    /// Frees the memory for the next piece while the port sends nothing.
     pub(crate) fn drop_spare_memory(&self) {
         self.sending.lock().spare = Vec::new();
     }

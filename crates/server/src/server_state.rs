@@ -65,7 +65,7 @@ pub(crate) struct ServerState {
     pub(crate) stdin_budget: Arc<Budget>,
     /// Memory of HTTP answers that are held as a whole until they have been sent, in all sessions together.
     pub(crate) http_budget: Arc<Budget>,
-    /// Memory for bytes of clients that wait until TCP ports take them.
+    /// Memory for bytes of clients that TCP ports have not taken yet (`--max-port-buffers`).
     pub(crate) port_budget: Arc<Budget>,
     /// Permits for TCP streams (`--max-port-streams-total`).
     pub(crate) port_permits: Arc<Semaphore>,
@@ -85,7 +85,8 @@ pub(crate) struct ServerState {
     pub(crate) relay_tasks: TaskTracker,
     /// Cancelled when no connection of a harness needs the relay any more.
     pub(crate) leaving_relay: CancellationToken,
-    /// Where the executors of this server know the tickets for their direct paths.
+    /// One for each executor of this server that offers direct paths. They check the tickets that arrive at the
+    /// listeners.
     pub(crate) direct_doors: Mutex<Vec<DirectDoor>>,
     /// Cancelled when the server begins to shut down.
     pub(crate) closing: CancellationToken,

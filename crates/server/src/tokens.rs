@@ -203,7 +203,7 @@ impl std::fmt::Debug for AcceptedToken {
     }
 }
 
-/// The text after `Bearer` in the header `Authorization`.
+/// The token of the header `Authorization: Bearer TOKEN`.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     std::str::from_utf8(bearer_bytes(headers)?).map_err(|_| TokenRefusal::Malformed)
 }

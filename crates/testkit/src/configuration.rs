@@ -2,8 +2,8 @@
 
 use tokio::process::Command;
 
-/// Variables that name a server, a file for connecting to it, or a directory with configuration, and those that hold
-/// credentials.
+/// Variables that name a server, a file for connecting to a server, or a directory with configuration, and variables
+/// that hold credentials.
 const CONFIGURATION_VARIABLES: [&str; 14] = [
     "CODEX_ACCESS_TOKEN",
     "CODEX_API_KEY",

@@ -132,7 +132,7 @@ impl TestService {
         self.hub().refusals.entry(leg).or_default().extend(std::iter::repeat_n((status, None), times));
     }
 
-    /// The relay answers the next upgrade on this leg with 429, and with a `Retry-After` of so many seconds.
+    /// The relay answers the next upgrade on this leg with status 429 and this `Retry-After`.
     pub fn put_off_upgrade(&self, leg: Leg, seconds: u64) {
         self.hub().refusals.entry(leg).or_default().push((429, Some(seconds)));
     }
@@ -197,7 +197,7 @@ impl TestService {
         }
     }
 
-    /// Sends messages to all sockets of this leg, as fast as they take them.
+    /// Sends messages to all sockets of this leg. Waits whenever a socket takes no more.
     pub async fn inject_all(&self, leg: Leg, messages: impl IntoIterator<Item = Bytes>) {
         let sockets = self.hub().sockets(leg);
         for message in messages {
@@ -243,7 +243,8 @@ impl ServiceState {
         self.registry.lock().unwrap().call(call, |registration_id| hub.is_online(registration_id))
     }
 
-    /// Whose URL has this secret, or the status of a refusal and its `Retry-After`.
+    /// The owner of the URL with this secret. An error holds the status of the refusal and its `Retry-After` in
+    /// seconds.
     fn admit(&self, leg: Leg, secret: &str) -> Result<SocketOwner, (u16, Option<u64>)> {
         if let Some(refusal) = self.hub.lock().unwrap().take_refusal(leg) {
             return Err(refusal);

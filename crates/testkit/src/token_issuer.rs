@@ -1,5 +1,5 @@
-//! Issuers of tokens for tests of credentials: JSON Web Tokens that are signed with a key of RSA, and the identity of an
-//! agent with the services that belong to it. Start with [`TestAgent`].
+//! Issuers of tokens for tests of credentials: JSON Web Tokens that are signed with an RSA key, and an agent identity
+//! with the services that publish its issuer's keys and register its tasks. Start with [`TestAgent`].
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::http_peer::{HttpPeer, http_ok};
 
-/// A key that signs tokens.
+/// An RSA key that signs tokens.
 pub struct TokenIssuer(KeyPair);
 
 impl TokenIssuer {
-    /// A new key.
+    /// Generates a new key.
     pub fn generate() -> Self {
         Self(KeyPair::generate(KeySize::Rsa2048).unwrap())
     }
@@ -44,17 +44,17 @@ impl TokenIssuer {
     }
 }
 
-/// A token with these claims, and without a real signature.
+/// A token with these claims and an invalid signature.
 pub fn unsigned_token(claims: &Value) -> String {
     let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.c2ln", encode(&json!({"alg": "RS256"})), encode(claims))
 }
 
-/// An agent, with the issuer of its identity.
+/// An agent with its private key, and the issuer of its identity.
 pub struct TestAgent {
     issuer: TokenIssuer,
     key: Ed25519KeyPair,
-    /// The private key, in base64.
+    /// The private key of the agent, in base64.
     private_key: String,
 }
 
@@ -64,14 +64,14 @@ impl TestAgent {
     /// The account of every agent.
     pub const ACCOUNT: &str = "account-of-agent";
 
-    /// An agent with new keys.
+    /// Generates an agent with new keys.
     pub fn generate() -> Self {
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
         Self { issuer: TokenIssuer::generate(), key, private_key: BASE64_STANDARD.encode(pkcs8.as_ref()) }
     }
 
-    /// The claims of the identity, which expires at this time in seconds after the beginning of 1970.
+    /// The claims of the identity. `expires` is a Unix time in seconds.
     pub fn claims(&self, expires: u64) -> Value {
         json!({
             "iss": "https://chatgpt.com/codex-backend/agent-identity", "aud": "codex-app-server", "exp": expires,
@@ -81,12 +81,12 @@ impl TestAgent {
         })
     }
 
-    /// An identity with these claims.
+    /// A signed identity token with these claims.
     pub fn token(&self, claims: &Value) -> String {
         self.issuer.token(&json!({"alg": "RS256", "kid": "key-1"}), claims)
     }
 
-    /// The private key, which nobody else may see.
+    /// The private key, in base64. Tests check that it is not shown anywhere.
     pub fn private_key(&self) -> &str {
         &self.private_key
     }
@@ -96,13 +96,14 @@ impl TestAgent {
         self.key.public_key().as_ref()
     }
 
-    /// Whether the agent has made this signature (in base64) of a text.
+    /// Whether this signature of `text` (in base64) was made with the key of the agent.
     pub fn has_signed(&self, text: &str, signature: &str) -> bool {
         let signature = BASE64_STANDARD.decode(signature).unwrap();
         UnparsedPublicKey::new(&ED25519, self.public_key()).verify(text.as_bytes(), &signature).is_ok()
     }
 
-    /// Starts a peer that publishes the key of the issuer, and registers tasks with the answer of `register`, a JSON text.
+    /// Starts a peer that publishes the key of the issuer and answers each registration of a task with the JSON text
+    /// that `register` returns.
     pub async fn start_issuers(self: &Arc<Self>, register: impl Fn() -> String + Send + Sync + 'static) -> HttpPeer {
         let keys = self.issuer.published("key-1").to_string();
         let task_path = format!("POST /v1/agent/{}/task/register ", Self::RUNTIME_ID);
@@ -115,7 +116,7 @@ impl TestAgent {
     }
 }
 
-/// The members of the assertion in a header `Authorization` of an agent.
+/// Decodes the assertion in the header `Authorization` of an agent.
 pub fn agent_assertion(authorization: &str) -> Value {
     let encoded = authorization.strip_prefix("AgentAssertion ").unwrap();
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(encoded).unwrap()).unwrap()

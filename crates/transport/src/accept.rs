@@ -40,7 +40,8 @@ pub enum AcceptError {
 pub enum Accepted {
     /// The connection of a client.
     Client(AcceptedStream),
-    /// A socket with binary messages at [`DIRECT_PATH`](crate::DIRECT_PATH), for which [`HttpSurface::take_ticket`] has taken a ticket.
+    /// A socket with binary messages that was opened at [`DIRECT_PATH`](crate::DIRECT_PATH), with a ticket that
+    /// [`HttpSurface::take_ticket`] has accepted.
     TicketHolder(MessageStream),
 }
 

@@ -53,8 +53,8 @@ impl Framing {
         }
     }
 
-    /// The bytes of a message for a peer that refuses long frames: a WebSocket message is cut into frames with at most
-    /// `most_bytes` of the payload each. With other framings there is one piece, as [`Framing::frame`] makes it.
+    /// The bytes of a message for a peer that refuses long frames: a WebSocket message is split into frames with at
+    /// most `most_bytes` of the payload each. Other framings give one piece, which is what [`Framing::frame`] appends.
     pub fn fragments(self, payload: &[u8], most_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
         let Wrapping::WebSocket(role, opcode) = self.wrapping() else {
             let mut whole = Vec::new();
@@ -118,12 +118,12 @@ impl Framing {
 
 /// The pieces of [`Framing::fragments`].
 enum Fragments<'a> {
-    /// One piece, which is not cut. None: it was taken.
+    /// A message that is not split. None after it was returned.
     Whole(Option<Vec<u8>>),
-    /// What is left of the payload of a WebSocket message.
+    /// The frames of a WebSocket message. `rest` is the part of the payload that is still to be returned.
     Frames {
         role: WebSocketRole,
-        /// None after the last frame.
+        /// The opcode of the next frame. None after the last frame.
         opcode: Option<Opcode>,
         rest: &'a [u8],
         most_bytes: usize,

@@ -1,7 +1,7 @@
-//! The HTTP endpoints of a listener: `/healthz`, `/readyz`, `/metrics`, and the upgrade to a WebSocket at `/`, or at [`DIRECT_PATH`] for
-//! those who have a ticket. The server that owns the
-//! listener decides about access and provides the metrics, through [`HttpSurface`]. `connection` drives hyper, `routes` has the endpoints,
-//! `host` checks the `Host` header.
+//! The HTTP endpoints of a listener: `/healthz`, `/readyz`, `/metrics`, and the upgrade to a WebSocket at `/`, or at
+//! [`DIRECT_PATH`] for a peer with a ticket. The server that owns the listener decides about access and provides the
+//! metrics, through [`HttpSurface`]. `connection` drives hyper, `routes` has the endpoints, `host` checks the `Host`
+//! header.
 
 mod connection;
 mod host;
@@ -13,15 +13,16 @@ use crate::principal::Principal;
 pub(crate) use connection::{HttpError, Upgraded, serve};
 pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
 
-/// The path at which the peer of an encrypted stream opens a second socket for it, instead of the one through a relay.
+/// The path at which the peer of an encrypted stream opens a second socket for the stream, which does not go through
+/// the relay.
 pub const DIRECT_PATH: &str = "/direct";
 
-/// Who has upgraded a connection.
+/// The peer that has upgraded a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UpgradedBy {
     /// A client with this identity.
     Client(Principal),
-    /// Whoever has a ticket for [`DIRECT_PATH`]. The socket has these limits.
+    /// A peer whose ticket for [`DIRECT_PATH`] was accepted. The socket has these limits.
     TicketHolder(MessageLimits),
 }
 
@@ -30,8 +31,8 @@ pub trait HttpSurface: Send + Sync + 'static {
     /// The client that has sent a request with these headers. `None` if the client may neither upgrade to a WebSocket
     /// nor read the metrics. Not called on a Unix socket, where the kernel reports the user of the peer.
     fn authorize(&self, headers: &::http::HeaderMap) -> Option<Principal>;
-    /// Whether a request for [`DIRECT_PATH`] with these headers has a ticket, which is used up. Returns the limits of the socket. Everybody
-    /// else is told that there is no such path. Not called on a Unix socket.
+    /// Uses up the ticket in the headers of a request for [`DIRECT_PATH`], and returns the limits of the socket. `None`
+    /// without a valid ticket: the request is then answered as one for an unknown path. Not called on a Unix socket.
     fn take_ticket(&self, headers: &::http::HeaderMap) -> Option<MessageLimits> {
         let _no_tickets = headers;
         None

@@ -92,7 +92,7 @@ impl LengthPrefixSplitter {
     ) -> Result<Option<ControlFrame>, OverlongControl> {
         while !bytes.is_empty() && messages.len() < most_bytes {
             let room = most_bytes - messages.len();
-            // A length may exceed `most_bytes` by three bytes, so that it is not cut.
+            // A length prefix is never split, so `messages` may get up to three bytes more than `most_bytes`.
             if let Some(frame) = self.step(bytes, room, |piece| messages.extend_from_slice(piece))? {
                 return Ok(Some(frame));
             }
@@ -100,7 +100,8 @@ impl LengthPrefixSplitter {
         Ok(None)
     }
 
-    /// As [`LengthPrefixSplitter::split`], but drops the messages.
+    /// Removes bytes from the front of `bytes` until a control frame is complete, which is returned. The bytes of
+    /// messages are dropped. A control frame with an overlong payload is an error.
     pub fn find_control(&mut self, bytes: &mut &[u8]) -> Result<Option<ControlFrame>, OverlongControl> {
         while !bytes.is_empty() {
             if let Some(frame) = self.step(bytes, usize::MAX, |_| {})? {
@@ -110,12 +111,12 @@ impl LengthPrefixSplitter {
         Ok(None)
     }
 
-    /// Whether the bytes so far end where a message or a control frame ends.
+    /// Whether the bytes so far end with a complete message or control frame, so that a control frame may follow.
     pub fn is_between_messages(&self) -> bool {
         self.missing_bytes == 0 && self.incomplete.is_empty()
     }
 
-    /// Takes the next piece from the front of `bytes`, and hands it to `take` if it belongs to a message.
+    /// Removes the next piece from the front of `bytes`, and passes it to `take` if it belongs to a message.
     fn step(
         &mut self,
         bytes: &mut &[u8],

@@ -23,7 +23,7 @@ use crate::error::ExecServerError;
 #[derive(Clone, Debug)]
 pub struct RelayConnector {
     harness: Harness,
-    /// The path of the newest connection.
+    /// The path of the newest connection. `None` before the first connection.
     path: Arc<Mutex<Option<watch::Receiver<Option<ConnectionPath>>>>>,
 }
 
@@ -57,7 +57,8 @@ impl RelayConnector {
 
     /// Prepares connections to a configured environment. `identity` has the keys of this program, to which its sessions
     /// belong. `variables` are the environment variables of this process: credentials, proxies and certificates are
-    /// looked for there. `direct` says which addresses of the executor are tried as a direct path. Reads files, and sends nothing.
+    /// looked for there. `direct` says which addresses of the executor may be tried for a direct path. Reads files, and
+    /// sends nothing.
     pub fn to_environment(
         location: &RemoteLocation,
         identity: Arc<RelayIdentity>,

@@ -1,4 +1,5 @@
-//! The open streams to TCP ports of a client: what the server has sent and nobody has read yet, and how much may be sent.
+//! The open streams of a client to TCP ports. For each stream this is the bytes of the server that were not read yet,
+//! and the credit for sending.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::error::ExecServerError;
 
-/// How many bytes the server may send on a stream that were not read yet.
+/// How many unread bytes of the server one stream may hold.
 pub(crate) const PORT_WINDOW_BYTES: u64 = 1 << 20;
 
 /// The open streams of a client, by id.
@@ -34,17 +35,17 @@ pub(crate) struct PortRecord {
 struct PortState {
     received: ReceivedBytes,
     credit: SendCredit,
-    /// The last byte was sent.
+    /// Whether the client has ended its direction.
     has_sent_end: bool,
     /// Why the stream has ended in both directions.
     failure: Option<String>,
-    /// The server does not know the stream, for example because the connection to it is lost.
+    /// Whether the server does not know the stream, for example because the connection is lost.
     is_unknown_to_server: bool,
     reader: Option<Waker>,
 }
 
 impl PortRecords {
-    /// Adds a stream that the server is asked to connect. It may send nothing yet.
+    /// Adds a stream that the server is asked to connect. There is no credit for sending yet.
     pub(crate) fn add(&self, id: String) -> Arc<PortRecord> {
         let record = Arc::new(PortRecord {
             id_json: StreamIdJson::from(id.as_str()),
@@ -63,12 +64,13 @@ impl PortRecords {
         record
     }
 
-    /// Removes a stream that nobody uses any more. What the server still sends on it is ignored.
+    /// Removes a stream that was dropped. Later messages of the server about this stream are ignored.
     pub(crate) fn remove(&self, record: &PortRecord) {
         self.streams.lock().remove(&record.id);
     }
 
-    /// Takes bytes of a stream. An error means that the server broke the protocol; the caller closes the connection.
+    /// Adds bytes that the server has sent. An error means that the server broke the protocol; the caller closes the
+    /// connection.
     pub(crate) fn push(&self, data: &PushedTcpData<'_>) -> Result<(), String> {
         let Some(record) = self.find(&data.stream_id) else { return Ok(()) };
         let bytes = decode_base64(&data.chunk).map_err(|error| format!("invalid base64: {error}"))?;
@@ -78,7 +80,7 @@ impl PortRecords {
         })
     }
 
-    /// The server allows more bytes on a stream.
+    /// Adds credit that the server has given to a stream.
     pub(crate) fn grant(&self, flow: &TcpFlowNotification) {
         if let Some(record) = self.find(&flow.stream_id) {
             record.grant(flow.credit);
@@ -92,7 +94,8 @@ impl PortRecords {
         }
     }
 
-    /// The connection is lost, and so are its streams. Their readers still get the bytes that came before.
+    /// Ends all streams with this text, because the connection is lost. Their readers still get the bytes that arrived
+    /// before.
     pub(crate) fn fail_all(&self, text: &str) {
         for (_, record) in self.streams.lock().drain() {
             record.state.lock().is_unknown_to_server = true;
@@ -106,7 +109,7 @@ impl PortRecords {
 }
 
 impl PortRecord {
-    /// More bytes may be sent.
+    /// Adds credit for sending.
     pub(crate) fn grant(&self, bytes: u64) {
         self.change(|state| state.credit.grant(bytes));
     }
@@ -134,7 +137,7 @@ impl PortRecord {
         }
     }
 
-    /// Nothing more is sent. Returns whether the server has to be told.
+    /// Ends the direction to the server. Returns whether the server has to be told; false if it was told before.
     pub(crate) fn end_sending(&self) -> Result<bool, ExecServerError> {
         let mut state = self.state.lock();
         if state.has_sent_end {
@@ -161,20 +164,21 @@ impl PortRecord {
         Poll::Pending
     }
 
-    /// The user has taken bytes. Returns the credit that the server must be given now, if it is worth a message.
+    /// Notes that the user has taken bytes. Returns the credit that the server must be given now, if it is enough for a
+    /// message.
     pub(crate) fn note_consumed(&self, bytes: usize) -> Option<u64> {
         let mut state = self.state.lock();
         if state.failure.is_some() { None } else { state.received.note_consumed(bytes) }
     }
 
-    /// Whether the server must be told that nobody uses the stream any more.
+    /// Whether a `tcp/close` must be sent when the stream is dropped.
     pub(crate) fn must_be_closed(&self) -> bool {
         let state = self.state.lock();
         let is_complete = state.has_sent_end && state.received.has_ended();
         !is_complete && !state.is_unknown_to_server
     }
 
-    /// The server has refused the stream, or the connection was lost before it could answer.
+    /// Notes that the server has refused the stream, or that the connection was lost before the answer.
     pub(crate) fn note_unknown_to_server(&self) {
         self.state.lock().is_unknown_to_server = true;
     }

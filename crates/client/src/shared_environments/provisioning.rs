@@ -1,5 +1,4 @@
-//! The rules about an environment that somebody prepares while programs already hold it: what a report changes. A value
-//! without tasks.
+//! The rules that say what a report changes about a deferred environment. A value without IO and tasks.
 
 use std::collections::HashSet;
 
@@ -8,10 +7,10 @@ use protocol::CapabilityRoot;
 /// The largest number of capability roots in a report.
 const MAX_ROOTS: usize = 256;
 
-/// What is reported about an environment that is being prepared.
+/// A report about a deferred environment, from whoever prepares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProvisioningReport {
-    /// The environment can be used. It offers plugins and skills in these directories, at most 256, each with its own id.
+    /// The environment can be used. It offers plugins and skills in these directories: at most 256, with different ids.
     Ready(Vec<CapabilityRoot>),
     /// The environment will never be usable, for this reason.
     Failed(String),
@@ -20,9 +19,9 @@ pub enum ProvisioningReport {
 /// What a report has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportEffect {
-    /// The report is now what is known about the environment.
+    /// The environment now has the state that the report describes.
     Applied,
-    /// The environment is not one that is prepared by somebody else, it has failed before, or a failure comes after it was ready.
+    /// The environment is ordinary, it has failed before, or the report says that a ready environment has failed.
     Ignored,
 }
 
@@ -32,25 +31,26 @@ pub enum InvalidReport {
     /// Too many roots. Holds their number.
     #[error("the report has {0} capability roots, and at most {MAX_ROOTS} are allowed")]
     TooManyRoots(usize),
-    /// Two roots have this id.
+    /// Two roots have the same id, which this holds.
     #[error("the report has two capability roots with the id `{0}`")]
     RepeatedRoot(String),
 }
 
-/// What was reported so far.
+/// What the reports so far say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProvisioningVerdict {
     /// No report has come.
     Pending,
     /// The environment can be used, with these roots.
     Ready(Vec<CapabilityRoot>),
-    /// It cannot be used.
+    /// The environment can never be used, for this reason.
     Failed(String),
 }
 
 impl ProvisioningVerdict {
-    /// A report has come. The first verdict is final, but a later report may name other roots. An invalid report is a
-    /// failure if it is the first one, and changes nothing later.
+    /// Handles a report. The first one decides between [`Self::Ready`] and [`Self::Failed`]; later ones can only change
+    /// the roots of a ready environment. An invalid report means failure if it is the first one, and changes nothing
+    /// later.
     pub(super) fn handle_report(&mut self, report: ProvisioningReport) -> Result<ReportEffect, InvalidReport> {
         if let Self::Failed(_) = self {
             return Ok(ReportEffect::Ignored);

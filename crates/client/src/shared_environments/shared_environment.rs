@@ -14,51 +14,52 @@ use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::options::ExecServerClientConnectOptions;
 
-/// How an environment is reached.
+/// How a client connects to an environment.
 #[derive(Clone)]
 pub(super) struct EnvironmentRoute {
     pub(super) connector: Arc<dyn ServerConnector>,
     pub(super) options: ExecServerClientConnectOptions,
 }
 
-/// Who decides when an environment can be used.
+/// Whether an environment can be used only after a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProvisioningMode {
-    /// Nobody: it can always be tried.
+    /// The first use connects. Reports are ignored.
     Ordinary,
-    /// Somebody who reports it.
+    /// Callers wait for a report that the environment is ready.
     Deferred,
 }
 
-/// What has to be known before a client can connect.
+/// The two things that must be known before a client can connect.
 pub(super) struct EnvironmentSetup {
-    /// `None`: only a report about the environment has come.
+    /// `None` if a report has arrived before the environment was added.
     pub(super) route: Option<EnvironmentRoute>,
     pub(super) verdict: ProvisioningVerdict,
 }
 
-/// What is known about an environment without connecting to it.
+/// The state of an environment, as far as it is known without a new connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedEnvironmentStatus {
-    /// Its server answers.
+    /// The server of the environment answers.
     Ready,
-    /// Nobody has used it yet, or it is still being prepared.
+    /// The environment was not used yet, or is not ready yet.
     Pending,
-    /// It cannot be used at present, for this reason. A later use may succeed, unless it is one that was reported as failed.
+    /// The environment cannot be used at present, for this reason. A later use may succeed, unless it was reported as
+    /// failed.
     Disconnected(String),
 }
 
-/// An environment that callers share. It stays the same object whatever is reported about it.
+/// An environment that callers share. Reports change this object and never replace it.
 pub struct SharedEnvironment {
     id: String,
     pub(super) mode: ProvisioningMode,
     pub(super) setup: watch::Sender<EnvironmentSetup>,
-    /// Held by the caller that connects.
+    /// Locked by the caller that connects. The others wait for its result.
     connecting: tokio::sync::Mutex<()>,
     attempts: Mutex<FinishedAttempts>,
 }
 
-/// The attempts to connect that have ended.
+/// The number of attempts to connect that have ended, and the result of the last one.
 #[derive(Default)]
 struct FinishedAttempts {
     count: u64,
@@ -81,7 +82,7 @@ impl SharedEnvironment {
         &self.id
     }
 
-    /// The capability roots of the last report. Empty before the first one.
+    /// The capability roots of the last valid report. Empty before the first one, and for an ordinary environment.
     pub fn capability_roots(&self) -> Vec<CapabilityRoot> {
         match &self.setup.borrow().verdict {
             ProvisioningVerdict::Ready(roots) => roots.clone(),
@@ -89,9 +90,10 @@ impl SharedEnvironment {
         }
     }
 
-    /// The client of this environment. Waits until the environment is reported as ready, and connects if there is no
-    /// client yet or the last one has given up. Callers that wait at the same time share one attempt and its error. An
-    /// error that another attempt cannot mend is remembered.
+    /// The client of this environment. Waits until a deferred environment is ready. Connects if there is no client yet,
+    /// or if the last client has given up and the connector can connect again. Callers that wait at the same time share
+    /// one attempt and its error. After an error that a retry cannot fix, later calls return the same error without a
+    /// new attempt.
     pub async fn client(&self) -> Result<ExecServerClient, ExecServerError> {
         let route = self.wait_for_route().await?;
         let began_after = self.attempts.lock().count;
@@ -107,7 +109,8 @@ impl SharedEnvironment {
         result
     }
 
-    /// The result of an earlier attempt, if it is an answer for a caller that came after `began_after` attempts.
+    /// The result of the last attempt, if the caller must not start another one. `began_after` is the number of
+    /// attempts that had ended when the caller began to wait.
     fn usable_result(
         &self,
         began_after: u64,
@@ -137,7 +140,7 @@ impl SharedEnvironment {
         }
     }
 
-    /// Asks the server of an existing connection, for at most 10 s. Never connects.
+    /// The state of the environment. If there is a connection, asks the server, for at most 10 s. Never connects.
     pub async fn status(&self) -> SharedEnvironmentStatus {
         if let ProvisioningVerdict::Failed(reason) = &self.setup.borrow().verdict {
             return SharedEnvironmentStatus::Disconnected(reason.clone());
@@ -173,7 +176,7 @@ fn has_failed(client: &ExecServerClient) -> bool {
     matches!(&*client.connection_state().borrow(), ConnectionState::Failed(_))
 }
 
-/// Without the way to the server, which may hold secrets.
+/// Leaves out the connector and its options, which may hold secrets.
 impl fmt::Debug for SharedEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = &self.setup.borrow().verdict;

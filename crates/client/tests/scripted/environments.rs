@@ -1,5 +1,5 @@
-//! Environments that callers share: connecting at first use, reports about environments that are being prepared, and what
-//! happens after failures.
+//! Environments that callers share: connecting at first use, reports about deferred environments, and what happens
+//! after failures.
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ async fn a_client_that_has_given_up_is_replaced_by_one_with_a_new_session_if_the
     }
 }
 
-/// A task that waits for the client of an environment.
+/// Starts a task that waits for the client of an environment.
 fn use_in_a_task(environment: &Arc<SharedEnvironment>) -> tokio::task::JoinHandle<Result<(), ExecServerError>> {
     let environment = Arc::clone(environment);
     tokio::spawn(async move { environment.client().await.map(drop) })

@@ -1,4 +1,4 @@
-//! Streams to TCP ports, and servers that break their rules.
+//! Streams to TCP ports, also with servers that break the rules of such streams.
 
 use client::{ExecServerError, PortStream};
 use testkit::scripted::ScriptedReply;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{connect, error_text};
 
-/// A client with one stream, whose id is `tcp-1`. It may send `credit` bytes.
+/// A client with one stream, whose id is `tcp-1`. The client may send `credit` bytes on it.
 async fn open_stream(server: &ScriptedServer, credit: u64) -> (client::ExecServerClient, PortStream) {
     server.on("tcp/connect", move |_| ScriptedReply::Result(json!({"credit": credit})));
     let client = connect(server).await;

@@ -1,5 +1,5 @@
-//! Keeps two processes from renewing the tokens of one file at the same time. Other programs do not know this lock.
-//! Start with [`RenewalLock::acquire`].
+//! Keeps two exec-server processes from renewing the tokens of one file at the same time. Other programs do not use
+//! this lock. Start with [`RenewalLock::acquire`].
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,20 +10,21 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::file_reading::on_thread_in_time;
 
-/// Time between two attempts.
+/// Time between two attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// After this time the tokens are renewed without the lock: the process that has it hangs. Longer than a renewal takes.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// After this time the tokens are renewed without the lock, because the process that holds it may hang. Longer than the
+/// timeout of one renewal.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The lock of a file with tokens. Dropping it gives it back.
+/// The lock of a file with tokens. Dropping this value releases it.
 pub(super) struct RenewalLock {
     _file: File,
 }
 
 impl RenewalLock {
-    /// Waits until no other process renews the tokens in this file. `None` if the lock cannot be had, for example on a
-    /// file system without locks.
+    /// Waits until no other process renews the tokens in this file, and takes the lock. `None` if the file cannot be
+    /// locked, for example on a file system without locks, or if the wait has lasted [`LOCK_TIMEOUT`].
     pub(super) async fn acquire(path: &Path) -> Option<Self> {
         let attempts = async {
             loop {
@@ -35,7 +36,7 @@ impl RenewalLock {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, attempts).await.ok().flatten()
+        tokio::time::timeout(LOCK_TIMEOUT, attempts).await.ok().flatten()
     }
 }
 
@@ -53,7 +54,8 @@ fn try_to_lock(path: &Path) -> LockAttempt {
         Err(rustix::io::Errno::WOULDBLOCK) => return LockAttempt::Busy,
         Err(_) => return LockAttempt::Impossible,
     }
-    // Who has renewed the tokens has replaced the file. The lock of a file that no path names any more protects nothing.
+    // A process that renews the tokens replaces the file. A lock on the old file, which has no path any more, is
+    // useless.
     let is_same = |metadata: std::fs::Metadata| {
         file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (metadata.dev(), metadata.ino()))
     };

@@ -52,7 +52,7 @@ impl TokenRenewal {
         &self.url
     }
 
-    /// Where tokens of this endpoint may go.
+    /// The hosts to which tokens of this endpoint may be sent.
     pub(super) fn hosts_for_tokens(&self) -> AllowedHosts {
         AllowedHosts::for_tokens_of(&self.url)
     }

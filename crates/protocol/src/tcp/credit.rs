@@ -1,5 +1,6 @@
-//! Credit of one direction of a TCP stream: how many bytes its sender may still send, and the bytes that its receiver has got
-//! and not consumed. Client and server use the same two values, one for each direction.
+//! Credit of one direction of a TCP stream. The sending side counts in [`SendCredit`] how many bytes it may still send.
+//! The receiving side keeps in [`ReceivedBytes`] the bytes that it has not consumed. Client and server use both, each
+//! for one direction.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,7 @@ impl SendCredit {
         Self(bytes)
     }
 
-    /// The receiver allows more bytes. A credit beyond the largest number stays there.
+    /// Adds credit that the receiver has given. Stops at the largest `u64`.
     pub fn grant(&mut self, bytes: u64) {
         self.0 = self.0.saturating_add(bytes);
     }
@@ -28,7 +29,7 @@ impl SendCredit {
         usize::try_from(self.0).unwrap_or(usize::MAX).min(wanted)
     }
 
-    /// The sender sends this many bytes, at most the allowed number.
+    /// Uses up credit for bytes that are sent. `bytes` must not exceed [`Self::allowed`].
     pub fn spend(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(bytes as u64);
     }
@@ -37,39 +38,40 @@ impl SendCredit {
 /// The reason why a receiver ends a stream: the sender has broken a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamViolation {
-    /// More bytes than the credit, or than one message may carry.
+    /// It has sent more bytes than its credit, or more than one message may carry.
     OverCredit,
-    /// Bytes after the end of the direction.
+    /// It has sent bytes after the end of the direction.
     AfterEnd,
 }
 
-/// The receiving side of one direction.
+/// The receiving side of one direction: the bytes that were not consumed, and the credit of the sender.
 #[derive(Debug)]
 pub struct ReceivedBytes {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes that the sender may still send.
     open: u64,
-    /// Bytes that were consumed and that the sender may not send again yet.
+    /// Bytes that were consumed and for which the sender has no new credit yet.
     to_grant: u64,
-    /// [`Self::to_grant`] is given to the sender when it has reached this number.
+    /// The sender gets new credit when [`Self::to_grant`] has reached this number of bytes.
     grant_step: u64,
     has_ended: bool,
 }
 
 impl ReceivedBytes {
-    /// A direction whose sender may have `window` bytes under way that are not consumed.
+    /// A direction whose sender may send up to `window` bytes that are not consumed.
     pub fn new(window: u64) -> Self {
         Self {
             chunks: VecDeque::new(),
             open: window,
             to_grant: 0,
-            // The sender never waits for a full round trip if it gets new credit in quarters.
+            // With new credit for each quarter of the window, the sender need not wait until the whole window is
+            // consumed.
             grant_step: (window / 4).max(1),
             has_ended: false,
         }
     }
 
-    /// Takes the bytes of a message, and whether they are the last ones.
+    /// Adds the bytes of a message. `is_end`: no bytes follow in this direction.
     pub fn push(&mut self, bytes: Vec<u8>, is_end: bool) -> Result<(), StreamViolation> {
         if self.has_ended {
             return Err(StreamViolation::AfterEnd);
@@ -88,7 +90,7 @@ impl ReceivedBytes {
         Ok(())
     }
 
-    /// The next bytes. They count as not consumed until [`Self::note_consumed`].
+    /// Takes the next bytes. They count as not consumed until [`Self::note_consumed`] is called for them.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         self.chunks.pop_front()
     }
@@ -103,7 +105,8 @@ impl ReceivedBytes {
         self.has_ended
     }
 
-    /// Popped bytes were consumed. Returns the credit that the sender must be given now, if it is worth a message.
+    /// Notes that popped bytes were consumed. Returns the credit that the sender must be given now, if it is enough for
+    /// a message.
     pub fn note_consumed(&mut self, bytes: usize) -> Option<u64> {
         self.to_grant += bytes as u64;
         if self.to_grant < self.grant_step || self.has_ended {
@@ -146,7 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, a sender that keeps to its credit is never refused, never stuck, and loses nothing.
+        /// However the bytes are split into messages, a sender that respects its credit is never refused, never stuck,
+        /// and loses nothing.
         #[test]
         fn every_byte_arrives_in_order_and_the_sender_never_gets_stuck(
             window in 1u64..5000,

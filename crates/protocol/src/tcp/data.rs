@@ -1,5 +1,5 @@
-//! Writes `tcp/data` straight into the buffer of a connection, and recognises it when it arrives, as `output.rs` does for the
-//! output of processes. Both sides send this message.
+//! Faster code for `tcp/data`, which both sides send: writes it directly into the buffer of a connection, and decodes
+//! it without a JSON parser. `output.rs` does the same for the output of processes.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ impl From<&str> for StreamIdJson {
     }
 }
 
-/// Bytes of a stream that are to be written as a notification.
+/// A `tcp/data` notification that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpData<'a> {
     /// The stream that the bytes belong to.
@@ -34,7 +34,7 @@ const END_OF_CHUNK: &str = r#""}}"#;
 const END_OF_STREAM: &str = r#"","end":true}}"#;
 
 impl TcpData<'_> {
-    /// Exactly how many bytes [`write_to`](Self::write_to) appends.
+    /// The number of bytes that [`write_to`](Self::write_to) appends.
     pub fn encoded_len(&self) -> usize {
         START.len()
             + self.stream.0.len()
@@ -64,8 +64,8 @@ pub struct PushedTcpData<'a> {
     /// The stream that the bytes belong to.
     #[serde(borrow)]
     pub stream_id: Cow<'a, str>,
-    /// The bytes in base64, not decoded yet. It may contain any bytes, because [`recognise_tcp_data`] saves the time to
-    /// check them. Decoding the base64 finds every wrong byte.
+    /// The chunk, which should be base64. It was not checked, because [`recognise_tcp_data`] does not scan it, so it
+    /// may contain any bytes. The caller decodes the base64, which finds every wrong byte.
     #[serde(borrow, deserialize_with = "text_as_bytes")]
     pub chunk: Cow<'a, [u8]>,
     /// Whether the sender sends no further bytes on this stream. Absent: false.
@@ -80,15 +80,15 @@ fn text_as_bytes<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<C
     })
 }
 
-/// Decodes a `tcp/data` that is spelled exactly as [`TcpData`] writes it, without scanning the chunk. Returns `None` for any
-/// other message, also for another spelling of the same one: [`crate::decode`] handles those. The chunk is not checked here:
-/// the caller decodes its base64, and that finds every wrong byte.
+/// Decodes a `tcp/data` in exactly the form that [`TcpData`] writes, without scanning the chunk. Returns `None` for any
+/// other message, also for a `tcp/data` that is formatted in another way: [`crate::decode`] handles those. The chunk is
+/// not checked here: the caller decodes its base64, which finds every wrong byte.
 pub fn recognise_tcp_data(message: &[u8]) -> Option<PushedTcpData<'_>> {
     let rest = message.strip_prefix(START.as_bytes())?.strip_prefix(b"\"")?;
     let id_end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
     let (stream_id, rest) = rest.split_at(id_end);
     let rest = rest.strip_prefix(b"\"")?.strip_prefix(CHUNK.as_bytes())?;
-    // A chunk has no quotation mark, so only one of the two ends can fit.
+    // Base64 has no quotation mark, so for a valid chunk only one of the two endings can match.
     let (chunk, end) = match rest.strip_suffix(END_OF_STREAM.as_bytes()) {
         Some(chunk) => (chunk, true),
         None => (rest.strip_suffix(END_OF_CHUNK.as_bytes())?, false),

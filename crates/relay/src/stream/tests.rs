@@ -26,7 +26,7 @@ fn frames(end: &mut RelayStream, now: Instant) -> Vec<Frame> {
     std::iter::from_fn(|| end.next_frame(now)).collect()
 }
 
-/// The frame with the tag that this end would give it.
+/// The frame with the tag that `by` would give it.
 fn signed(frame: Frame, by: &RelayStream) -> Frame {
     Frame { ack_tag: by.channel.sent_acks.tag(acknowledgement(&frame)), ..frame }
 }
@@ -69,7 +69,7 @@ enum Step {
     LoseSocket(usize, bool),
     /// An end gets a new socket, if it has none.
     ReplaceSocket(usize),
-    /// An end sends over another route from now on. What is on the way over the old one still arrives.
+    /// This end changes to another route. Frames that are on their way over the old route still arrive.
     ChangeRoute(usize),
     /// The relay says that the socket of the peer is lost, although it is not.
     FalseAlarm(usize),
@@ -469,7 +469,7 @@ fn a_record_that_the_relay_has_made_up_does_not_count_as_received() {
     let mut invented = signed(Frame::new("s", FrameBody::Data { seq: 0, record: vec![7; 20].into() }), &harness);
     invented.credit = CREDIT_RECORDS as u32;
     deliver(vec![signed(invented, &harness)], &mut executor, now);
-    // The record has arrived, so the peer may forget its copy; but nobody has read it.
+    // The record has arrived, so the sender may drop its copy. But nobody has read the record.
     deliver(frames(&mut executor, now + ACK_DELAY), &mut harness, now);
     assert_eq!(harness.progress(), (4, 0));
     assert_eq!(executor.read(now), Err(StreamFailure::Record(RecordFailure::Altered)));

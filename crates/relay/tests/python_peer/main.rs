@@ -1,5 +1,5 @@
-//! Live handshakes with an independent implementation in Python, in both roles, and records in both directions. The
-//! known answers of the unit tests fix every byte of one handshake; these conversations have fresh keys on both sides.
+//! Handshakes with an independent implementation in Python, in both roles, and then records in both directions. The
+//! unit tests compare every byte of one handshake with known values; here both sides use new keys each time.
 #![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not their helper functions")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,10 +15,10 @@ use serde_json::json;
 const BINDING: StreamBinding<'_> =
     StreamBinding { environment_id: "env-ü", registration_id: "registration-1", stream_id: "stream-1" };
 
-/// What our harness sends in its handshake, and that of Python too.
+/// The authorization that the harness sends in its handshake, whether it is ours or the one in Python.
 const AUTHORIZATION: &str = "a grant with ünicode";
 
-/// The other end of a conversation. Every message is a line of hexadecimal digits.
+/// The Python program at the other end. Each message on its stdin and stdout is a line of hexadecimal digits.
 struct PythonEnd {
     process: Child,
     input: ChildStdin,
@@ -44,7 +44,7 @@ impl PythonEnd {
         writeln!(self.input, "{}", hex(bytes)).unwrap();
     }
 
-    /// The next line as it is.
+    /// The next line of the Python program, not decoded.
     fn hear_line(&mut self) -> String {
         let mut line = String::new();
         assert!(self.output.read_line(&mut line).unwrap() > 0, "the program in Python has ended; its error is above");
@@ -57,7 +57,7 @@ impl PythonEnd {
         digits.map(|pair| u8::from_str_radix(pair, 16).unwrap_or_else(|_| panic!("not bytes: {line}"))).collect()
     }
 
-    /// Two public keys, as the registry would name them.
+    /// Reads the two public keys of the Python program, as a registry would name them.
     fn hear_key(&mut self) -> RelayPublicKey {
         let [x25519, mlkem768] = [(); 2].map(|()| STANDARD.encode(self.hear()));
         serde_json::from_value(json!({
@@ -75,7 +75,7 @@ impl PythonEnd {
         }
     }
 
-    /// Records in both directions. Python sends back what it gets, reversed.
+    /// Exchanges records in both directions. The Python program sends each record back with its bytes reversed.
     fn exchange_records(mut self, mut channel: Channel) {
         for text in [&b"first record of python"[..], b""] {
             assert_eq!(channel.opener.open(&mut self.hear()), Ok(text));
@@ -103,7 +103,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Python begins, and our executor reads.
+/// The Python program begins the handshake, and our executor reads its message.
 fn python_begins(
     binding: StreamBinding<'_>,
 ) -> (PythonEnd, RelayPublicKey, Result<ExecutorHandshake, HandshakeFailure>) {
@@ -115,7 +115,7 @@ fn python_begins(
     (python, key, ExecutorHandshake::read(&identity, BINDING, &first))
 }
 
-/// Our harness begins.
+/// Our harness begins the handshake, and the Python program reads its message.
 fn python_reads(binding: StreamBinding<'_>) -> (PythonEnd, RelayPublicKey, HarnessHandshake) {
     let identity = RelayIdentity::generate().unwrap();
     let mut python = PythonEnd::start("executor", binding);

@@ -1,22 +1,23 @@
-//! Which addresses may be offered and tried, as a rule without IO. An address of an offer may be a lie, and the program behind it
-//! gets a request with a ticket that is worth nothing to it.
+//! The rule that says which addresses an executor may offer and a harness may try. Does no IO. An executor may offer an
+//! address that is not its own. The program at that address then gets a request with a ticket that it cannot use.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Clouds hand out credentials to whatever asks here.
+/// The metadata service of most clouds. It gives credentials to every program that asks, so it is never offered or
+/// tried.
 const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 
 /// Which addresses an executor offers, or a harness tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectPolicy {
-    /// No address at all.
+    /// No addresses.
     Off,
-    /// Private and link-local addresses, and those on loopback if both ends are on one machine.
+    /// Private and link-local addresses, and loopback addresses if both ends share a loopback interface.
     #[default]
     Private,
-    /// Public addresses too.
+    /// All that [`Self::Private`] permits, and public addresses.
     On,
 }
 
@@ -47,7 +48,7 @@ fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// A text that names no [`DirectPolicy`].
+/// The text is not the name of a [`DirectPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `on`, `off` or `private`")]
 pub struct UnknownDirectPolicy;

@@ -1,4 +1,4 @@
-//! The executor's end of the direct path: it makes offers, and admits those who show a ticket.
+//! The executor's end of the direct path: it makes offers, and serves the sockets on which a valid ticket arrives.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,10 +12,11 @@ use super::{DIRECT_OFFER, DIRECT_REQUEST, SOCKET_LIMITS, serve_route};
 use crate::executor::{ExecutorEvent, ExecutorShared};
 use crate::relayed_stream::{DirectRoute, RelayedStream};
 
-/// Whoever has shown a ticket has to send a frame of the stream within this time.
+/// How long the executor may take to send its answer after a ticket was accepted, and the harness then to send the
+/// first frame of the stream.
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the listeners of an executor ask about tickets.
+/// Checks tickets for the listeners of an executor.
 #[derive(Clone)]
 pub struct DirectDoor(Weak<ExecutorShared>);
 
@@ -24,7 +25,8 @@ impl DirectDoor {
         Self(Arc::downgrade(shared))
     }
 
-    /// Uses a ticket up. `None`: there is no such ticket, or it is too old.
+    /// Accepts a ticket, which is then used up. `None`: there is no such ticket, it is too old, or its stream has
+    /// ended.
     pub fn take_ticket(&self, ticket: &str) -> Option<DirectEntrance> {
         let shared = self.0.upgrade()?;
         let (stream, answer) = shared.tickets.lock().take(ticket, Instant::now())?;
@@ -33,7 +35,8 @@ impl DirectDoor {
     }
 }
 
-/// A stream whose harness has shown a ticket.
+/// A stream whose ticket was accepted by a listener. [`Self::serve`] then serves the socket on which the ticket
+/// arrived.
 pub struct DirectEntrance {
     shared: Arc<ExecutorShared>,
     stream: Arc<RelayedStream>,
@@ -41,11 +44,11 @@ pub struct DirectEntrance {
 }
 
 impl DirectEntrance {
-    /// The limits of the socket on which the harness comes.
+    /// The limits of the socket on which the ticket arrived.
     pub const LIMITS: MessageLimits = SOCKET_LIMITS;
 
-    /// Serves the socket on which the harness has come. The stream moves to it with the first frame that the harness has made.
-    /// Returns when the stream has ended or uses the relay again.
+    /// Serves the socket on which the ticket arrived. The stream moves to this socket when the first frame arrives that
+    /// is proven to come from its harness. Returns when the socket is no longer used.
     pub async fn serve(self, mut socket: MessageStream) {
         let Self { shared, stream, answer } = self;
         let mut greeting = Vec::new();
@@ -68,7 +71,8 @@ impl DirectEntrance {
 }
 
 impl ExecutorShared {
-    /// A harness has sent a control frame that is for this end of the stream.
+    /// Handles a control frame of a harness that is not for the reader of the stream. Answers a request for a direct
+    /// path with an offer.
     pub(crate) fn handle_control(&self, stream: &Arc<RelayedStream>, kind: u8) {
         let now = Instant::now();
         if kind != DIRECT_REQUEST || self.closing.is_cancelled() || !self.tickets.lock().may_issue(stream.id(), now) {
@@ -81,7 +85,7 @@ impl ExecutorShared {
     }
 }
 
-/// 256 random bits. `None`: the system has no randomness.
+/// 256 random bits in base64. `None`: the system could not give random bytes.
 fn secret() -> Option<String> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).ok()?;

@@ -1,4 +1,5 @@
-//! What an end has to know about its own machine: its addresses, and whether the other end has the same loopback interface.
+//! Facts about the own machine that the direct path needs: its IP addresses, and a text by which two processes can tell
+//! whether they share a loopback interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,21 +7,21 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Changes with every boot of the kernel.
+/// An id that the kernel makes anew at every boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The network namespace of this process. Containers on one machine have different ones, and each has a loopback interface
 /// of its own.
 const NETWORK_NAMESPACE: &str = "/proc/self/ns/net";
 
-/// The routes of IPv4, among them those to the addresses of this machine.
+/// The IPv4 routes, which include a route to each address of this machine.
 const IPV4_ROUTES: &str = "/proc/net/fib_trie";
 
-/// The addresses of IPv6, one in each line.
+/// The IPv6 addresses of this machine, one in each line.
 const IPV6_ADDRESSES: &str = "/proc/net/if_inet6";
 
-/// The same text for all processes that share a loopback interface, and no other. A hash, because the other end needs to
-/// know no more. `None` if the system does not tell.
+/// A text that is the same for all processes that share a loopback interface, and different for all others. It is a
+/// hash, so that the other end does not learn the ids behind it. `None` if the system does not show these ids.
 pub(crate) fn this_machine() -> Option<String> {
     let boot_id = std::fs::read_to_string(BOOT_ID).ok()?;
     let namespace = std::fs::read_link(NETWORK_NAMESPACE).ok()?;
@@ -28,15 +29,15 @@ pub(crate) fn this_machine() -> Option<String> {
     Some(URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The addresses of all interfaces, loopback among them. Link-local addresses of IPv6 are left out: they mean nothing without
-/// the number of an interface, which differs between machines.
+/// The addresses of all interfaces, loopback included. Link-local IPv6 addresses are left out: they are of use only
+/// with the number of an interface, which differs between machines.
 pub(super) fn addresses() -> Vec<IpAddr> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let ipv4 = local_ipv4(&read(IPV4_ROUTES)).into_iter().map(IpAddr::V4);
     ipv4.chain(local_ipv6(&read(IPV6_ADDRESSES)).into_iter().map(IpAddr::V6)).collect()
 }
 
-/// The kernel lists an address as `|-- 192.168.1.7`, and in the next line `/32 host LOCAL`.
+/// Reads [`IPV4_ROUTES`]. The kernel lists an address as `|-- 192.168.1.7`, with `/32 host LOCAL` in the next line.
 fn local_ipv4(routes: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();
     let mut last = None;
@@ -53,8 +54,8 @@ fn local_ipv4(routes: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// Each line has the address in hexadecimal, the interface, the length of the prefix, the scope (`20` is link-local), flags
-/// and the name.
+/// Reads [`IPV6_ADDRESSES`]. Each line has the address in hexadecimal, the number of the interface, the length of the
+/// prefix, the scope (`20` is link-local), flags, and the name of the interface.
 fn local_ipv6(addresses: &str) -> Vec<Ipv6Addr> {
     let address = |line: &str| {
         let mut fields = line.split_ascii_whitespace();

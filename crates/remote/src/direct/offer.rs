@@ -1,4 +1,4 @@
-//! What an executor offers to a harness, inside their encrypted stream.
+//! The offer of a direct path: the control frames in the encrypted stream, and the addresses that are in an offer.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,29 +16,31 @@ pub(crate) const DIRECT_REQUEST: u8 = 16;
 /// The kind of the control frame with an offer, as JSON.
 pub(crate) const DIRECT_OFFER: u8 = 17;
 
-/// Most addresses that are offered or tried.
+/// The largest number of addresses in an offer, and the largest number that a harness tries.
 const MAX_ADDRESSES: usize = 8;
 
-/// Addresses of an executor, and what both ends show each other there.
+/// Addresses of an executor, and the two secrets by which the ends recognise each other there.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct DirectOffer {
-    /// Where to try.
+    /// The addresses of listeners of the executor.
     pub(super) addresses: Vec<SocketAddr>,
-    /// The machine of the executor ([`machine::this_machine`]).
+    /// [`machine::this_machine`] of the executor. Empty if it is not known.
     pub(super) machine: String,
-    /// Admits the harness to the direct path, once and soon.
+    /// The secret that the harness sends to a listener. It is accepted once, and only for a few seconds.
     pub(crate) ticket: String,
-    /// The first message of the executor over the direct path. Only the executor knows it.
+    /// The secret that the executor sends as its first message over the direct path. Another program at this address
+    /// does not know it.
     pub(crate) answer: String,
 }
 
 impl DirectListeners {
-    /// Whether there can be an offer.
+    /// Whether the policy and the listeners allow offers at all.
     pub(crate) fn can_offer(&self) -> bool {
         self.policy != DirectPolicy::Off && !self.addresses.is_empty()
     }
 
-    /// The offer with this ticket and this answer. `None` if there is no address to offer now.
+    /// An offer with this ticket and this answer. `None` if the machine has no address at present that the policy
+    /// permits.
     pub(crate) fn offer(&self, ticket: String, answer: String) -> Option<DirectOffer> {
         let machine = machine::this_machine();
         let mut addresses = Vec::new();
@@ -59,7 +61,7 @@ impl DirectListeners {
 
 impl DirectOffer {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Texts and addresses can always be written as JSON.
+        // Strings and addresses can always be written as JSON, so this never fails.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -67,14 +69,15 @@ impl DirectOffer {
         serde_json::from_slice(payload).ok()
     }
 
-    /// The addresses that a harness on the machine `here` tries, in this order.
+    /// The addresses that a harness tries, in this order. `here` is [`machine::this_machine`] of the harness.
     pub(crate) fn addresses_to_try(&self, policy: DirectPolicy, here: Option<&str>) -> Vec<SocketAddr> {
         let is_same_machine = here.is_some_and(|here| here == self.machine);
         permitted(policy, self.addresses.iter().copied(), is_same_machine)
     }
 }
 
-/// The addresses that a policy permits, those on loopback first, because they are the quickest.
+/// At most [`MAX_ADDRESSES`] addresses that the policy permits. Loopback addresses come first, because they are the
+/// fastest.
 fn permitted(
     policy: DirectPolicy,
     addresses: impl IntoIterator<Item = SocketAddr>,
@@ -93,7 +96,7 @@ fn permitted(
     permitted
 }
 
-/// Without ticket and answer, which are secret.
+/// Leaves out the ticket and the answer, which are secret.
 impl fmt::Debug for DirectOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DirectOffer").field("addresses", &self.addresses).finish_non_exhaustive()

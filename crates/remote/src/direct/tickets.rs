@@ -1,15 +1,16 @@
-//! The tickets of an executor, as a value: each admits one stream to the direct path, once and soon. `S` is a stream.
+//! The tickets that an executor has issued and that were not used. Each lets one stream use one direct path, within
+//! [`VALID_FOR`]. A value without IO; `S` is a stream.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a ticket can be used.
+/// How long a ticket can be used after it was issued.
 const VALID_FOR: Duration = Duration::from_secs(10);
 
-/// A stream gets no second ticket earlier than this after the first one.
+/// While a ticket of a stream is unused, the stream gets another one only after this time.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The tickets that were not used.
+/// The tickets that were issued and not used.
 #[derive(Debug)]
 pub(crate) struct DirectTickets<S> {
     by_ticket: HashMap<String, IssuedTicket<S>>,
@@ -30,7 +31,7 @@ impl<S> Default for DirectTickets<S> {
 }
 
 impl<S> DirectTickets<S> {
-    /// Whether the stream may have a ticket now. Its earlier one is no longer valid then, so there are never more tickets
+    /// Whether the stream may get a ticket now. If so, its earlier ticket is dropped, so there are never more tickets
     /// than streams.
     pub(crate) fn may_issue(&mut self, stream_id: &str, now: Instant) -> bool {
         self.by_ticket.retain(|_, issued| now.saturating_duration_since(issued.issued) < VALID_FOR);
@@ -44,13 +45,13 @@ impl<S> DirectTickets<S> {
         may
     }
 
-    /// Adds a ticket. `answer` is what its holder is shown.
+    /// Adds a ticket. `answer` is sent to the program that uses the ticket.
     pub(crate) fn add(&mut self, ticket: String, answer: String, stream_id: &str, stream: S, now: Instant) {
         let issued = IssuedTicket { stream_id: stream_id.to_owned(), stream, answer, issued: now };
         self.by_ticket.insert(ticket, issued);
     }
 
-    /// Uses a ticket up. Returns its stream and its answer. `None`: there is no such ticket, or it is too old.
+    /// Removes a ticket. Returns its stream and its answer. `None`: there is no such ticket, or it is too old.
     pub(crate) fn take(&mut self, ticket: &str, now: Instant) -> Option<(S, String)> {
         let issued = self.by_ticket.remove(ticket)?;
         let is_valid = now.saturating_duration_since(issued.issued) < VALID_FOR;

@@ -31,10 +31,10 @@ const REFUSALS_COUNT_FOR: Duration = Duration::from_secs(60);
 /// Most harnesses whose refusals are counted. The oldest are forgotten.
 const MAX_COUNTED_HARNESSES: usize = 1024;
 
-/// How long the registry is asked about a harness, with all repetitions. The harness waits a little longer.
+/// How long all attempts to ask the registry about one harness may take together. The harness waits a little longer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The waits between two repetitions.
+/// The waits between two attempts to ask the registry about one harness.
 const ASK_WAITS: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 
 /// Decides whether a handshake may go on, as a value: so many in a second, and no more from a harness that the registry
@@ -173,16 +173,17 @@ async fn admit(
     Ok(())
 }
 
-/// What the registry says about a harness.
+/// The answer of the registry to the question whether a harness may connect.
 enum Authorization {
     Given,
     Refused,
-    /// An earlier attempt to ask has failed. It may have used up an authorization that is good for one answer, so this
-    /// refusal does not count against the harness.
+    /// The registry has refused the harness after an earlier attempt to ask had failed. The failed attempt may have
+    /// used up the authorization, which works once, so this refusal does not count against the harness.
     RefusedAfterFailure,
 }
 
-/// Asks the registry about a harness, and asks again after a failure that may pass, as long as the harness waits.
+/// Asks the registry whether a harness may connect. Asks again after a temporary failure, until [`ASK_TIMEOUT`] is
+/// over.
 async fn ask(
     registry: &Registry,
     registration_id: &str,

@@ -12,8 +12,8 @@ const WAITS: Backoff = Backoff { first: Duration::from_millis(40), longest: Dura
 /// So many of the first waits are as short as the first one.
 const SHORT_WAITS: u32 = 40;
 
-/// A connection that has held for less than this, and was not used, counts as a failure. Otherwise two executors that
-/// displace each other would do so without end.
+/// A connection that has ended before this time, and was not used, counts as a failure. Without this rule two executors
+/// with the same id would take the id from each other again and again without a pause.
 const HELD: Duration = Duration::from_secs(10);
 
 /// A relay that accepts and closes is not called more often than after this time.
@@ -22,19 +22,19 @@ const DISPLACED_WAITS: Backoff = Backoff { first: Duration::from_millis(500), lo
 /// Waits before a further attempt to register.
 const REGISTER_WAITS: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
-/// After so many attempts to connect that have failed, each further failure also makes the executor ask for another URL: the relay
-/// behind this one may be gone for good.
+/// After this many failed attempts to connect, the executor asks the registry for another URL after each further
+/// failure: the relay at the old URL may be gone for good.
 const DIALS_BEFORE_NEW_URL: u32 = SHORT_WAITS;
 
 /// What a connection was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionUse {
-    /// There was no stream.
+    /// The executor had no streams.
     Idle,
-    /// There are streams, and nothing of them has arrived. Their harnesses wait, so the next connection follows as quickly
+    /// The executor has streams, but no frame of a stream has arrived. The harnesses wait, so the next wait is as short
     /// as after a failed attempt to connect.
     Awaited,
-    /// Frames of streams have arrived, which has brought the work further.
+    /// Frames of streams have arrived, so the connection was useful.
     Carried,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct RedialSchedule {
     short_connections: u32,
     failed_registrations: u32,
     renewed_urls: u32,
-    /// What the service asks for.
+    /// The wait that the service has asked for in its last refusal. Zero if it has asked for none.
     asked_wait: Duration,
     is_url_refused: bool,
 }
@@ -55,7 +55,7 @@ impl RedialSchedule {
         Self::default()
     }
 
-    /// There is no connection to the relay, and this may help.
+    /// An attempt to connect to the relay has failed.
     pub(super) fn dial_failed(&mut self, remedy: DialRemedy) {
         self.asked_wait = Duration::ZERO;
         self.is_url_refused = remedy == DialRemedy::NewUrl;
@@ -77,15 +77,16 @@ impl RedialSchedule {
         self.renewed_urls = self.renewed_urls.saturating_add(1);
     }
 
-    /// The executor was not registered, and the registry may have asked for a wait.
+    /// An attempt to register has failed. `asked_wait` is the wait that the registry has asked for.
     pub(super) fn registration_failed(&mut self, asked_wait: Option<Duration>) {
         self.failed_registrations = self.failed_registrations.saturating_add(1);
         self.asked_wait = asked_wait.unwrap_or_default();
     }
 
-    /// A connection has ended after this time.
+    /// A connection to the relay has ended after the time `held`.
     pub(super) fn connection_ended(&mut self, held: Duration, connection_use: ConnectionUse) {
-        // An executor that is displaced gets a new URL each time, so what it has carried in between does not count.
+        // An executor that loses its id to another executor gets a new URL each time. After a new URL a short
+        // connection therefore counts as unused, even if frames have arrived on it.
         let connection_use = if self.renewed_urls > 0 { ConnectionUse::Idle } else { connection_use };
         *self = match connection_use {
             _ if held >= HELD => Self::default(),
@@ -107,7 +108,7 @@ impl RedialSchedule {
         let failed = self.failed_dials.saturating_sub(SHORT_WAITS).max(1);
         // The first short connection, and the first new URL, may have been an accident.
         let displaced = self.short_connections.max(self.renewed_urls).saturating_sub(2);
-        // A random time is added to what the service asks for, so that not all executors come back at the same moment.
+        // A random time is added to the wait that the service has asked for, so that not all executors return at once.
         let spread = Backoff { first: self.asked_wait / 5, longest: self.asked_wait };
         let asked = self.asked_wait + spread.after(1, chance);
         let registered = REGISTER_WAITS.after(self.failed_registrations, chance);
@@ -151,7 +152,7 @@ mod tests {
         let mut schedule = RedialSchedule::new();
         let mut waits = Vec::new();
         for number in 0..12 {
-            // A harness may be so quick that the connection carries something.
+            // A harness may be quick enough to send frames before the other executor takes the id.
             let connection_use = [ConnectionUse::Idle, ConnectionUse::Awaited, ConnectionUse::Carried][number % 3];
             schedule.connection_ended(Duration::from_millis(3), connection_use);
             schedule.url_renewed();
@@ -171,10 +172,10 @@ mod tests {
             assert!(end(&mut schedule, ConnectionUse::Awaited) <= 40);
             assert!(end(&mut schedule, ConnectionUse::Carried) <= 40);
         }
-        // A relay that accepts and closes is left alone, although harnesses wait.
+        // The waits grow for a relay that accepts and closes, although harnesses wait.
         let waits: Vec<_> = (0..60).map(|_| end(&mut schedule, ConnectionUse::Awaited)).collect();
         assert!(waits[..SHORT_WAITS as usize].iter().all(|wait| *wait <= 40) && waits[59] >= 29_000, "{waits:?}");
-        // If nobody waits, it is left alone earlier.
+        // The waits grow earlier if no harness waits.
         let mut schedule = RedialSchedule::new();
         let waits: Vec<_> = (0..4).map(|_| end(&mut schedule, ConnectionUse::Idle)).collect();
         assert!(waits[3] >= 500, "{waits:?}");

@@ -39,7 +39,7 @@ enum StreamEntry<S> {
     },
 }
 
-/// Hash of the handshake message with which an entry began. A copy of this message says nothing new.
+/// Hash of the handshake message with which an entry began. A copy of this message is ignored.
 type MessageHash = u64;
 
 /// All streams and handshakes.
@@ -48,7 +48,7 @@ pub(super) struct StreamTable<S> {
     entries: HashMap<String, StreamEntry<S>>,
     handshakes: usize,
     last_number: u64,
-    /// With random keys, so that nobody can make two messages with one hash.
+    /// Has random keys, so that nobody can construct two messages with the same hash.
     hasher: RandomState,
 }
 
@@ -62,7 +62,7 @@ impl<S: Clone> StreamTable<S> {
     /// Decides about a frame that has arrived.
     pub(super) fn handle(&mut self, frame: &Frame) -> FrameVerdict<S> {
         match (self.entries.get(&frame.stream_id), &frame.body) {
-            // The relay has passed the same frame on twice.
+            // The relay has delivered the same handshake message twice.
             (
                 Some(StreamEntry::Stream { message, .. } | StreamEntry::Handshake { message, .. }),
                 FrameBody::Handshake(copy),
@@ -91,7 +91,7 @@ impl<S: Clone> StreamTable<S> {
             (None, FrameBody::Resume { next_seq }) if *next_seq > 0 || frame.ack > 0 => {
                 FrameVerdict::Reset("resumption of an unknown stream")
             }
-            // The harness asks for an answer, perhaps because the reset that has ended its stream was lost with a socket.
+            // The harness does not know that its stream has ended, perhaps because the reset was lost with a socket.
             (None, FrameBody::Heartbeat) => FrameVerdict::Reset("heartbeat of an unknown stream"),
             _ => FrameVerdict::Ignore,
         }
@@ -117,7 +117,7 @@ impl<S: Clone> StreamTable<S> {
         }
     }
 
-    /// The message of the handshake with this number, if it is still wanted.
+    /// The hash of the message of the handshake with this number, if this handshake is still in the table.
     fn handshake_message(&self, stream_id: &str, number: u64) -> Option<MessageHash> {
         match self.entries.get(stream_id) {
             Some(StreamEntry::Handshake { number: known, message }) if *known == number => Some(*message),

@@ -1,9 +1,10 @@
-//! Moves messages between a harness and the destination until one of them ends. Each direction has a loop that reads only
-//! when everything before is written, so a slow reader slows the other end down and nothing piles up here.
+//! Moves messages between a harness and the destination until one of them ends. Each direction has a loop that handles
+//! the next message only when all earlier ones are written. So a slow reader makes the other end wait, and little is
+//! buffered.
 //!
-//! Pings of the destination are not answered here. They go into the stream of the harness, which answers each when the
-//! harness has acknowledged everything before it. So a pong means to the destination what it means without a forwarder: the
-//! client has received the output.
+//! The forwarder does not answer pings of the destination itself. It passes each ping to the stream of the harness, and
+//! the stream answers when the harness has acknowledged everything before the ping. So a pong tells the destination the
+//! same as without a forwarder: the client has received the output.
 
 use std::io;
 use std::pin::pin;
@@ -20,20 +21,20 @@ use super::READ_AHEAD_BYTES;
 /// A longer message is sent to the destination in several frames. Published servers refuse frames over 16 MiB.
 const MAX_FRAME_BYTES: usize = 8 * 1024 * 1024;
 
-/// While this much is buffered, no further message is added to the same write.
+/// When the buffer holds this many bytes, it is written before further messages are added.
 const BATCH_BYTES: usize = 256 * 1024;
 
 /// Capacity kept after a write. A larger buffer, which a long message needed, is freed.
 const KEPT_BUFFER_BYTES: usize = 2 * BATCH_BYTES;
 
-/// The destination is pinged after this time without a sign of life.
+/// The destination is pinged when nothing has arrived from it for this time.
 const PING_AFTER: Duration = Duration::from_secs(25);
-/// After this time without a sign of life the destination counts as lost.
+/// The destination counts as lost when nothing has arrived from it for this time.
 const LOST_AFTER: Duration = Duration::from_secs(50);
 
-/// How long the destination may take to receive the last messages of a harness that has left, and the close frame.
+/// How long the destination may take to receive the last messages of a harness that has left, and a close frame.
 const DESTINATION_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a harness may take to receive the last messages of a destination that has left.
+/// How long a harness may take to receive the last messages of a destination that has left, and a close frame.
 const HARNESS_CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Codes of close frames.
@@ -44,26 +45,26 @@ const NO_STATUS: u16 = 1005;
 const TOO_LARGE: u16 = 1009;
 const INTERNAL_ERROR: u16 = 1011;
 
-/// Payload of our pings.
+/// Payload of the pings with which the forwarder checks the destination.
 const OUR_PING: &[u8] = b"forward";
 
 /// Why no more messages are passed.
 #[derive(Debug, PartialEq, Eq)]
 enum PassingEnd {
-    /// The harness has left: in order, with or without a reason, or with its stream (`None`).
+    /// The harness has closed its stream with this reason. `None`: the stream has ended without a reason.
     HarnessLeft(Option<CloseReason>),
     /// The destination has closed its connection.
     DestinationClosed(CloseReason),
-    /// The connection to the destination is lost. Holds what a harness is told.
+    /// The connection to the destination is lost. The text is sent to the harness.
     DestinationLost(&'static str),
-    /// Both ends are still there, and are told this code and reason.
+    /// Both ends are still connected. This code and this reason are sent to both.
     Stopped(u16, &'static str),
 }
 
-/// Passes messages until one end leaves or `leaving` is cancelled, and then closes the other end in order.
+/// Passes messages until one end leaves or `leaving` is cancelled. Then closes what is still open with a close frame.
 pub(super) async fn pass(harness: MessageStream, destination: MessageStream, leaving: &CancellationToken) {
     let framing = match destination.framing {
-        // The published forwarder sends binary frames too: the messages may be anything.
+        // Binary frames, as the published forwarder sends them, because a message may be any bytes.
         Framing::WebSocketClient => Framing::BinaryWebSocketClient,
         other => other,
     };
@@ -78,7 +79,7 @@ pub(super) async fn pass(harness: MessageStream, destination: MessageStream, lea
     };
     match end {
         PassingEnd::HarnessLeft(Some(reason)) => to_destination.close_as(&reason, DESTINATION_CLOSE_TIMEOUT).await,
-        // To the destination, a harness whose stream was lost is a client whose connection was lost.
+        // The stream was lost, so the destination is to see a lost connection: there is no close frame.
         PassingEnd::HarnessLeft(None) => {}
         PassingEnd::DestinationClosed(reason) => {
             to_destination.close_as(&reason, DESTINATION_CLOSE_TIMEOUT).await;
@@ -116,7 +117,8 @@ async fn pass_to_destination(from: &mut Reader, to: &mut Outlet, ping_wanted: &N
             Ok(None) => {}
             Ok(Some(end)) => return end,
             Err(_) => {
-                // The other direction usually knows why, and ends first.
+                // The loop of the other direction usually learns the reason, such as a close frame. It gets time to end
+                // first.
                 tokio::time::sleep(DESTINATION_CLOSE_TIMEOUT).await;
                 return PassingEnd::DestinationLost(DESTINATION_LOST);
             }
@@ -124,7 +126,8 @@ async fn pass_to_destination(from: &mut Reader, to: &mut Outlet, ping_wanted: &N
     }
 }
 
-/// Writes the message of an event, together with those that have arrived after it. Returns the end if it was among them.
+/// Writes the message of an event together with messages that are already buffered. Returns the reason to stop if one
+/// of the events is one. `event` is `None` if only the ping in the buffer has to be written.
 async fn add_messages_of_harness(
     mut event: Option<Result<ReadEvent, ReadError>>,
     from: &mut Reader,
@@ -141,11 +144,11 @@ async fn add_messages_of_harness(
                 }
             }
             Ok(ReadEvent::Message(message)) => to.add(&fitting(message, to.framing)),
-            // The harness has received everything before this ping of the destination.
+            // This answers a ping of the destination: the harness has received everything before that ping.
             Ok(ReadEvent::Pong(payload)) => {
                 to.framing.pong(&mut to.buffer, &payload);
             }
-            // The streams of a relay answer pings themselves.
+            // The stream of the harness answers pings itself.
             Ok(ReadEvent::Ping(_)) => {}
             Ok(ReadEvent::TooLarge { .. }) => end = Some(PassingEnd::Stopped(TOO_LARGE, MESSAGE_TOO_LARGE)),
             Ok(ReadEvent::Closed(reason)) => end = Some(PassingEnd::HarnessLeft(reason)),
@@ -157,14 +160,14 @@ async fn add_messages_of_harness(
     Ok(end)
 }
 
-/// What a harness is told when a message over the limit of the forwarder comes from either side.
+/// The reason that both ends get when a message from either of them is larger than the limit of the forwarder.
 const MESSAGE_TOO_LARGE: &str = "a message is larger than a forwarder passes on";
 
-/// What a harness is told when the connection to the destination breaks.
+/// The reason that a harness gets when the connection to the destination breaks.
 const DESTINATION_LOST: &str = "the forwarder has lost its connection to the server behind this environment";
 
-/// A message as the framing can carry it: one line must hold it if the destination is a Unix socket. A line break between
-/// the tokens of a JSON text means the same as a space, and inside of them none is allowed.
+/// The message in a form that the framing can carry. On a Unix socket each message is one line, so line breaks become
+/// spaces. This does not change the meaning of JSON, which allows line breaks only where it allows spaces.
 fn fitting(message: Bytes, framing: Framing) -> Bytes {
     if framing != Framing::Lines || !message.contains(&b'\n') {
         return message;
@@ -172,8 +175,8 @@ fn fitting(message: Bytes, framing: Framing) -> Bytes {
     message.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }).collect()
 }
 
-/// Writes what is buffered. Meanwhile a little is read ahead, which shows whether the harness has left: then the destination
-/// has little time to take the rest.
+/// Writes the buffer. Meanwhile reads a limited number of bytes ahead, to notice when the harness leaves. Then the
+/// destination has [`DESTINATION_CLOSE_TIMEOUT`] to take the rest.
 async fn write_while_reading(to: &mut Outlet, from: &mut Reader) -> io::Result<()> {
     let mut writing = pin!(to.write());
     tokio::select! {
@@ -216,8 +219,8 @@ async fn pass_to_harness(from: &mut Reader, to: &mut Outlet, ping_wanted: &Notif
     }
 }
 
-/// The next event of the destination. `None` if it shows no sign of life for too long. Only time that is spent here counts: while
-/// the harness does not read, nothing is read from the destination either.
+/// The next event of the destination. `None` if nothing arrives for [`LOST_AFTER`]. Only the time inside this call
+/// counts, because nothing is read from the destination while the harness does not read.
 async fn next_of_destination(from: &mut Reader, ping_wanted: &Notify) -> Option<Result<ReadEvent, ReadError>> {
     let began = Instant::now();
     let mut was_pinged = false;
@@ -241,12 +244,13 @@ async fn next_of_destination(from: &mut Reader, ping_wanted: &Notify) -> Option<
     }
 }
 
-/// The writing half towards one end.
+/// The writing half of the connection to one end, with its buffer.
 struct Outlet {
     writer: Writer,
     framing: Framing,
     buffer: Vec<u8>,
-    /// False after a write that was dropped in the middle: no further frame would be understood.
+    /// False while a write is unfinished. If that write is dropped, a part of a frame may be sent, so no further frame
+    /// can follow.
     is_usable: bool,
 }
 
@@ -259,7 +263,7 @@ impl Outlet {
         self.framing.frame(&mut self.buffer, message.len(), |out| out.extend_from_slice(message));
     }
 
-    /// Writes what is buffered.
+    /// Writes and empties the buffer.
     async fn write(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -279,7 +283,8 @@ impl Outlet {
         self.close(code, &reason.reason, timeout).await;
     }
 
-    /// Sends a close frame, and waits until the peer has everything or the time is over.
+    /// Sends a close frame, and shuts the connection down for writing. On the stream of a harness, the shutdown waits
+    /// until the harness has received everything. Gives up after `timeout`.
     async fn close(&mut self, code: u16, reason: &str, timeout: Duration) {
         if !self.is_usable {
             return;

@@ -19,7 +19,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// The waits between two attempts. The first is short, because most executors are back at once.
 const WAITS: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(2) };
 
-/// The time that is left to connect.
+/// The time that is left for all attempts to connect, and the number of failures so far.
 pub(super) struct BundleBudget {
     ends: Instant,
     failed: u32,
@@ -54,8 +54,8 @@ impl BundleBudget {
         Ok(())
     }
 
-    /// How long to wait before the next attempt, at least as long as the service has `asked`. None: there is no further
-    /// attempt.
+    /// How long to wait before the next attempt: at least `asked`, the wait that the service has asked for. None: there
+    /// is no further attempt.
     fn wait_after_failure(
         &mut self,
         is_retryable: bool,
@@ -91,6 +91,6 @@ mod tests {
         };
         assert_eq!(after_failure(false, None), None);
         assert_eq!(after_failure(true, Some(3)), Some(Duration::from_secs(3)));
-        assert_eq!(after_failure(true, Some(60)), None, "nobody waits in silence for so long");
+        assert_eq!(after_failure(true, Some(60)), None, "a wait beyond the budget is not made");
     }
 }

@@ -1,5 +1,5 @@
-//! Looks for a direct path while the stream runs, uses it as long as it holds, and looks again later. It never delays the
-//! stream: until a path is proven, everything goes through the relay.
+//! Looks for a direct path while the stream runs, uses the path until it breaks, and looks again later. The search
+//! never delays the stream: until a path is proven, all frames go through the relay.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::direct::{
 };
 use crate::relayed_stream::{ControlHandler, DirectRoute, RelayedStream};
 
-/// Most commands have ended after this time. They do without a direct path.
+/// The wait before the first search. Most commands have ended by then and need no direct path.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// The waits between two attempts.
+/// The waits between two searches. They grow while searches fail or direct paths break early.
 const WAITS: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(300) };
 
-/// A direct path that has held for this long counts as a success.
+/// A direct path that was used for this long counts as a success.
 const HELD: Duration = Duration::from_secs(10);
 
 /// How long the executor may take to make an offer.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long one address may take to connect, to upgrade and to show the answer. All addresses of an offer together take less
-/// time than its ticket is valid.
+/// How long one attempt may take, from connecting to an address until the answer of the offer has arrived. All
+/// addresses of an offer together take less time than its ticket is valid.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Offers that were not looked at. An executor that sends more is ignored.
+/// The largest number of unread offers. Further ones are dropped.
 const MAX_WAITING_OFFERS: usize = 4;
 
 /// Why an address is not used.
@@ -53,7 +53,8 @@ pub(super) struct DirectSearch {
 }
 
 impl DirectSearch {
-    /// A search, the handler that gets the offers, and the path that is in use: `None` until it was tried to find a direct one.
+    /// A search, the handler that gets the offers, and the path that is in use: `None` until the first search has
+    /// ended.
     pub(super) fn new(policy: DirectPolicy) -> (Self, ControlHandler, watch::Receiver<Option<ConnectionPath>>) {
         let (sender, offers) = mpsc::channel(MAX_WAITING_OFFERS);
         let (path, watched) = watch::channel(None);
@@ -67,12 +68,13 @@ impl DirectSearch {
         (Self { policy, offers, path }, handler, watched)
     }
 
-    /// The executor knows no direct paths, so the stream stays with the relay.
+    /// Ends the search, because the policy is `off` or the executor offers no direct path. The stream stays with the
+    /// relay.
     pub(super) fn give_up(self) {
         self.path.send_replace(Some(ConnectionPath::Relay));
     }
 
-    /// Runs as long as the stream. Does not end.
+    /// Searches again and again. Never returns; the caller drops the future when the stream ends.
     pub(super) async fn run(mut self, stream: &Arc<RelayedStream>) {
         let mut failed = 0;
         tokio::time::sleep(FIRST_WAIT).await;
@@ -92,9 +94,9 @@ impl DirectSearch {
         }
     }
 
-    /// Asks for an offer, and tries its addresses one after the other, because its ticket works once.
+    /// Asks for an offer, and tries its addresses. One after the other, because its ticket works once.
     async fn find(&mut self, stream: &Arc<RelayedStream>) -> Option<(SocketAddr, MessageStream)> {
-        // An offer that came too late has an old ticket.
+        // Offers that have arrived after their timeout are dropped, because their tickets are no longer valid.
         while self.offers.try_recv().is_ok() {}
         stream.send_control(DIRECT_REQUEST, b"");
         let offer = tokio::time::timeout(OFFER_TIMEOUT, self.offers.recv()).await.ok().flatten()?;
@@ -109,7 +111,8 @@ impl DirectSearch {
     }
 }
 
-/// A socket to the program behind this address, which has proven that it is the executor.
+/// Connects to this address. The socket is returned only if the program there has sent the answer of the offer, which
+/// proves that it is the executor.
 async fn open(address: SocketAddr, offer: &DirectOffer) -> Result<MessageStream, AddressFailure> {
     let options = ConnectOptions {
         bearer_token: Some(offer.ticket.clone()),

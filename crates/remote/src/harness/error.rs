@@ -55,7 +55,7 @@ impl HarnessError {
         }
     }
 
-    /// How long the service wants to be left alone.
+    /// The wait that the service or the relay has asked for.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Registry(error) => error.wait(),

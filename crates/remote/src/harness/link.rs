@@ -25,7 +25,7 @@ use crate::stream_timers::StreamTimers;
 /// The waits between two attempts to replace a socket.
 const WAITS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(80) };
 
-/// The same while the stream uses a direct path and does not need the relay.
+/// The waits between two attempts to replace a socket while the stream uses a direct path and does not need the relay.
 const WAITS_WHILE_DIRECT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 /// How long the registry may take to give a new URL for the stream.
@@ -58,7 +58,7 @@ pub(super) struct LinkParts {
     /// Cancelled when the stream or the link is dropped.
     pub(super) closed: CancellationToken,
     pub(super) socket: MessageStream,
-    /// None: there can be no direct path.
+    /// None: the policy or the executor allows no direct path.
     pub(super) search: Option<DirectSearch>,
     pub(super) path: watch::Receiver<Option<ConnectionPath>>,
 }
@@ -84,7 +84,7 @@ impl HarnessLink {
         Self { closed, end, path, _task: task }
     }
 
-    /// The path that the connection takes now. `None` until it was tried to find a direct one.
+    /// The path that the connection uses now. `None` until the first search for a direct path has ended.
     pub fn path(&self) -> watch::Receiver<Option<ConnectionPath>> {
         self.path.clone()
     }
@@ -131,7 +131,8 @@ async fn serve(parts: LinkParts) -> String {
     };
     let stream_end = async {
         slot.wait_for_end().await;
-        // If this end cannot go on, for example after an altered record, the executor does not know it.
+        // Unless the stream was reset, the executor does not know that it has ended, for example after an altered
+        // record.
         if slot.end() != Some(StreamFailure::Reset) {
             slot.push_named_reset(LEFT);
         }
@@ -177,7 +178,7 @@ async fn replace(
                     (DialRemedy::SameUrl, _) => {}
                     (DialRemedy::Later(wait), _) => tokio::time::sleep(wait).await,
                     (DialRemedy::NewUrl, DialError::Refused { status: 400..500, .. }) => {
-                        // A relay that refuses new URLs too is not asked without a pause.
+                        // If the relay refuses a new URL too, the registry is asked again only after a pause.
                         if is_renewed {
                             tokio::time::sleep(BUNDLE_PAUSE).await;
                         }
@@ -198,7 +199,7 @@ async fn replace(
     None
 }
 
-/// Waits for this time, but only as long as the stream does not need the relay.
+/// Waits for this time, or until the stream uses the relay.
 async fn wait_while_direct(slot: &RelayedStream, time: Duration) {
     tokio::select! {
         () = tokio::time::sleep(time) => {}

@@ -56,7 +56,7 @@ pub enum RegistryError {
         code: Option<String>,
         /// The text of the service, or a substitute.
         message: String,
-        /// How long the service wants to be left alone.
+        /// The wait that the service has asked for, at most 300 s.
         wait: Option<Duration>,
     },
     /// The answer is not the JSON that the call has.
@@ -135,7 +135,7 @@ impl RegistryError {
         }
     }
 
-    /// How long the service wants to be left alone.
+    /// The wait that the service has asked for.
     pub(crate) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Refused { wait, .. } => *wait,
@@ -144,7 +144,7 @@ impl RegistryError {
     }
 }
 
-/// A text of the service as one line. It may be shown on a terminal, so it must not control one.
+/// A text of the service as one line without control characters, so that it is safe to show on a terminal.
 fn shown(text: &str) -> String {
     let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
     let mut line = String::new();

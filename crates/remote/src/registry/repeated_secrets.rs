@@ -1,11 +1,11 @@
-//! A service may repeat the credential in the text of an error, and errors are logged and shown. Start with
-//! [`without_secrets`].
+//! Removes the credential from the error text of a service. A service may repeat the credential there, and errors are
+//! logged and shown. Start with [`without_secrets`].
 
 use credentials::AuthHeaders;
 
 use super::error::RegistryError;
 
-/// The error without the credential in these headers, wherever the text of the service has it.
+/// The error with `[secret]` in every place where the service has repeated the credential in these headers.
 pub(super) fn without_secrets(mut error: RegistryError, headers: &AuthHeaders) -> RegistryError {
     match &mut error {
         RegistryError::Authentication { message, .. } | RegistryError::Offline { message } => {

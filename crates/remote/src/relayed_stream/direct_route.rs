@@ -126,8 +126,8 @@ impl RelayedStream {
         }
     }
 
-    /// Tells the peer that the stream ends. A relay that is not used learns it too, unless it has a new socket on which the stream
-    /// was not named yet.
+    /// Sends the peer a reset. If the stream uses a direct path, the relay gets the reset too, unless no frame of the
+    /// stream was sent on the current socket to the relay.
     pub(crate) fn push_reset(&self, reason: &str) {
         self.push_last_frames(&[FrameBody::Reset { reason: reason.to_owned() }]);
     }

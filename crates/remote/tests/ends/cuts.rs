@@ -1,4 +1,4 @@
-//! Sockets that are cut after every number of bytes while a stream begins.
+//! Sockets that are cut after different numbers of bytes while a stream begins.
 
 use std::sync::Arc;
 
@@ -7,16 +7,18 @@ use testkit::{CuttingProxy, TestService};
 
 use crate::support::{TestExecutor, harness, receive, registry, run_together, send, within};
 
-/// Longer than the upgrade, both messages of a handshake and one message in each direction.
+/// The largest number of bytes before a cut. More than the upgrade, both messages of a handshake and one message in
+/// each direction have together.
 const LONGEST_CUT: u64 = 8_500;
 
-/// The distance between two cuts. Every byte has its turn if the variable `CUT_AT_EVERY_BYTE` is set, which takes minutes.
+/// The numbers of bytes before each cut, `distance` apart. With the variable `CUT_AT_EVERY_BYTE` set, every number is
+/// used, which takes minutes.
 fn cuts(distance: u64) -> impl Iterator<Item = u64> {
     let distance = if std::env::var_os("CUT_AT_EVERY_BYTE").is_some() { 1 } else { distance };
     (1..LONGEST_CUT).step_by(distance as usize)
 }
 
-/// Runs `cut` for each number of bytes, with so many services at the same time.
+/// Divides the cuts into `services` shares, and runs `cut` for all shares at the same time.
 async fn cut_everywhere<F>(distance: u64, services: u64, cut: impl Fn(Vec<u64>) -> F)
 where
     F: Future<Output = ()> + 'static,
@@ -25,7 +27,7 @@ where
     run_together(shares.map(cut)).await;
 }
 
-/// A service whose sockets of this leg go through a proxy.
+/// A service, with a proxy for the sockets of this leg.
 async fn service_behind_proxy(leg: Leg) -> (TestService, CuttingProxy) {
     let service = TestService::start().await;
     let proxy = CuttingProxy::start(service.address()).await;
@@ -33,7 +35,7 @@ async fn service_behind_proxy(leg: Leg) -> (TestService, CuttingProxy) {
     (service, proxy)
 }
 
-/// Connects, and gets a message back.
+/// Connects, sends a message, and expects the same message back.
 async fn connect_and_get_echo(service: &TestService) {
     let mut connection = within("the harness is connected", harness(service).connect()).await.unwrap();
     assert!(send(&mut connection.stream, b"question").await);
@@ -43,7 +45,8 @@ async fn connect_and_get_echo(service: &TestService) {
 #[tokio::test]
 async fn a_harness_gets_through_wherever_its_first_socket_is_cut() {
     cut_everywhere(31, 4, |cuts| async move {
-        // Streams that were abandoned stay for a while, and an executor has a limited number of them.
+        // Each cut may leave an abandoned stream at the executor for a while. The number of streams of an executor is
+        // limited, so there is a new one after 50 cuts.
         let mut cuts_made = 0;
         for cuts in cuts.chunks(50) {
             let (service, proxy) = service_behind_proxy(Leg::Harness).await;

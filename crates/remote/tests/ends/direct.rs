@@ -1,5 +1,5 @@
-//! The direct path: a second socket for a stream, around the relay. The executor offers the address of a proxy that stands
-//! before its listener, so that the path can be cut.
+//! The direct path: a second socket for a stream, without the relay. The executor offers the address of a proxy in
+//! front of its listener, so that a test can cut the path.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ struct ListeningExecutor {
     closing: CancellationToken,
 }
 
-/// What the listener does with those who come.
+/// The listener of the executor, what it has seen, and how it treats tickets.
 #[derive(Default)]
 struct DoorListener {
     address: String,
     connections: AtomicUsize,
-    /// Tickets are kept here and refused.
+    /// Whether the listener refuses each ticket and keeps it in `stolen`.
     steals: AtomicBool,
     stolen: Mutex<Vec<String>>,
 }
@@ -108,14 +108,14 @@ impl ListeningExecutor {
         self.host.notes().iter().filter(|note| *note == "direct path used").count()
     }
 
-    /// Talks until the listener has kept a ticket.
+    /// Exchanges messages until the listener has stolen a ticket, and returns the ticket.
     async fn talk_until_stolen(&self, ends: &mut Ends) -> String {
         ends.talk_until("a ticket is stolen", |_| !self.listener.stolen.lock().is_empty()).await;
         self.listener.stolen.lock()[0].clone()
     }
 
-    /// Talks until both ends use the direct path for the `times`th time. What the ends tell each other is found by those who
-    /// read the stream.
+    /// Exchanges messages until both ends use the direct path for the `times`th time. Without reads the ends would not
+    /// find the control frames of the other end.
     async fn talk_until_direct(&self, ends: &mut Ends, times: usize) {
         ends.talk_until("the direct path is used", |ends| {
             ends.path() == Some(ConnectionPath::Direct(self.offered())) && self.times_used() >= times
@@ -143,7 +143,8 @@ impl Ends {
         .await;
     }
 
-    /// Talks until the relay has carried none of the frames: the last ones that were on their way have come.
+    /// Exchanges messages until the relay carries none of their frames. Frames that were on their way before may still
+    /// arrive at first.
     async fn talk_around_the_relay(&mut self, service: &TestService) {
         eventually_async("the relay carries nothing", async || {
             service.capture();
@@ -318,7 +319,7 @@ async fn an_address_that_never_answers_or_is_another_program_delays_nothing() {
     assert!(host.notes().iter().all(|note| !note.starts_with("direct")));
 }
 
-/// A program that upgrades everybody and knows no answer.
+/// A program that accepts every upgrade, and does not know the answer of the offer.
 async fn pretend(listener: Listener, seen: Arc<AtomicUsize>) {
     struct OpenDoor;
     impl HttpSurface for OpenDoor {
@@ -351,7 +352,7 @@ async fn no_end_tries_a_direct_path_that_one_of_them_has_switched_off() {
         let service = TestService::start().await;
         let executor = ListeningExecutor::start(&service, of_executor).await;
         let mut ends = connect_with(&service, &executor, of_harness).await;
-        assert_eq!(ends.path(), Some(ConnectionPath::Relay), "nothing is looked for");
+        assert_eq!(ends.path(), Some(ConnectionPath::Relay), "no direct path is searched");
         ends.talk().await;
         assert_eq!(executor.listener.connections.load(Ordering::SeqCst), 0);
     }
@@ -369,13 +370,13 @@ async fn a_stolen_ticket_lets_nobody_into_a_stream_and_works_once() {
     executor.listener.steals.store(false, Ordering::SeqCst);
 
     let stream_id = Frame::decode(service.captured().last().unwrap().bytes.clone()).unwrap().stream_id;
-    let mut thief = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut thief = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut thief).await.is_some(), "the executor greets whoever has the ticket");
     let forged = Frame { ack: 1, ack_tag: 7, ..Frame::new(stream_id, FrameBody::Resume { next_seq: 0 }) };
     assert!(send(&mut thief, &forged.encode()).await);
     assert!(matches!(within("the end", thief.reader.next()).await, Ok(ReadEvent::Closed(_)) | Err(_)));
     for refused in [Some(ticket.as_str()), Some("a ticket that was never given out"), Some(""), None] {
-        let status = match knock(&executor, refused).await {
+        let status = match connect_with_ticket(&executor, refused).await {
             Err(ConnectError::Refused { status, .. }) => status,
             other => panic!("{other:?}"),
         };
@@ -403,7 +404,7 @@ async fn a_holder_of_one_stream_cannot_move_another() {
     let mut other = connect(&service, &executor).await;
     let ticket = executor.talk_until_stolen(&mut other).await;
     executor.listener.steals.store(false, Ordering::SeqCst);
-    let mut socket = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut socket = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut socket).await.is_some());
     assert!(send(&mut socket, &proven.encode()).await);
     assert!(matches!(within("the end", socket.reader.next()).await, Ok(ReadEvent::Closed(_)) | Err(_)));
@@ -419,14 +420,17 @@ async fn whoever_has_a_ticket_and_says_nothing_is_sent_away() {
     let mut ends = connect(&service, &executor).await;
     let ticket = executor.talk_until_stolen(&mut ends).await;
     executor.listener.steals.store(false, Ordering::SeqCst);
-    let mut socket = knock(&executor, Some(&ticket)).await.unwrap();
+    let mut socket = connect_with_ticket(&executor, Some(&ticket)).await.unwrap();
     assert!(receive(&mut socket).await.is_some());
     assert_eq!(receive(&mut socket).await, None);
     ends.talk().await;
 }
 
-/// Upgrades at the direct path with this ticket.
-async fn knock(executor: &ListeningExecutor, ticket: Option<&str>) -> Result<MessageStream, ConnectError> {
+/// Connects to the listener of the executor at `DIRECT_PATH` with this ticket.
+async fn connect_with_ticket(
+    executor: &ListeningExecutor,
+    ticket: Option<&str>,
+) -> Result<MessageStream, ConnectError> {
     let options =
         ConnectOptions { bearer_token: ticket.map(str::to_owned), is_binary: true, ..ConnectOptions::default() };
     let url = format!("ws://{}{DIRECT_PATH}", executor.listener.address);

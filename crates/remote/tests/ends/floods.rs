@@ -1,4 +1,4 @@
-//! Thousands of handshakes that never end, and relays that make an end answer without end.
+//! Thousands of unfinished handshakes, and relays that send endless frames which an end has to answer.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::service::{Direction, Leg, Operation, RegistryAnswer};
 use crate::raw_harness::RawHarness;
 use crate::support::{TestExecutor, connect, exchange, harness, within};
 
-/// How many streams begin and never go on.
+/// How many handshakes are begun and never finished.
 const HALF_OPEN: usize = 10_000;
 
 fn resets(service: &TestService) -> usize {
@@ -25,13 +25,14 @@ async fn ten_thousand_half_open_handshakes_are_refused_at_once_and_disturb_nobod
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
     let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    // The registry never answers about the strangers.
+    // The registry never answers the questions about the harnesses of these handshakes.
     service.answer_next(Operation::Validate, HALF_OPEN, RegistryAnswer::Hang);
     let raw = RawHarness::dial(&service).await;
     service.capture();
     let first_messages: Vec<_> = (0..100).map(|number| raw.first_message(&number.to_string()).1).collect();
     let frames = (0..HALF_OPEN).map(|number| {
-        // The executor can read the first of them. The others are as long, and cost it as much.
+        // The first 100 messages are valid. The others repeat the last valid one with another stream id, so the
+        // executor cannot read them. They are as long, and cost it as much work.
         let message = first_messages[number.min(first_messages.len() - 1)].clone();
         Bytes::from(Frame::new(number.to_string(), FrameBody::Handshake(message)).encode())
     });
@@ -57,7 +58,7 @@ async fn handshakes_that_cannot_be_read_disturb_nobody_for_long() {
     testkit::eventually("all of them are refused", || (resets(&service) >= 1000).then_some(())).await;
     assert_eq!(service.count(Operation::Validate), 1);
     exchange(&mut connection.stream, &mut at_executor).await;
-    // A harness may be refused for a moment, because handshakes in a second are limited. It tries again.
+    // Handshakes per second are limited, so a harness may be refused at first. It tries again.
     let mut other = within("another harness connects", async {
         loop {
             match harness(&service).connect().await {
@@ -84,7 +85,7 @@ async fn no_reset_is_lost_while_the_relay_takes_none() {
         Bytes::from(Frame::new(format!("stranger {number} {}", "x".repeat(200)), record).encode())
     });
     let mut injecting = std::pin::pin!(service.inject_all(Leg::Executor, frames));
-    // Until now the executor reads no more, or the kernel has room for all resets.
+    // By now the executor has stopped reading, or the kernel has room for all resets.
     let is_done = tokio::time::timeout(Duration::from_millis(500), &mut injecting).await.is_ok();
     service.read_again(Leg::Executor);
     if !is_done {

@@ -1,4 +1,4 @@
-//! Messages that are no frames, frames that break a rule, and frames of streams that nobody knows.
+//! Messages that are no frames, frames that break a rule, and frames of unknown streams.
 
 use bytes::Bytes;
 use relay::{Frame, FrameBody, MAX_FRAME_BYTES, MAX_STREAM_ID_BYTES};
@@ -8,7 +8,7 @@ use testkit::service::{Leg, Operation};
 use crate::raw_harness::RawHarness;
 use crate::support::{TestExecutor, connect, exchange};
 
-/// A field of protobuf with a length: its number, and its bytes.
+/// A length-delimited protobuf field with this number and these bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = bytes.len();
@@ -26,7 +26,7 @@ fn frame(version: u8, stream_id: &[u8], body: &[u8]) -> Bytes {
     [&[8, version][..], &field(2, stream_id), body].concat().into()
 }
 
-/// Everything that is not a frame of the protocol. The stream with this id exists.
+/// Messages that are not frames of the protocol. `known` is the id of a stream that exists.
 fn invalid_messages(known: &str) -> Vec<Bytes> {
     let known = known.as_bytes();
     let record = |segments: [u8; 2], payload: &[u8]| {
@@ -48,10 +48,10 @@ fn invalid_messages(known: &str) -> Vec<Bytes> {
         frame(1, b"\xff\xfe", &ack),
         frame(1, &[b'x'; MAX_STREAM_ID_BYTES + 1], &ack),
         frame(1, &vec![b'x'; MAX_FRAME_BYTES - 100], &ack),
-        // No body, and one that nobody knows.
+        // A frame without a body, and one with an unknown body.
         frame(1, known, b""),
         frame(1, known, &field(15, b"body")),
-        // One of several segments, and empty payloads.
+        // A record that is one of several segments, and records with empty payloads.
         frame(1, known, &record([0, 2], b"record")),
         frame(1, known, &record([1, 1], b"record")),
         frame(1, known, &record([0, 0], b"record")),
@@ -97,7 +97,7 @@ async fn whoever_uses_a_stream_that_does_not_exist_learns_it() {
         let mut raw = RawHarness::dial(&service).await;
         let stream_id = format!("stream {number}");
         raw.name_stream(&stream_id).await;
-        // Neither of these gets an answer.
+        // The executor answers none of these frames.
         raw.send_body(&stream_id, FrameBody::Ack).await;
         raw.send_body(&stream_id, FrameBody::Reset { reason: "gone".to_owned() }).await;
         // The relay has forgotten the stream with this reset.

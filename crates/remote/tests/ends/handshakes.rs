@@ -1,5 +1,5 @@
-//! Handshakes with the wrong key, the wrong stream, the wrong suite or the wrong authorization, and handshakes that a
-//! relay disturbs.
+//! Handshakes with the wrong key, the wrong stream, the wrong suite or the wrong authorization, and handshakes whose
+//! messages the relay alters, repeats or replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +14,15 @@ use testkit::service::{Direction, Operation, RegistryAnswer};
 use crate::raw_harness::RawHarness;
 use crate::support::{TestExecutor, connect, exchange, harness, receive, registry, send, within};
 
-/// Tries to connect while the registry gives bundles that were changed like this.
+/// Tries to connect while the registry gives bundles that `change` has altered. Returns the failure, and how often the
+/// executor has asked the registry about a harness.
 async fn connect_with(change: impl FnMut(&mut Value) + Send + 'static) -> (HarnessError, usize) {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
     service.alter_answers(Operation::Connect, change);
     let failure = within("the harness gives up", harness(&service).connect()).await.err().unwrap();
     let asked = service.count(Operation::Validate);
-    // Another harness is served as before.
+    // A harness with an unaltered bundle is still served.
     service.alter_answers(Operation::Connect, |_| {});
     let (mut connection, mut at_executor) = connect(&service, &executor).await;
     exchange(&mut connection.stream, &mut at_executor).await;
@@ -150,7 +151,7 @@ async fn a_record_or_another_message_during_a_handshake_ends_it() {
         let mut raw = RawHarness::dial(&service).await;
         raw.name_stream(stream_id).await;
         let (_, message) = raw.first_message(stream_id);
-        // A copy of the message changes nothing.
+        // A copy of the handshake message is ignored.
         for body in [FrameBody::Handshake(message.clone()), FrameBody::Handshake(message), disturbance] {
             raw.send_body(stream_id, body).await;
         }
@@ -158,7 +159,8 @@ async fn a_record_or_another_message_during_a_handshake_ends_it() {
     }
 }
 
-/// Connects while the relay does something to the first handshake message in this direction.
+/// Connects while the relay applies `disturb` to the first handshake message in this direction. Returns how many
+/// bundles the harness has asked for.
 async fn connect_disturbed(
     direction: Direction,
     disturb: impl Fn(&Bytes) -> Vec<Bytes> + Send + 'static,

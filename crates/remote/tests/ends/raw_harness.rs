@@ -1,4 +1,4 @@
-//! A harness that sends what the test says, and not what the protocol says.
+//! A harness that sends exactly the frames that a test chooses, also wrong ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use transport::{ConnectOptions, MessageLimits, MessageStream, ReadEvent};
 
 use crate::support::{ENVIRONMENT, WAIT, registry, within};
 
-/// A socket to the relay, and what the registry gave for it.
+/// A socket to the relay, and the bundle with which it was opened.
 pub(crate) struct RawHarness {
     pub(crate) identity: Arc<RelayIdentity>,
     pub(crate) bundle: ConnectBundle,
@@ -23,7 +23,7 @@ impl RawHarness {
         Self::dial_as(&registry(service), Arc::new(RelayIdentity::generate().unwrap())).await
     }
 
-    /// A further socket of the harness that has these keys.
+    /// Opens another socket for the harness with these keys.
     pub(crate) async fn dial_as(registry: &Registry, identity: Arc<RelayIdentity>) -> Self {
         let bundle = registry.connect(&identity.public_key(), Duration::from_secs(10)).await.unwrap();
         let options = ConnectOptions {
@@ -35,12 +35,12 @@ impl RawHarness {
         Self { identity, bundle, socket }
     }
 
-    /// Names the stream of the socket, as every harness does at first.
+    /// Tells the relay which stream uses this socket, as every harness does first.
     pub(crate) async fn name_stream(&mut self, stream_id: &str) {
         self.send(&Frame::new(stream_id, FrameBody::Resume { next_seq: 0 }).encode()).await;
     }
 
-    /// The first message of a handshake that the executor can read.
+    /// A valid first message of a handshake, and the state of the handshake after it.
     pub(crate) fn first_message(&self, stream_id: &str) -> (HarnessHandshake, Bytes) {
         let ConnectBundle { executor_registration_id, executor_public_key, harness_key_authorization, .. } =
             &self.bundle;

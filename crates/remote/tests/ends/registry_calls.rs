@@ -1,4 +1,4 @@
-//! The calls to a registry as they are on the wire: paths, headers, bodies and timeouts.
+//! The HTTP requests to a registry: paths, headers, bodies and timeouts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use testkit::service::{Operation, RegistryAnswer};
 
 use crate::support::{ENVIRONMENT, TestExecutor, registry, within};
 
-/// Long enough for a service that answers at once. A test of a timeout waits for it.
+/// A timeout for requests that is long enough for a service that answers at once.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test]

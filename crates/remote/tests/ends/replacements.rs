@@ -1,5 +1,5 @@
-//! Executors that are registered again, two executors with one id, URLs that expire, and ends that leave in the middle of
-//! something.
+//! Executors that are registered again, two executors with one id, URLs that expire, and ends that leave while they
+//! wait for a registry or a relay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn the_streams_of_an_old_registration_end_when_the_executor_has_another_on
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
     let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    // Somebody else takes the id, and leaves: the executor gets another registration.
+    // Another executor takes the id and leaves, so this executor has to be registered again.
     let other = RelayIdentity::generate().unwrap();
     registry(&service).register(&other.public_key(), None).await.unwrap();
     service.cut(Leg::Executor);
@@ -93,10 +93,10 @@ async fn two_executors_with_one_id_displace_each_other_slowly_and_harnesses_are_
     .await;
     assert!([&first, &second].iter().any(|executor| connection.executor_key == executor.identity.public_key()));
     assert!(crate::support::send(&mut connection.stream, b"x").await);
-    // The stream may be lost to the other executor at any time, so there is an echo or an end.
+    // The other executor may take the id at any time, so the stream either echoes or ends.
     let echo = receive(&mut connection.stream).await;
     assert!(echo.is_none_or(|echo| echo == b"x"[..]));
-    // The first rounds are quick, and then they slow down to 30 s.
+    // The executors take the id from each other quickly at first. Then the waits grow up to 30 s.
     assert!(service.count(Operation::Register) < 30, "{}", service.count(Operation::Register));
     // A harness that knows the key of its executor never talks to the other one.
     let pinned = Harness::new(HarnessSettings {

@@ -1,5 +1,5 @@
-//! Services that refuse, lie, answer garbage or nothing, and what the ends make of it: an error that says what to do, or
-//! another attempt.
+//! Services that refuse, give false answers, answer garbage or do not answer. The ends either retry, or fail with an
+//! error that says what to do.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use crate::support::{
     TestExecutor, TestHost, connect, exchange, harness, registry, registry_at, run_together, within,
 };
 
-/// The failure of a harness that gives up.
+/// The error with which a harness gives up.
 async fn failure_of_harness(service: &TestService) -> HarnessError {
     within("the harness gives up", harness(service).connect()).await.err().unwrap()
 }
 
-/// Registers an executor. The error, if there is one, and how often the registry was called.
+/// Registers an executor. Returns the result, and how often the registry was called.
 async fn register(service: &TestService) -> (Result<(), RegistryError>, usize) {
     let settings = ExecutorSettings {
         registry: registry(service),
@@ -39,7 +39,7 @@ async fn register(service: &TestService) -> (Result<(), RegistryError>, usize) {
     (result.map(|executor| assert!(executor.is_some())), service.count(Operation::Register) - before)
 }
 
-/// Answers that do not say that the same call would fail again.
+/// Answers after which the same call is tried again.
 fn passing_answers() -> Vec<RegistryAnswer> {
     let status = |status, body: &str| RegistryAnswer::Status(status, body.to_owned());
     vec![
@@ -54,7 +54,7 @@ fn passing_answers() -> Vec<RegistryAnswer> {
     ]
 }
 
-/// Answers after which the same call makes no sense.
+/// Answers after which the same call is not tried again, with a part of the error text.
 fn final_answers() -> Vec<(RegistryAnswer, &'static str)> {
     let status = |status: u16, body: &str| RegistryAnswer::Status(status, body.to_owned());
     vec![
@@ -75,7 +75,7 @@ fn final_answers() -> Vec<(RegistryAnswer, &'static str)> {
 #[tokio::test]
 async fn an_executor_registers_again_after_a_failure_that_may_pass() {
     let service = TestService::start().await;
-    // Each attempt is a wait, so all services fail at once.
+    // Each attempt has to wait before it retries, so the attempts run at the same time.
     let attempts = passing_answers().into_iter().map(|answer| async move {
         let service = TestService::start().await;
         service.answer_next(Operation::Register, 1, answer.clone());
@@ -150,7 +150,7 @@ async fn an_environment_without_an_executor_is_offline_and_is_found_when_it_come
     exchange(&mut connection.stream, &mut at_executor).await;
 }
 
-/// Changes one member of a good answer, and returns the failure of the harness.
+/// Replaces `member` of a good answer with `lie`, and returns the error of the harness.
 async fn failure_after_lie(service: &TestService, member: &'static str, lie: Value) -> HarnessError {
     service.alter_answers(Operation::Connect, move |bundle| bundle[member] = lie.clone());
     failure_of_harness(service).await
@@ -189,7 +189,7 @@ async fn lies_of_a_registry_are_errors_that_tell_no_secret() {
 async fn a_relay_that_cannot_be_reached_is_tried_again_and_its_url_stays_secret() {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
-    // Nothing listens on the port of a listener that was closed.
+    // Nothing listens on this port, because its listener is already dropped.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut attempts = 0;
     service.alter_answers(Operation::Connect, move |bundle| {
@@ -218,7 +218,7 @@ async fn an_executor_tells_nobody_the_url_of_its_relay() {
         };
         registration["url"] = url.into();
     });
-    // A URL that can never work, and a relay that is away for long, make it register again.
+    // The executor registers again after a URL that can never work, and after a relay that cannot be reached for long.
     let executor = TestExecutor::start(&service).await;
     assert_eq!(service.count(Operation::Register), 4);
     let notes = executor.host.notes();
@@ -238,7 +238,7 @@ async fn a_harness_tries_again_when_the_relay_refuses_for_now() {
     let (mut connection, mut at_executor) = connect(&service, &executor).await;
     assert!(began.elapsed() >= Duration::from_secs(1));
     exchange(&mut connection.stream, &mut at_executor).await;
-    // The stream is resumed, and not made again, after the same refusals.
+    // After the same refusals, an existing stream is resumed and not replaced.
     service.refuse_upgrades(Leg::Harness, 1, 502);
     service.refuse_upgrades(Leg::Harness, 2, 403);
     service.put_off_upgrade(Leg::Harness, 1);
@@ -257,7 +257,7 @@ async fn a_harness_gives_up_when_the_relay_refuses_for_good() {
         let text = format!("the relay refused the connection with HTTP status {status}");
         assert!(failure.to_string() == text && !failure.is_retryable(), "{failure}");
     }
-    // 401 means that the URL is too old. A second one means something else.
+    // A first status 401 means that the URL has expired, so the harness asks for another URL. A second one is an error.
     service.refuse_upgrades(Leg::Harness, 2, 401);
     let failure = failure_of_harness(&service).await;
     assert!(failure.to_string().ends_with("HTTP status 401"), "{failure}");
@@ -284,7 +284,7 @@ async fn an_executor_outlives_a_registry_that_fails_while_it_needs_a_new_url() {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
     let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    // Even answers that would end it at its start.
+    // The executor also survives answers that would make it give up at its start.
     service.answer_next(Operation::Register, 1, RegistryAnswer::Status(401, String::new()));
     service.answer_next(Operation::Register, 1, RegistryAnswer::Garbage);
     service.expire_urls(Leg::Executor);

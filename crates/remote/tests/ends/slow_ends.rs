@@ -1,4 +1,4 @@
-//! Ends that do not read what the other end sends: what waits for them is bounded, and the other streams go on.
+//! Ends that do not read what the other end sends. The unread data is bounded, and other streams are not delayed.
 
 use relay::{CREDIT_RECORDS, Frame, FrameBody, MAX_RECORD_BYTES};
 use testkit::TestService;
@@ -9,7 +9,7 @@ use crate::support::{TestExecutor, connect, exchange, receive, send, within};
 
 const MESSAGE_BYTES: usize = 500_000;
 
-/// More than the streams and the buffers of both ends hold.
+/// More messages than the window of a stream and the buffers of both ends hold.
 const MESSAGES: usize = 40;
 
 /// Bytes of records that the relay has seen in this direction.
@@ -24,7 +24,7 @@ fn passed(service: &TestService, direction: Direction) -> usize {
     records.sum()
 }
 
-/// One end sends without end, and the other one does not read. Then it reads everything.
+/// One end sends [`MESSAGES`] messages while the other end does not read. Then the other end reads all of them.
 async fn send_to_an_end_that_does_not_read(direction: Direction) {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
@@ -48,7 +48,7 @@ async fn send_to_an_end_that_does_not_read(direction: Direction) {
         exchange(&mut neighbour.stream, &mut neighbour_at_executor).await;
     }
     assert!(!sending.is_finished(), "the sender waits");
-    // The exchanges have passed in the same direction, and some records may have been sent twice.
+    // The messages of the exchanges passed in the same direction, and some records may have been sent twice.
     let exchanged = 10 * 310_000;
     assert!(passed(&service, direction) < 2 * window + exchanged, "{}", passed(&service, direction));
     for _ in 0..MESSAGES {
@@ -80,7 +80,7 @@ async fn a_fast_stream_does_not_delay_another_one() {
     service.capture();
     assert!(send(&mut other_at_executor, b"small").await);
     assert_eq!(receive(&mut other.stream).await.unwrap(), b"small"[..]);
-    // The small message has overtaken what waits in the fast stream, which is not read meanwhile.
+    // The small message has arrived before the waiting output of the other stream, which nobody reads meanwhile.
     assert!(passed(&service, Direction::ToHarness) < 8 << 20);
     drop(fast);
     within("the output ends with its stream", output).await.unwrap();

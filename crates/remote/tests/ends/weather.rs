@@ -1,4 +1,4 @@
-//! Relays that lose, repeat, reorder, cut and alter frames, or mix up streams.
+//! Relays that lose, repeat, reorder, truncate and alter frames, or mix up streams.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use testkit::service::{Direction, Operation};
 
 use crate::support::{TestExecutor, connect, exchange, receive};
 
-/// Exchanges messages while the relay treats every frame like this, from the handshake on. Nothing may be lost.
+/// Exchanges messages while the relay replaces each frame with the frames that `weather` returns, from the handshake
+/// on. All messages must arrive.
 async fn exchange_in(mut weather: impl FnMut(Direction, &Bytes) -> Vec<Bytes> + Send + 'static) {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
@@ -29,11 +30,11 @@ fn is_handshake(message: &Bytes) -> bool {
     matches!(Frame::decode(message.clone()).unwrap().body, FrameBody::Handshake(_))
 }
 
-/// Numbers that look random, and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
-    /// True in so many of 100 cases.
+    /// True in `percent` of 100 cases.
     fn happens(&mut self, percent: u64) -> bool {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % 100 < percent
@@ -90,7 +91,7 @@ async fn lost_and_truncated_frames_are_sent_again() {
     .await;
 }
 
-/// Alters one record to this end, once the stream is in use.
+/// Alters one record in this direction after the stream was used, and expects that only this stream ends.
 async fn alter_one_record(direction: Direction, alter: impl Fn(&mut Frame) + Send + 'static) {
     let service = TestService::start().await;
     let executor = TestExecutor::start(&service).await;
@@ -126,7 +127,7 @@ async fn alter_one_record(direction: Direction, alter: impl Fn(&mut Frame) + Sen
         })
     };
     testkit::eventually("the other end is told", || is_reset().then_some(())).await;
-    // The other stream does not notice, and another one can be made.
+    // The other stream goes on, and a new stream can be made.
     exchange(&mut neighbour.stream, &mut neighbour_at_executor).await;
     let (mut another, mut another_at_executor) = connect(&service, &executor).await;
     exchange(&mut another.stream, &mut another_at_executor).await;
@@ -166,7 +167,7 @@ async fn frames_for_another_stream_are_not_for_this_one() {
     let (mut first, mut first_at_executor) = connect(&service, &executor).await;
     let (mut second, mut second_at_executor) = connect(&service, &executor).await;
     let ids = Arc::new(Mutex::new(Vec::<String>::new()));
-    // Everything that goes to a harness is also sent to it under the id of the other stream.
+    // The relay sends each frame for a harness a second time, with the id of the other stream.
     service.filter_frames(move |direction, message| {
         let frame = Frame::decode(message.clone()).unwrap();
         let mut ids = ids.lock();

@@ -44,7 +44,7 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) -> AfterMe
         handlers::write_block(connection, id, params);
         return AfterMessage::Continue;
     }
-    // Most bytes of TCP streams come in messages of one spelling.
+    // Most bytes of TCP streams arrive in messages that have exactly the form that `protocol::TcpData` writes.
     if let Some(data) = protocol::recognise_tcp_data(&message)
         && connection.shared.config.forwards_ports
     {
@@ -84,7 +84,8 @@ fn handle_notification(connection: &Connection, notification: &Notification<'_>,
     }
 }
 
-/// Handles a notification about a TCP stream. None: it is about something else. An error is the reason why it is refused.
+/// Handles a notification about a TCP stream. None: it is about something else. The error text says why the
+/// notification is refused.
 fn handle_if_about_stream(connection: &Connection, notification: &Notification<'_>) -> Option<Result<(), String>> {
     let params = notification.params;
     Some(match &*notification.method {

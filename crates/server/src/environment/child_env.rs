@@ -18,8 +18,8 @@ const PROTECTED: &[&str] = &[
     "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
 ];
 
-/// Variables in which the server itself finds its credentials for a service. No child inherits them from the server. A
-/// client can send variables of these names, because then they are the client's own.
+/// Variables in which the server finds its own credentials for a service. No child process inherits them from the
+/// server. A client can still set variables with these names for a child, because then the values are the client's own.
 pub const CREDENTIAL_VARIABLES: &[&str] = &["EXEC_SERVER_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
 
 /// The variables that [`EnvInherit::Core`] inherits.

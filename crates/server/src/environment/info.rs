@@ -15,7 +15,7 @@ use super::passwd;
 use crate::config::Config;
 
 /// Makes the answer from the environment variables of the server and the shell that [`users_shell`] has found.
-/// The capabilities of sandboxes and ports depend on the settings of the server.
+/// The capabilities for sandboxes and port forwarding depend on the settings of the server.
 pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo, config: &Config) -> EnvironmentInfo {
     let can_sandbox = config.sandbox_launcher.is_some();
     let cwd = std::env::current_dir().ok();

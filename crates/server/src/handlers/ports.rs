@@ -1,8 +1,9 @@
-//! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that this
-//! machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
+//! `tcp/connect`, and the notifications `tcp/data`, `tcp/flow` and `tcp/close` of a client: byte streams to TCP ports that
+//! this machine can reach. A stream belongs to its connection and ends with it, because TCP cannot be resumed.
 //!
-//! Both sides end a stream in order with the end of both directions. Otherwise either side sends `tcp/close`, and the other one
-//! answers it with the same message. Until then the id is in use, so late bytes never get into another stream.
+//! A stream ends normally when each side has sent the end of its direction. A side that wants to end the stream earlier
+//! sends `tcp/close`. The other side answers with `tcp/close`, unless it has already sent `tcp/close` or the end of its
+//! direction. Until that answer the id is in use, so late bytes never get into another stream.
 
 mod dial;
 mod pump;
@@ -23,12 +24,12 @@ use crate::limits::{MAX_HOST_NAME_BYTES, PORT_WINDOW_BYTES, SMALL_PORT_WINDOW_BY
 use crate::port_stream::{CloseCause, ForwardedStream, StopReason, StreamEnd};
 use crate::session::Session;
 
-/// The entry of a stream in the streams of its connection. Unless [`Self::keep_until_confirmed`] was called, the id is free
-/// when this value is dropped.
+/// Keeps the id of a stream in use, with its share of the limits. Dropping this value frees all of it, except the id if
+/// [`Self::keep_until_confirmed`] was called.
 struct StreamRegistration {
     connection: Arc<Connection>,
     stream: Arc<ForwardedStream>,
-    /// The memory for bytes of the client that the port has not taken.
+    /// The share of `--max-port-buffers` for bytes of the client that the port has not taken.
     _window: BudgetShare,
     /// One of the permits of `--max-port-streams-total`.
     _permit: OwnedSemaphorePermit,
@@ -70,8 +71,8 @@ impl StreamRegistration {
         Ok((registration, window as u64))
     }
 
-    /// The id stays in use until the client has answered the `tcp/close` of this server. A client that has ended its direction
-    /// sends no further bytes, and need not answer.
+    /// Keeps the id in use until the client has answered the `tcp/close` of this server. Frees it at once if the client
+    /// has ended its direction, because then the client sends no further bytes on this stream.
     fn keep_until_confirmed(mut self) {
         if self.stream.client_has_ended() {
             return;
@@ -95,7 +96,7 @@ impl Drop for StreamRegistration {
     }
 }
 
-/// `tcp/connect`. The port is reached in a task, so that other requests are handled meanwhile.
+/// `tcp/connect`. A task connects to the port, so that other requests are handled meanwhile.
 pub(super) fn connect(call: Call, params: TcpConnectParams, session: Arc<Session>) {
     if let Err(error) = check(&call.connection, &params) {
         return call.finish::<()>(Err(error));
@@ -109,7 +110,7 @@ pub(super) fn connect(call: Call, params: TcpConnectParams, session: Arc<Session
     }
 }
 
-/// Refuses a stream that this server may not or cannot open.
+/// Refuses a stream that the settings or the sandbox forbid, or whose parameters are invalid.
 fn check(connection: &Connection, params: &TcpConnectParams) -> Result<(), WireError> {
     let config = &connection.shared.config;
     if !config.forwards_ports {
@@ -138,7 +139,7 @@ fn check(connection: &Connection, params: &TcpConnectParams) -> Result<(), WireE
     Ok(())
 }
 
-/// Connects a stream, answers the request, and carries bytes until the stream ends.
+/// Connects to the port, answers the request, and passes bytes until the stream ends.
 async fn serve(
     call: Call,
     (host, port): (String, u16),
@@ -164,7 +165,7 @@ async fn serve(
             return close(registration, reason);
         }
     };
-    // The bytes of the port are sent as events, which follow all answers.
+    // Bytes of the port are sent as events. The send queue sends answers first, so this answer precedes the bytes.
     call.finish(Ok(TcpConnectResult { credit }));
     let end = tokio::select! {
         biased;
@@ -172,7 +173,7 @@ async fn serve(
         end = pump::run(&registration.connection.outbound, &stream, &socket) => Ok(end),
     };
     match end {
-        // The end of the direction to the client is queued already.
+        // The end of the direction to the client is in the send queue already.
         Ok(PumpEnd::Complete) => pump::let_kernel_finish(&socket),
         Ok(PumpEnd::Broken(cause)) => {
             if stream.end(StreamEnd::Closed(Some(cause))) {
@@ -184,7 +185,7 @@ async fn serve(
     }
 }
 
-/// Ends a stream that must not go on.
+/// Ends a stream in both directions because of `reason`, and tells the client.
 fn close(registration: StreamRegistration, reason: StopReason) {
     let cause = match reason {
         StopReason::ClosedByClient => None,
@@ -204,7 +205,7 @@ fn close(registration: StreamRegistration, reason: StopReason) {
     }
 }
 
-/// `tcp/data` of the client. An error is the reason why the message is refused.
+/// `tcp/data` of the client. The error text says why the message is refused.
 pub(crate) fn data(connection: &Connection, data: &PushedTcpData<'_>) -> Result<(), String> {
     let Some(stream) = open_stream(connection, &data.stream_id)? else { return Ok(()) };
     match decode_base64(&data.chunk) {
@@ -214,14 +215,15 @@ pub(crate) fn data(connection: &Connection, data: &PushedTcpData<'_>) -> Result<
     Ok(())
 }
 
-/// `tcp/flow` of the client. The client may send it before it knows that the stream has ended.
+/// `tcp/flow` of the client. Ignored if the stream has ended, because the client may not know that yet.
 pub(crate) fn flow(connection: &Connection, flow: &TcpFlowNotification) {
     if let Some(PortEntry::Open(stream)) = connection.ports.lock().get(&flow.stream_id) {
         stream.grant(flow.credit);
     }
 }
 
-/// `tcp/close` of the client. The client may send it before it knows that the stream has ended.
+/// `tcp/close` of the client: ends an open stream, or confirms a `tcp/close` of this server. Ignored if the id is not
+/// in use, because the client may not know that the stream has ended.
 pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotification) {
     let mut streams = connection.ports.lock();
     match streams.get(&close.stream_id) {
@@ -231,7 +233,7 @@ pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotificat
     }
 }
 
-/// The stream of this id. None: this server has closed it, and the client may not know that yet.
+/// The open stream with this id. None: this server has closed the stream, and the client has not confirmed that yet.
 fn open_stream(connection: &Connection, id: &str) -> Result<Option<Arc<ForwardedStream>>, String> {
     match connection.ports.lock().get(id) {
         Some(PortEntry::Open(stream)) => Ok(Some(Arc::clone(stream))),

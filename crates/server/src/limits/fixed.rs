@@ -60,9 +60,9 @@ fixed_limits! {
         /// Bytes that a client may send on a TCP stream before the port takes them.
         /// The client waits for `tcp/flow`. If it does not wait, the stream is closed.
         PORT_WINDOW_BYTES: usize = 1 << 20, Bytes,
-        "Enough for a fast stream over a network with a round-trip time of some 10 ms; `--max-port-buffers` limits the sum.";
+        "Keeps a stream fast if the round trip takes some 10 ms; `--max-port-buffers` limits the sum of all windows.";
 
-        /// The same for a stream that is opened when less than 1 MiB of `--max-port-buffers` is left.
+        /// The same for a stream that is opened while less than 1 MiB of `--max-port-buffers` is free.
         /// The client waits for `tcp/flow`.
         SMALL_PORT_WINDOW_BYTES: usize = 64 << 10, Bytes,
         "Every stream must be able to make progress.";

@@ -113,7 +113,8 @@ fn answer_head(status: u16, retry_after: Option<u64>, body_bytes: usize) -> Stri
     )
 }
 
-/// Whose socket it becomes and the answer to the upgrade, or the status of a refusal and its `Retry-After`.
+/// The owner of the new socket and the answer to the upgrade. An error holds the status of the refusal and its
+/// `Retry-After` in seconds.
 fn upgrade(state: &ServiceState, head: &str, path: &str) -> Result<(SocketOwner, String), (u16, Option<u64>)> {
     let query = path.split_once('?').ok_or((404, None))?.1;
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));

@@ -82,7 +82,7 @@ pub(super) struct Hub {
     streams: HashMap<(String, String), BoundStream>,
     pub(super) paused: HashMap<Leg, watch::Sender<bool>>,
     pub(super) upgrades: HashMap<Leg, usize>,
-    /// Status and `Retry-After`.
+    /// Status and `Retry-After` in seconds of the next refused upgrades.
     pub(super) refusals: HashMap<Leg, Vec<(u16, Option<u64>)>>,
     pub(super) cut_after_frames: HashMap<Leg, usize>,
     pub(super) filter: Option<FrameFilter>,
@@ -121,7 +121,7 @@ impl Hub {
         }
     }
 
-    /// The status and the `Retry-After` with which the next upgrade on this leg is refused.
+    /// The status and the `Retry-After` with which the next upgrade on this leg is refused. None: it is not refused.
     pub(super) fn take_refusal(&mut self, leg: Leg) -> Option<(u16, Option<u64>)> {
         self.refusals.get_mut(&leg)?.pop()
     }

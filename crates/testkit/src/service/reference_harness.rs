@@ -35,12 +35,13 @@ pub struct ReferenceHarness {
 }
 
 impl ReferenceHarness {
-    /// Asks the registry at `base_url` for a way to an environment, and makes the handshake with new keys.
+    /// Asks the registry at `base_url` for a bundle for an environment, connects, and makes the handshake with new
+    /// keys.
     pub async fn connect(base_url: &str, token: &str, environment: &str) -> Result<Self, ReferenceFailure> {
         Self::connect_as(&RelayIdentity::generate().unwrap(), base_url, token, environment).await
     }
 
-    /// Like [`connect`](Self::connect), with these keys.
+    /// Like [`connect`](Self::connect), with the keys in `identity`.
     pub async fn connect_as(
         identity: &RelayIdentity,
         base_url: &str,

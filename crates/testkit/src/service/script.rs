@@ -57,7 +57,7 @@ pub enum RelayKind {
 pub enum RegistryAnswer {
     /// Answers with this status and this body.
     Status(u16, String),
-    /// Answers with status 429 and a `Retry-After` of so many seconds.
+    /// Answers with status 429 and this `Retry-After` in seconds.
     TooManyRequests(u64),
     /// Answers with status 200 and this JSON.
     Json(Value),

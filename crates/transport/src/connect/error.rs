@@ -120,7 +120,7 @@ impl ConnectError {
     }
 }
 
-/// The value of the header `Retry-After`. None for a date: what it means depends on two clocks, and one may be wrong.
+/// The value of the header `Retry-After` in seconds. None for a date, because the clocks of both machines may differ.
 pub fn retry_after(value: &str) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }

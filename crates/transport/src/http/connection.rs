@@ -33,7 +33,7 @@ pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
     /// Bytes that were read after the headers of the request: the beginning of the first WebSocket frames.
     pub(crate) already_read: Bytes,
-    /// Who has asked for the upgrade.
+    /// The peer that has asked for the upgrade.
     pub(crate) by: UpgradedBy,
 }
 
@@ -90,7 +90,7 @@ where
 struct HttpActivity {
     /// Number of requests that were answered.
     answered: AtomicU64,
-    /// Who has upgraded the connection. Empty before the upgrade.
+    /// The peer that has upgraded the connection. Empty before the upgrade.
     upgraded_by: OnceLock<UpgradedBy>,
 }
 

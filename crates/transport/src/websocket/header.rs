@@ -128,12 +128,12 @@ pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usi
     write_fragment_header(out, opcode, FragmentPosition::Last, payload_bytes, mask);
 }
 
-/// Where a frame stands in its message.
+/// Whether a frame is the last one of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FragmentPosition {
-    /// Frames of the same message follow.
+    /// More frames of the same message follow.
     NotLast,
-    /// The frame ends its message.
+    /// The frame is the last one of its message, or the only one.
     Last,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct TestSurface {
     pub token: Option<&'static str>,
 }
 
-/// The limits of whoever comes with `the-ticket`.
+/// The limits of the socket of a peer with the ticket `the-ticket`.
 pub(crate) const TICKET_LIMITS: MessageLimits = MessageLimits { message_bytes: 1000 };
 
 impl HttpSurface for TestSurface {

@@ -1,4 +1,4 @@
-//! Both ends of a forwarded stream are played by the test, in memory.
+//! In these tests the test itself is both the harness and the destination. Both connections are in memory.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use transport::{MessageLimits, PeerLabel, ProofOfReceipt, in_memory};
 
 use super::*;
 
-/// A forwarded stream in memory, with the two ends that the test plays.
+/// A forwarded stream in memory, with its harness end and its destination end.
 struct Ends {
     harness: MessageStream,
     destination: MessageStream,
@@ -16,7 +16,7 @@ struct Ends {
     passing: JoinHandle<()>,
 }
 
-/// Passes messages between the ends.
+/// Starts a task that passes messages between two new ends.
 fn forwarded() -> Ends {
     let (from_harness, harness) = in_memory(MessageLimits::default());
     let (destination, to_destination) = in_memory(MessageLimits::default());
@@ -78,7 +78,7 @@ async fn a_message_of_9_mib_reaches_the_destination_in_frames_of_at_most_8_mib()
     let passing = tokio::spawn(async move { pass(from_harness, near, &CancellationToken::new()).await });
     let message = vec![1; 9 << 20];
     let reading = async {
-        // A header of 10 bytes and the mask.
+        // The header has 10 bytes, and 4 more for the mask.
         let mut header = [0; 14];
         let mut headers = Vec::new();
         for length in [8_u64 << 20, 1 << 20] {
@@ -178,7 +178,7 @@ async fn a_harness_that_does_not_read_slows_the_destination_down_and_gets_everyt
     let mut ends = forwarded();
     let message = vec![5; 64 * 1024];
     let mut sent = 0;
-    // The clock moves when nothing else does.
+    // The paused clock advances whenever all tasks wait.
     let stopped = tokio::time::timeout(2 * LOST_AFTER, async {
         while sent < MESSAGES {
             send(&mut ends.destination, &message).await;
@@ -187,7 +187,8 @@ async fn a_harness_that_does_not_read_slows_the_destination_down_and_gets_everyt
     });
     stopped.await.unwrap_err();
     assert!(sent * message.len() < 2 << 20, "{sent} messages were taken");
-    // The message that was cut off has a part in the buffer of the destination's connection, so that connection is done.
+    // A part of the message that was cut off is in the buffer of the connection to the destination, so nothing can
+    // follow it.
     for _ in 0..sent {
         assert_eq!(next(&mut ends.harness).await, ReadEvent::Message(message.clone().into()));
     }

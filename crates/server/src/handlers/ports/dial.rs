@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::server_state::ServerState;
 use crate::session::Session;
 
-/// Connects to the first address of the host that accepts. An error says what is in the way.
+/// Tries the addresses of the host in their order, and returns the first connection.
 pub(super) async fn dial(
     shared: &ServerState,
     session: &Session,
@@ -32,7 +32,7 @@ pub(super) async fn dial(
     };
     let mut last = None;
     for (tried, address) in addresses.iter().enumerate() {
-        // An address that does not answer leaves time for the others.
+        // Each address gets an equal share of the time that is left, so that a silent one leaves time for the others.
         let share = (deadline - Instant::now()) / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         match timeout(share, connect(*address, port)).await {
             Ok(Ok(stream)) => return Ok(stream),
@@ -46,7 +46,8 @@ pub(super) async fn dial(
 async fn connect(address: IpAddr, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(SocketAddr::new(address, port)).await?;
     stream.set_nodelay(true)?;
-    // A stream that is broken off must not look to the port like one that has ended.
+    // If the stream is aborted, the socket is closed with a reset, so that the port does not mistake it for a normal
+    // end.
     stream.set_zero_linger()?;
     Ok(stream)
 }
@@ -56,7 +57,7 @@ fn io_failure(to: &str, error: &io::Error, limit: Duration) -> WireError {
         io::ErrorKind::ConnectionRefused => failed(error_kind::CONNECTION_REFUSED, to, "nobody listens there"),
         io::ErrorKind::TimedOut => timed_out(to, limit),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            failed(error_kind::HOST_UNREACHABLE, to, "there is no way to the host")
+            failed(error_kind::HOST_UNREACHABLE, to, "there is no route to the host")
         }
         _ => {
             WireError::internal(format!("cannot connect to {to}: {error}")).with_data(ErrorData::from_io(error, None))
@@ -72,7 +73,7 @@ fn failed(kind: &str, to: &str, why: &str) -> WireError {
     WireError::internal(format!("cannot connect to {to}: {why}")).with_data(ErrorData::of_kind(kind))
 }
 
-/// The address as people write it.
+/// `HOST:PORT`, for error messages.
 pub(super) fn address_text(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{}:{port}", protocol::shortened(host)) }
 }

@@ -1,4 +1,4 @@
-//! Carries the bytes of one stream between its socket and the [`ForwardedStream`], in both directions at once.
+//! Passes the bytes of one stream between its socket and the [`ForwardedStream`], in both directions at once.
 
 use std::io;
 use std::pin::pin;
@@ -12,15 +12,15 @@ use tokio::net::TcpStream;
 use crate::outbound::Outbound;
 use crate::port_stream::{CloseCause, ForwardedStream, StreamEnd};
 
-/// How a stream has ended by itself.
+/// How a stream has ended without a [`StopReason`](crate::port_stream::StopReason).
 pub(super) enum PumpEnd {
-    /// Both directions have ended in order.
+    /// Both sides have sent the end of their direction.
     Complete,
-    /// The port has broken the connection.
+    /// The connection to the port has failed, for example with a reset.
     Broken(CloseCause),
 }
 
-/// Carries bytes until both directions have ended, or the socket fails.
+/// Passes bytes until both directions have ended, or the socket fails.
 pub(super) async fn run(outbound: &Outbound, stream: &Arc<ForwardedStream>, socket: &TcpStream) -> PumpEnd {
     let mut reading = pin!(read(outbound, stream, socket));
     let mut writing = pin!(write(outbound, stream, socket));
@@ -29,7 +29,8 @@ pub(super) async fn run(outbound: &Outbound, stream: &Arc<ForwardedStream>, sock
             Ok(()) => writing.await,
             failed => failed,
         },
-        // A port that takes no more bytes may have answered before, and its answer is still to be read.
+        // When writing has ended or failed, there may still be bytes of the port to read, such as an answer that it
+        // sent before it stopped reading.
         written = &mut writing => match (reading.await, written) {
             (Ok(()), written) => written,
             (failed, Ok(())) | (Err(_), failed) => failed,
@@ -44,7 +45,7 @@ pub(super) async fn run(outbound: &Outbound, stream: &Arc<ForwardedStream>, sock
     }
 }
 
-/// From the port to the client, until the port has sent its last byte.
+/// Passes bytes from the port to the client, until the port has ended its direction.
 async fn read(outbound: &Outbound, stream: &Arc<ForwardedStream>, socket: &TcpStream) -> io::Result<()> {
     let queue_if = |has_to_be_queued: bool| {
         if has_to_be_queued {
@@ -67,7 +68,7 @@ async fn read(outbound: &Outbound, stream: &Arc<ForwardedStream>, socket: &TcpSt
     }
 }
 
-/// From the client to the port, until the client has sent its last byte.
+/// Passes bytes from the client to the port, until the client has ended its direction.
 async fn write(outbound: &Outbound, stream: &ForwardedStream, socket: &TcpStream) -> io::Result<()> {
     while let Some(bytes) = stream.next_received().await {
         let mut rest = &bytes[..];
@@ -86,7 +87,7 @@ async fn write(outbound: &Outbound, stream: &ForwardedStream, socket: &TcpStream
     Ok(shutdown(socket, Shutdown::Write)?)
 }
 
-/// After this, closing the socket sends what the kernel still holds, instead of breaking the connection.
+/// Turns the reset on close off again: when the socket is closed, the kernel sends the bytes that it still holds.
 pub(super) fn let_kernel_finish(socket: &TcpStream) {
     if let Err(error) = rustix::net::sockopt::set_socket_linger(socket, None) {
         tracing::debug!(%error, "the last bytes of a TCP stream may be lost");
