@@ -83,6 +83,10 @@ impl ServerConnector for Arc<dyn ServerConnector> {
         (**self).address()
     }
 
+    fn connection_path(&self) -> Option<watch::Receiver<Option<ConnectionPath>>> {
+        (**self).connection_path()
+    }
+
     fn paths(&self) -> Option<&PathMap> {
         (**self).paths()
     }

@@ -5,6 +5,8 @@
 //! The stream holds at most one piece of bytes for the client, and stays in the send queue of its connection until the
 //! writer has taken that piece. So busy streams share a connection fairly with processes and with each other.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use protocol::{
     ReceivedBytes, SendCredit, StreamIdJson, StreamViolation, TcpCloseNotification, TcpData, encode_notification,
@@ -28,6 +30,8 @@ pub(crate) struct ForwardedStream {
     sending: Mutex<Sending>,
     /// Wakes the task that reads from the port: the client has given credit, or the writer has taken the piece.
     may_send: Notify,
+    /// Whether the client has sent a `tcp/close`, also if that is not the [`StopReason`].
+    is_closed_by_client: AtomicBool,
     /// Why the stream must end before both directions have ended.
     stop_reason: Mutex<Option<StopReason>>,
     /// Cancelled when there is a [`StopReason`].
@@ -89,6 +93,7 @@ impl ForwardedStream {
                 spare: Vec::new(),
             }),
             may_send: Notify::new(),
+            is_closed_by_client: AtomicBool::new(false),
             stop_reason: Mutex::new(None),
             stopped: CancellationToken::new(),
         }
@@ -111,6 +116,7 @@ impl ForwardedStream {
 
     /// Tells the task of the stream to end it in both directions. Only the first reason counts.
     pub(crate) fn stop(&self, reason: StopReason) {
+        self.is_closed_by_client.fetch_or(reason == StopReason::ClosedByClient, Ordering::Relaxed);
         self.stop_reason.lock().get_or_insert(reason);
         self.stopped.cancel();
     }
@@ -144,9 +150,9 @@ impl ForwardedStream {
         self.received.lock().note_consumed(bytes)
     }
 
-    /// Whether the client has sent the end of its direction.
-    pub(crate) fn client_has_ended(&self) -> bool {
-        self.received.lock().has_ended()
+    /// Whether the client has sent the end of its direction, or has closed the stream.
+    pub(crate) fn client_sends_nothing_more(&self) -> bool {
+        self.is_closed_by_client.load(Ordering::Relaxed) || self.received.lock().has_ended()
     }
 
     /// Waits until there is credit of the client. Returns how many bytes may be read from the port now.

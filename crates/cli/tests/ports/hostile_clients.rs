@@ -145,6 +145,27 @@ async fn a_stream_is_closed_if_its_bytes_are_no_base64_or_come_after_its_end() {
 }
 
 #[tokio::test]
+async fn the_id_of_a_closed_stream_is_free_after_the_last_message_of_the_client() {
+    let (server, echo) = (TestServer::start().await, echo_server().await);
+    let mut client = server.client().await;
+    let last_messages =
+        [("tcp/data", json!({"streamId": "s", "chunk": "", "end": true})), ("tcp/close", json!({"streamId": "s"}))];
+    for (method, params) in last_messages {
+        // The last message comes after the server has closed the stream.
+        connect(&mut client, "s", echo).await;
+        client.notify("tcp/data", json!({"streamId": "s", "chunk": "???"})).await;
+        next_refusal(&mut client).await;
+        client.notify(method, params.clone()).await;
+        // Here it comes at the same time, and the server handles it before or after it has closed the stream.
+        connect(&mut client, "s", echo).await;
+        client.notify("tcp/data", json!({"streamId": "s", "chunk": "???"})).await;
+        client.notify(method, params).await;
+        next_refusal(&mut client).await;
+    }
+    expect_usable(&mut client, "s", echo).await;
+}
+
+#[tokio::test]
 async fn a_target_is_read_only_as_far_as_the_client_has_given_credit() {
     let server = TestServer::start().await;
     let mut client = server.client().await;

@@ -33,7 +33,8 @@ struct StreamRegistration {
     _window: BudgetShare,
     /// One of the permits of `--max-port-streams-total`.
     _permit: OwnedSemaphorePermit,
-    is_kept: bool,
+    /// Whether it is decided how long the id stays in use.
+    is_settled: bool,
 }
 
 impl StreamRegistration {
@@ -67,19 +68,25 @@ impl StreamRegistration {
         entry.insert(PortEntry::Open(Arc::clone(&stream)));
         drop(streams);
         let connection = Arc::clone(connection);
-        let registration = Self { connection, stream, _window: memory, _permit: permit, is_kept: false };
+        let registration = Self { connection, stream, _window: memory, _permit: permit, is_settled: false };
         Ok((registration, window as u64))
     }
 
-    /// Keeps the id in use until the client has answered the `tcp/close` of this server. Frees it at once if the client
-    /// has ended its direction, because then the client sends no further bytes on this stream.
-    fn keep_until_confirmed(mut self) {
-        if self.stream.client_has_ended() {
-            return;
+    /// Closes the stream because of `cause`. The id stays in use until the client has answered, because bytes of this
+    /// stream may be on their way. It is free at once if the client has sent its last message on this stream.
+    fn close(mut self, cause: CloseCause) {
+        // The client may use the id again as soon as it has the `tcp/close`.
+        let connection = Arc::clone(&self.connection);
+        let mut streams = connection.ports.lock();
+        if self.stream.client_sends_nothing_more() {
+            streams.remove(&self.stream.id);
+        } else {
+            streams.insert(self.stream.id.clone(), PortEntry::Closing);
         }
-        self.is_kept = true;
-        if let Some(entry) = self.connection.ports.lock().get_mut(&self.stream.id) {
-            *entry = PortEntry::Closing;
+        self.is_settled = true;
+        drop(streams);
+        if self.stream.end(StreamEnd::Closed(Some(cause))) {
+            self.queue();
         }
     }
 
@@ -90,7 +97,7 @@ impl StreamRegistration {
 
 impl Drop for StreamRegistration {
     fn drop(&mut self) {
-        if !self.is_kept {
+        if !self.is_settled {
             self.connection.ports.lock().remove(&self.stream.id);
         }
     }
@@ -175,12 +182,7 @@ async fn serve(
     match end {
         // The end of the direction to the client is in the send queue already.
         Ok(PumpEnd::Complete) => pump::let_kernel_finish(&socket),
-        Ok(PumpEnd::Broken(cause)) => {
-            if stream.end(StreamEnd::Closed(Some(cause))) {
-                registration.queue();
-            }
-            registration.keep_until_confirmed();
-        }
+        Ok(PumpEnd::Broken(cause)) => registration.close(cause),
         Err(reason) => close(registration, reason),
     }
 }
@@ -195,19 +197,19 @@ fn close(registration: StreamRegistration, reason: StopReason) {
         }
         StopReason::InvalidBytes => Some("the client has sent bytes that are not valid base64"),
     };
-    let cause = cause.map(|text| CloseCause { kind: error_kind::STREAM_VIOLATION, message: text.to_owned() });
-    let is_confirmed = cause.is_none();
-    if registration.stream.end(StreamEnd::Closed(cause)) {
-        registration.queue();
-    }
-    if !is_confirmed {
-        registration.keep_until_confirmed();
+    match cause {
+        Some(text) => registration.close(CloseCause { kind: error_kind::STREAM_VIOLATION, message: text.to_owned() }),
+        None => {
+            if registration.stream.end(StreamEnd::Closed(None)) {
+                registration.queue();
+            }
+        }
     }
 }
 
 /// `tcp/data` of the client. The error text says why the message is refused.
 pub(crate) fn data(connection: &Connection, data: &PushedTcpData<'_>) -> Result<(), String> {
-    let Some(stream) = open_stream(connection, &data.stream_id)? else { return Ok(()) };
+    let Some(stream) = open_stream(connection, data)? else { return Ok(()) };
     match decode_base64(&data.chunk) {
         Ok(bytes) => stream.receive(bytes, data.end),
         Err(_) => stream.stop(StopReason::InvalidBytes),
@@ -233,11 +235,19 @@ pub(crate) fn close_by_client(connection: &Connection, close: &TcpCloseNotificat
     }
 }
 
-/// The open stream with this id. None: this server has closed the stream, and the client has not confirmed that yet.
-fn open_stream(connection: &Connection, id: &str) -> Result<Option<Arc<ForwardedStream>>, String> {
-    match connection.ports.lock().get(id) {
+/// The open stream to which `data` belongs. None: this server has closed the stream. The end of the client's direction is
+/// an answer to that.
+fn open_stream(connection: &Connection, data: &PushedTcpData<'_>) -> Result<Option<Arc<ForwardedStream>>, String> {
+    let mut streams = connection.ports.lock();
+    let id: &str = &data.stream_id;
+    match streams.get(id) {
         Some(PortEntry::Open(stream)) => Ok(Some(Arc::clone(stream))),
-        Some(PortEntry::Closing) => Ok(None),
+        Some(PortEntry::Closing) => {
+            if data.end {
+                streams.remove(id);
+            }
+            Ok(None)
+        }
         None => Err(format!("no TCP stream has the id `{}`", protocol::shortened(id))),
     }
 }
