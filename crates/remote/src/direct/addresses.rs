@@ -12,7 +12,7 @@ const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// Which addresses an executor offers, or a harness tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectPolicy {
-    /// No addresses.
+    /// No address: all connections use the relay.
     Off,
     /// Private and link-local addresses, and loopback addresses if both ends share a loopback interface.
     #[default]
