@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use testkit::TestServer;
 
-use crate::peer::EchoPeer;
+use crate::peer::{self, PeerProcess};
 use crate::processors::CpuPinning;
 use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
@@ -44,7 +44,7 @@ pub(crate) async fn small_files() -> Result<Vec<Row>> {
 /// so that noise affects both equally. On a machine with one processor, the first row is left out.
 async fn single_reads(params: &str) -> Result<Vec<Row>> {
     let server = TestServer::start().await;
-    let peer = EchoPeer::start()?;
+    let peer = PeerProcess::start(peer::ARGUMENT)?;
     let mut client = RawClient::connect(server.url()).await?;
     let mut echo_client = RawClient::connect_without_handshake(&peer.url).await?;
     let answer = client.ask("fs/readFile", params).await?;

@@ -13,18 +13,18 @@ use transport::{
 /// If this is the first argument, this program is the echo server.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
 
-/// A running echo server. Dropping the value kills the process of the server.
-pub(crate) struct EchoPeer {
+/// A server that is this program, started once more. Dropping the value kills its process.
+pub(crate) struct PeerProcess {
     child: Child,
     pub(crate) url: String,
 }
 
-impl EchoPeer {
-    pub(crate) fn start() -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?).arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
+impl PeerProcess {
+    /// Starts the server that `argument` names. It prints its URL.
+    pub(crate) fn start(argument: &str) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?).arg(argument).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
-        BufReader::new(child.stdout.take().context("the stdout of the echo server is missing")?)
-            .read_line(&mut url)?;
+        BufReader::new(child.stdout.take().context("the stdout of the server is missing")?).read_line(&mut url)?;
         Ok(Self { child, url: url.trim().to_owned() })
     }
 
@@ -33,7 +33,7 @@ impl EchoPeer {
     }
 }
 
-impl Drop for EchoPeer {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         let _ignored = self.child.kill();
         let _ignored = self.child.wait();

@@ -1,10 +1,10 @@
 //! Measures remote mode on loopback: an executor and clients that reach it through a relay, compared with clients that
 //! connect to the same executor directly. Everything is encrypted between the two ends; the relay only passes frames on.
 //!
-//! The relay is the one that the tests use. Measurements of speed run it in a process of its own ([`RelayProcess`]).
+//! The relay is the one that the tests use. Measurements of speed run it in a process of its own ([`PeerProcess`]).
 //! Measurements that ask the relay what happened run it in this process.
 
-mod relay_process;
+mod relay_server;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use testkit::service::{Leg, Operation};
 use testkit::{CuttingProxy, TestServer, TestService, cpu_time, resident_bytes};
 
 use crate::bare::TRUE;
+use crate::peer::PeerProcess;
 use crate::sample::{p50, p95};
 use crate::table::{Goal, Measurement, Row};
-use relay_process::RelayProcess;
-pub(crate) use relay_process::{ARGUMENT as RELAY_ARGUMENT, serve as serve_relay};
+pub(crate) use relay_server::{ARGUMENT as RELAY_ARGUMENT, serve as serve_relay};
 
 const ENVIRONMENT: &str = "bench";
 const ROUNDS: usize = 8;
@@ -83,7 +83,7 @@ impl BenchExecutor {
 pub(crate) async fn figures() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     {
-        let relay = RelayProcess::start()?;
+        let relay = PeerProcess::start(RELAY_ARGUMENT)?;
         let executor = BenchExecutor::start(&relay.url).await?;
         rows.push(one_shot(&executor).await?);
         rows.extend(one_gibibyte(&executor, &relay).await?);
@@ -123,7 +123,7 @@ async fn one_shot(executor: &BenchExecutor) -> Result<Row> {
     })
 }
 
-async fn one_gibibyte(executor: &BenchExecutor, relay: &RelayProcess) -> Result<Vec<Row>> {
+async fn one_gibibyte(executor: &BenchExecutor, relay: &PeerProcess) -> Result<Vec<Row>> {
     let (relayed, direct) = (executor.through_relay().await?, executor.directly().await?);
     let (mut relayed_times, mut direct_times, mut relay_cpu) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..REPETITIONS {

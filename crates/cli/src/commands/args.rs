@@ -506,7 +506,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) paths: Vec<PathBuf>,
 }
 
+// A forwarder has no address of its own, so there is no direct path to it.
 #[derive(Args, Debug)]
+#[command(mut_arg("direct", |flag| flag.hide(true)))]
 pub(crate) struct ForwardArgs {
     /// URL of the server that gets the clients: ws://, wss:// or unix://
     // The environment variables of the two flags are read too, so `requires_all` also accepts those.

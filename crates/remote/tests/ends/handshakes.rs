@@ -12,7 +12,9 @@ use testkit::TestService;
 use testkit::service::{Direction, Operation, RegistryAnswer};
 
 use crate::raw_harness::RawHarness;
-use crate::support::{TestExecutor, connect, exchange, harness, receive, registry, send, within};
+use crate::support::{
+    TestExecutor, connect, connect_and_exchange, exchange, harness, receive, registry, send, within,
+};
 
 /// Tries to connect while the registry gives bundles that `change` has altered. Returns the failure, and how often the
 /// executor has asked the registry about a harness.
@@ -135,8 +137,7 @@ async fn a_harness_about_which_the_registry_does_not_answer_delays_no_other() {
     let (_, message) = raw.first_message("s");
     raw.send_body("s", FrameBody::Handshake(message)).await;
     testkit::eventually("the registry was asked", || (service.count(Operation::Validate) == 1).then_some(())).await;
-    let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    exchange(&mut connection.stream, &mut at_executor).await;
+    connect_and_exchange(&service, &executor).await;
 }
 
 #[tokio::test]

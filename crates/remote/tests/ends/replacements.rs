@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, TlsRoots};
 
 use crate::raw_harness::RawHarness;
-use crate::support::{TestExecutor, TestHost, connect, exchange, harness, receive, registry, within};
+use crate::support::{
+    TestExecutor, TestHost, connect, connect_and_exchange, exchange, harness, receive, registry, within,
+};
 use relay::FrameBody;
 
 #[tokio::test]
@@ -46,8 +48,7 @@ async fn what_a_url_says_about_time_means_nothing_to_the_ends() {
         });
     }
     let executor = TestExecutor::start(&service).await;
-    let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    exchange(&mut connection.stream, &mut at_executor).await;
+    connect_and_exchange(&service, &executor).await;
 }
 
 #[tokio::test]
@@ -71,8 +72,7 @@ async fn the_streams_of_an_old_registration_end_when_the_executor_has_another_on
     service.cut(Leg::Executor);
     assert_eq!(receive(&mut at_executor).await, None, "the executor does not keep the stream");
     assert_eq!(receive(&mut connection.stream).await, None, "the harness learns that the stream is over");
-    let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    exchange(&mut connection.stream, &mut at_executor).await;
+    connect_and_exchange(&service, &executor).await;
 }
 
 #[tokio::test]

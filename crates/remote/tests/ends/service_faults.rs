@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use transport::{MessageLimits, TlsRoots};
 
 use crate::support::{
-    TestExecutor, TestHost, connect, exchange, harness, registry, registry_at, run_together, within,
+    TestExecutor, TestHost, connect, connect_and_exchange, exchange, harness, registry, registry_at, run_together,
+    within,
 };
 
 /// The error with which a harness gives up.
@@ -223,8 +224,7 @@ async fn an_executor_tells_nobody_the_url_of_its_relay() {
     assert_eq!(service.count(Operation::Register), 4);
     let notes = executor.host.notes();
     assert!(notes.len() > 40 && !notes.iter().any(|note| note.contains("-secret")), "{notes:?}");
-    let (mut connection, mut at_executor) = connect(&service, &executor).await;
-    exchange(&mut connection.stream, &mut at_executor).await;
+    connect_and_exchange(&service, &executor).await;
 }
 
 #[tokio::test]

@@ -223,3 +223,9 @@ pub(crate) async fn exchange(harness: &mut MessageStream, executor: &mut Message
         assert!(sent && received.unwrap() == answer);
     }
 }
+
+/// Connects a new harness, which sends a message in each direction.
+pub(crate) async fn connect_and_exchange(service: &TestService, executor: &TestExecutor) {
+    let (mut connection, mut at_executor) = connect(service, executor).await;
+    exchange(&mut connection.stream, &mut at_executor).await;
+}
