@@ -26,45 +26,26 @@ outlive a restart. [default: executor.key in the state directory of the user]";
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RemoteArgs {
     /// URL of the service through which clients reach this machine
-    #[arg(long, env = "EXEC_SERVER_REMOTE", hide_env = true, value_name = "URL", requires = "environment_id")]
+    // No variable sets the flags that make a server an executor: EXEC_SERVER_REMOTE is for clients, and servers inherit it
+    // from them.
+    #[arg(long, value_name = "URL", requires = "environment_id")]
     pub(crate) remote: Option<String>,
 
     /// Id of this machine in the service
     // `--executor-id` is the older name.
-    #[arg(
-        long,
-        env = "EXEC_SERVER_ENVIRONMENT_ID",
-        hide_env = true,
-        value_name = "ID",
-        alias = "executor-id",
-        requires = "remote"
-    )]
+    #[arg(long, value_name = "ID", alias = "executor-id", requires = "remote")]
     pub(crate) environment_id: Option<String>,
 
     /// A name for people, which the service may show
-    #[arg(
-        long,
-        env = "EXEC_SERVER_NAME",
-        hide_env = true,
-        hide_short_help = true,
-        value_name = "NAME",
-        requires = "remote"
-    )]
+    #[arg(long, hide_short_help = true, value_name = "NAME", requires = "remote")]
     name: Option<String>,
 
     /// Use the agent identity in CODEX_ACCESS_TOKEN as the credential for the service
-    #[arg(
-        long,
-        env = "EXEC_SERVER_USE_AGENT_IDENTITY_AUTH",
-        hide_env = true,
-        hide_short_help = true,
-        alias = "allow-agent-identity-auth",
-        requires = "remote"
-    )]
+    #[arg(long, hide_short_help = true, alias = "allow-agent-identity-auth", requires = "remote")]
     use_agent_identity_auth: bool,
 
     /// File that keeps the keys of this machine
-    #[arg(long, long_help = IDENTITY_HELP, env = "EXEC_SERVER_IDENTITY_FILE", hide_env = true, hide_short_help = true, value_name = "FILE", requires = "remote")]
+    #[arg(long, long_help = IDENTITY_HELP, hide_short_help = true, value_name = "FILE", requires = "remote")]
     identity_file: Option<PathBuf>,
 
     /// Which --listen addresses to offer to clients as a direct path without the relay: private ones (`private`), public
@@ -117,7 +98,7 @@ impl RemoteArgs {
             }
         };
         tracing::warn!(
-            "the keys of this machine will change with each start, because they cannot be kept: {unusable:#}"
+            "the keys of this machine will change with each start, because they cannot be kept: {unusable}"
         );
         Ok(None)
     }

@@ -49,8 +49,9 @@ pub enum RegistrySettingsError {
     /// The URL is blank or has another scheme than http or https.
     #[error("the URL of the service must begin with https:// or http://")]
     Url,
-    /// The id of the environment is blank, or has a line break or another control character.
-    #[error("the environment id must not be blank and must have no control characters")]
+    /// The id of the environment is blank, has a line break or another control character, or would change the path of a
+    /// call.
+    #[error("the environment id must not be blank, `.` or `..`, and must have no control characters")]
     EnvironmentId,
 }
 
@@ -71,7 +72,7 @@ impl Registry {
             return Err(RegistrySettingsError::Url);
         }
         let environment_id = environment_id.trim();
-        if environment_id.is_empty() || environment_id.chars().any(char::is_control) {
+        if matches!(environment_id, "" | "." | "..") || environment_id.chars().any(char::is_control) {
             return Err(RegistrySettingsError::EnvironmentId);
         }
         let (base_url, environment_id) = (base_url.to_owned(), environment_id.to_owned());

@@ -13,7 +13,7 @@ use client::{
     ExecServerClient, ExecServerClientConnectOptions, HomeAndVariables, PathMap, RelayConnector, RelayConnectorError,
     RemoteCredential, RemoteLocation, ServerConnector, SshConnector, TlsRoots, UrlConnector,
 };
-use exec_server::{load_or_create_identity, variables_of_this_process};
+use exec_server::{IdentityFileError, RelayIdentity, load_or_create_identity, variables_of_this_process};
 
 use super::args::TargetArgs;
 use super::background_server;
@@ -196,7 +196,7 @@ impl Destination {
     /// The connector to an environment behind a relay. It uses the keys in a file of the user, because a kept session can be
     /// resumed only with the keys that it was made with.
     pub(crate) fn relay_connector(&self, location: &RemoteLocation) -> anyhow::Result<RelayConnector> {
-        let identity = load_or_create_identity(&state_directory()?.join(IDENTITY_FILE))?;
+        let identity = identity()?;
         let variables = variables_of_this_process();
         let connector = RelayConnector::to_environment(location, Arc::new(identity), variables, self.direct);
         connector.map_err(|error| match &error {
@@ -320,6 +320,21 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
     exec_server::Tokens::first_in(&text)
         .map(str::to_owned)
         .with_context(|| format!("{} holds no token", path.display()))
+}
+
+/// The keys in the file of the user. New ones on a machine without a writable home directory, where no session can be
+/// kept either.
+fn identity() -> anyhow::Result<RelayIdentity> {
+    let unusable = match state_directory() {
+        Err(error) => error,
+        Ok(directory) => match load_or_create_identity(&directory.join(IDENTITY_FILE)) {
+            Ok(identity) => return Ok(identity),
+            Err(error @ IdentityFileError::Io { .. }) => error.into(),
+            Err(error) => return Err(error.into()),
+        },
+    };
+    tracing::debug!("the keys of this program are used once, because they cannot be kept: {unusable}");
+    Ok(RelayIdentity::generate()?)
 }
 
 #[cfg(test)]

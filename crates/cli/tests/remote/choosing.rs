@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use testkit::service::{Leg, RegistryAnswer};
-use testkit::{TestService, Value};
+use testkit::service::{Leg, Operation, RegistryAnswer};
+use testkit::{TestServer, TestService, Value};
 use tokio::process::Command;
 
 use crate::support::{CommandEnd, ENVIRONMENT, RemoteFixture, finish};
@@ -108,4 +108,43 @@ async fn a_command_asks_nothing_before_it_is_used_and_says_what_is_in_the_way() 
     assert_eq!(remote.handshakes(), 0, "nothing was sent to the executor");
     remote.executor.signal(testkit::Signal::TERM);
     assert_eq!(remote.executor.wait().await, Some(0));
+}
+
+#[tokio::test]
+async fn the_variable_with_the_service_of_a_client_makes_no_server_an_executor() {
+    let service = TestService::start().await;
+    let args = ["--listen", "ws://127.0.0.1:0"];
+    let server = TestServer::start_with(&args, |command| {
+        command.env("EXEC_SERVER_REMOTE", service.url()).env("EXEC_SERVER_ENVIRONMENT_ID", ENVIRONMENT)
+    })
+    .await;
+    server.client().await;
+    assert_eq!(service.count(Operation::Register), 0);
+}
+
+#[tokio::test]
+async fn an_id_that_would_change_the_path_of_a_call_is_refused() {
+    let remote = RemoteFixture::start().await;
+    for id in [".", ".."] {
+        let end = finish(remote.command_without_target("run").args(["-e", id, "--", "true"])).await;
+        assert_eq!(end.code, Some(125), "{end:?}");
+        assert!(end.stderr.contains("the environment id must not be blank, `.` or `..`"), "{end:?}");
+    }
+    assert_eq!(remote.service.count(Operation::Connect), 0);
+}
+
+#[tokio::test]
+async fn a_command_without_a_home_directory_uses_new_keys() {
+    let remote = RemoteFixture::start().await;
+    let mut command = remote.command(&["run"]);
+    command.env_remove("XDG_STATE_HOME").env_remove("HOME").args(["--", "echo", "hi"]);
+    assert_eq!(finish(&mut command).await, CommandEnd::printed("hi\n", 0));
+}
+
+#[tokio::test]
+async fn a_check_that_ends_while_the_environment_is_offline_says_so() {
+    let remote = RemoteFixture::start().await;
+    let mut command = remote.command_without_target("env");
+    let end = finish(command.args(["-e", "nobody", "--check", "--timeout", "1s"])).await;
+    assert!(end.stdout.contains("no executor is connected") && !end.stdout.contains("no answer"), "{end:?}");
 }

@@ -122,7 +122,10 @@ impl ConnectError {
 
 /// The value of the header `Retry-After` in seconds. None for a date, because the clocks of both machines may differ.
 pub fn retry_after(value: &str) -> Option<Duration> {
-    value.trim().parse().ok().map(Duration::from_secs)
+    let digits = value.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // A number that is too large for the type is as long a wait as any.
+    is_number.then(|| Duration::from_secs(digits.parse().unwrap_or(u64::MAX)))
 }
 
 /// Whether a retry ends with the same error. A missing file is not permanent: it may be the socket of a server that is still starting.

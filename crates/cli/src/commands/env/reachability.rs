@@ -25,6 +25,9 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait until the client knows whether there is a direct path.
 const PATH_PATIENCE: Duration = Duration::from_secs(4);
 
+/// How long a service may take to say why an environment was not reached in time.
+const REASON_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The server that was reached, or a sentence that says why the environment cannot be reached and what to do.
 pub(super) type CheckResult = Result<ReachedServer, String>;
 
@@ -62,14 +65,26 @@ pub(super) fn check_all(
 
 async fn check(destination: Destination, timeout: Duration) -> CheckResult {
     let location = destination.location.clone();
-    let (reached, client) = match tokio::time::timeout(timeout, reach(destination)).await {
+    let (reached, client) = match tokio::time::timeout(timeout, reach(destination.clone())).await {
         Ok(Ok(answered)) => answered,
         Ok(Err(error)) => return Err(with_next_step(&error, &location)),
-        Err(_) => return Err(format!("there was no answer within {timeout:?}; give more time with --timeout")),
+        Err(_) => {
+            let late = format!("there was no answer within {timeout:?}; give more time with --timeout");
+            return Err(reason_of_service(&destination).await.unwrap_or(late));
+        }
     };
     // The server has answered in time, however long it takes to close the connection.
     let _closed_or_late = tokio::time::timeout(CLOSE_PATIENCE, client.close()).await;
     reached.map_err(|error| with_next_step(&error.into(), &location))
+}
+
+/// Why a service gives no way to an environment. A harness that connects asks again and again, and would tell only at the end.
+async fn reason_of_service(destination: &Destination) -> Option<String> {
+    let EnvironmentLocation::Remote(location) = &destination.location else { return None };
+    let connector = destination.relay_connector(location).ok()?;
+    let asked = tokio::time::timeout(REASON_PATIENCE, connector.harness().named_key()).await.ok()?;
+    let error = ExecServerError::from(asked.err()?);
+    Some(with_next_step(&error.into(), &destination.location))
 }
 
 /// Connects and asks the server about itself. Returns the answer, and the client, which is still connected.
