@@ -167,7 +167,10 @@ async fn serve(
             return call.finish::<()>(Err(error));
         }
         Err(reason) => {
-            let error = refused("cancelled", "tcp/connect was cancelled".to_owned());
+            let error = match violation(reason) {
+                None => refused("cancelled", "tcp/connect was cancelled".to_owned()),
+                Some(text) => refused(error_kind::STREAM_VIOLATION, text.to_owned()),
+            };
             call.finish::<()>(Err(error));
             return close(registration, reason);
         }
@@ -187,17 +190,21 @@ async fn serve(
     }
 }
 
-/// Ends a stream in both directions because of `reason`, and tells the client.
-fn close(registration: StreamRegistration, reason: StopReason) {
-    let cause = match reason {
+/// The rule that the client has broken. None: it has closed the stream.
+fn violation(reason: StopReason) -> Option<&'static str> {
+    match reason {
         StopReason::ClosedByClient => None,
         StopReason::Violation(StreamViolation::OverCredit) => Some("the client has sent more bytes than its credit"),
         StopReason::Violation(StreamViolation::AfterEnd) => {
             Some("the client has sent bytes after the end of its direction")
         }
         StopReason::InvalidBytes => Some("the client has sent bytes that are not valid base64"),
-    };
-    match cause {
+    }
+}
+
+/// Ends a stream in both directions because of `reason`, and tells the client.
+fn close(registration: StreamRegistration, reason: StopReason) {
+    match violation(reason) {
         Some(text) => registration.close(CloseCause { kind: error_kind::STREAM_VIOLATION, message: text.to_owned() }),
         None => {
             if registration.stream.end(StreamEnd::Closed(None)) {
