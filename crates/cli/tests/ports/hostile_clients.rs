@@ -242,6 +242,9 @@ async fn a_connect_that_hangs_is_cancelled_or_times_out() {
     let id = client.send("tcp/connect", json!({"streamId": "s", "host": "127.0.0.1", "port": full.port})).await;
     client.notify("tcp/close", json!({"streamId": "s"})).await;
     assert_eq!(in_time(client.answer(id)).await["error"]["data"]["kind"], "cancelled");
+    let id = client.send("tcp/connect", json!({"streamId": "t", "host": "127.0.0.1", "port": full.port})).await;
+    client.notify("tcp/data", json!({"streamId": "t", "chunk": "???"})).await;
+    assert_eq!(in_time(client.answer(id)).await["error"]["data"]["kind"], "streamViolation");
 }
 
 /// A listener whose queue of connections is full, so that the kernel answers no further one.
