@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use client::ExecServerClient;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -25,10 +26,14 @@ use super::destination::{Destination, leave};
 use super::foreground::Goodbye;
 use super::print::report;
 use super::signals::Signals;
-use crate::terminal_text::{error_line, readable};
+use crate::terminal_text::{readable, readable_beginning};
 
 /// The pause after a connection could not be accepted, for example because no descriptor is left.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
+
+/// The longest reason of a failed connection that is printed, in characters. The server may have sent the reason, and only a
+/// faulty or hostile server sends more.
+const LONGEST_REASON: usize = 500;
 
 /// A port of this machine that is forwarded.
 struct Forward {
@@ -70,7 +75,7 @@ pub(crate) async fn port(args: PortArgs) -> anyhow::Result<ExitCode> {
     }
     let fatal = signals.next_fatal().await;
     listening.shutdown().await;
-    leave(link.client().await, Goodbye::InOrder).await;
+    leave(link.client(), Goodbye::InOrder).await;
     Ok(ExitCode::from(fatal.exit_code()))
 }
 
@@ -101,6 +106,7 @@ async fn accept(Forward { spec, listener }: Forward, link: Arc<EnvironmentLink>)
                     let (spec, link) = (Arc::clone(&spec), Arc::clone(&link));
                     connections.spawn(async move {
                         if let Err(reason) = serve(socket, &spec, &link).await {
+                            let reason = readable_beginning(&reason, LONGEST_REASON);
                             report(&format!("connection from {peer}: {reason}"));
                         }
                     });
@@ -118,7 +124,11 @@ async fn accept(Forward { spec, listener }: Forward, link: Arc<EnvironmentLink>)
 /// Serves one connection. An error is a reason that the user of this command should know.
 async fn serve(socket: TcpStream, spec: &ForwardSpec, link: &EnvironmentLink) -> Result<(), String> {
     prepare_socket(&socket).map_err(|error| error.to_string())?;
-    let stream = link.connect_port(&spec.host, spec.port).await.map_err(|error| error_line(&error))?;
+    let stream = tokio::select! {
+        stream = link.connect_port(&spec.host, spec.port) => stream?,
+        // The program on this machine has reset its connection, so it need not wait for the environment.
+        _reset = socket.ready(Interest::ERROR) => return Ok(()),
+    };
     match carry(&socket, stream).await {
         Ok(()) | Err(CarryError::Here) => Ok(()),
         Err(CarryError::There(reason)) => Err(reason),
