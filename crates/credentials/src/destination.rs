@@ -18,6 +18,18 @@ impl ServiceOrigin {
         parse(url).map(|url| Self::of_parsed(&url))
     }
 
+    /// As [`Self::of`], but refuses a URL with a user or a password. Such a URL leads people to believe that both are
+    /// sent.
+    pub(crate) fn without_user(url: &str) -> Result<Self, CredentialError> {
+        let url = parse(url)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            let problem =
+                "must not contain a user or a password, because exec-server does not send them; leave them out";
+            return Err(CredentialError::InvalidUrl { problem: problem.to_owned() });
+        }
+        Ok(Self::of_parsed(&url))
+    }
+
     fn of_parsed(url: &Url) -> Self {
         Self(url.origin().ascii_serialization())
     }

@@ -2,12 +2,12 @@
 //! it, and each change replaces it as a whole. Start with [`KeyStore`].
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, Serializer};
 use zeroize::Zeroizing;
 
@@ -15,10 +15,18 @@ use crate::destination::{AllowedHosts, PermittedServices, ServiceOrigin};
 use crate::error::CredentialError;
 use crate::file_reading::{FileTrust, read};
 use crate::file_writing;
+use crate::private_lock::PrivateLock;
 use crate::secret::Secret;
 use crate::variables::CredentialVariables;
 
 const FILE_NAME: &str = "credentials.json";
+
+/// The file, in the same directory, that is locked while `credentials.json` is changed. It is another file, because
+/// each change replaces `credentials.json`.
+const LOCK_NAME: &str = "credentials.json.lock";
+
+/// How long another process may change the file. A change takes a few milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Largest file that is read.
 const MAX_STORE_BYTES: u64 = 1024 * 1024;
@@ -52,7 +60,8 @@ struct StoredKey {
 
 impl KeyStore {
     /// The store in `home`, or else in the directory that the variables name: `EXEC_SERVER_HOME`, or `exec-server` in
-    /// the directory of the user for configuration. `None` if nothing names a directory. Opens no file.
+    /// the directory of the user for configuration. `None` if nothing names a directory, or if `EXEC_SERVER_HOME` is a
+    /// relative path. Opens no file.
     pub fn locate(environment: &[(String, String)], home: Option<&Path>) -> Option<Self> {
         let home = home.map(Path::to_owned).or_else(|| CredentialVariables(environment).exec_server_home())?;
         Some(Self { path: home.join(FILE_NAME) })
@@ -70,7 +79,7 @@ impl KeyStore {
 
     /// Checks that a key may be stored for the service at `url`, and returns the origin of the service.
     pub fn check_service(url: &str) -> Result<String, CredentialError> {
-        let origin = ServiceOrigin::of(url)?;
+        let origin = ServiceOrigin::without_user(url)?;
         PermittedServices { service: None, hosts: AllowedHosts::Any }.check("a stored key", url)?;
         Ok(origin.as_str().to_owned())
     }
@@ -127,7 +136,9 @@ impl KeyStore {
     fn change(&self, change: impl FnOnce(&mut StoredKeys) -> bool) -> Result<bool, CredentialError> {
         let failed = |error: io::Error| CredentialError::file(&self.path, format!("cannot be written: {error}"));
         // Two commands that change the file at once must not undo each other's change.
-        let _lock = self.lock().map_err(failed)?;
+        let directory = self.path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let _lock = PrivateLock::acquire(&directory.join(LOCK_NAME), LOCK_TIMEOUT)?;
         let mut keys = self.read()?;
         if !change(&mut keys) {
             return Ok(false);
@@ -136,15 +147,6 @@ impl KeyStore {
         text.push(b'\n');
         file_writing::replace(&self.path, &text).map_err(failed)?;
         Ok(true)
-    }
-
-    /// Makes the directory if it is missing, and locks it until the file is dropped.
-    fn lock(&self) -> io::Result<File> {
-        let directory = self.path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let lock = File::open(directory)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(lock)
     }
 }
 
@@ -188,8 +190,9 @@ mod tests {
         assert!(store.remove("https://example.org/x").unwrap());
         assert!(!store.remove("https://example.org").unwrap());
         assert_eq!(store.services().unwrap(), ["http://localhost:8080"]);
-        let files: Vec<_> = fs::read_dir(folder.path().join("a/b")).unwrap().collect();
-        assert_eq!(files.len(), 1, "no file is left over: {files:?}");
+        let files = fs::read_dir(folder.path().join("a/b")).unwrap().map(|file| file.unwrap().file_name());
+        let files: std::collections::BTreeSet<_> = files.collect();
+        assert!(files.iter().eq([FILE_NAME, LOCK_NAME]), "no file is left over: {files:?}");
     }
 
     #[test]
@@ -200,7 +203,7 @@ mod tests {
             let error = store.store("https://example.org", bad).unwrap_err().to_string();
             assert!(error.starts_with("the key ") && (bad.trim().is_empty() || !error.contains(bad)), "{error}");
         }
-        for bad in ["http://example.org", "example.org", "ws://localhost", ""] {
+        for bad in ["http://example.org", "example.org", "ws://localhost", "https://me:secret@example.org", ""] {
             assert!(store.store(bad, "key").is_err(), "{bad}");
         }
         assert!(!store.path().exists());
@@ -260,6 +263,11 @@ mod tests {
         assert_eq!(path(&[home]).as_deref(), Some("/h/.config/exec-server/credentials.json"));
         assert_eq!(path(&[home, ("XDG_CONFIG_HOME", "/x")]).as_deref(), Some("/x/exec-server/credentials.json"));
         assert_eq!(path(&[home, ("EXEC_SERVER_HOME", "/e")]).as_deref(), Some("/e/credentials.json"));
+        assert_eq!(
+            path(&[home, ("EXEC_SERVER_HOME", "")]).as_deref(),
+            Some("/h/.config/exec-server/credentials.json")
+        );
         assert_eq!(path(&[("HOME", "relative"), ("XDG_CONFIG_HOME", "")]), None);
+        assert_eq!(path(&[home, ("EXEC_SERVER_HOME", "relative")]), None, "no other directory is used instead");
     }
 }

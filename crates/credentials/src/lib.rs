@@ -19,6 +19,7 @@ mod file_writing;
 mod fixed_token;
 mod json_web_token;
 mod key_store;
+mod private_lock;
 mod renewed;
 mod secret;
 mod sign_in;

@@ -18,10 +18,14 @@ impl<'a> CredentialVariables<'a> {
         self.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// The directory with the configuration of this program.
+    /// The directory with the configuration of this program. `None` if `EXEC_SERVER_HOME` is a relative path: secrets
+    /// must not go to whatever directory a command is started in, and not to another place than the user has named.
     pub(crate) fn exec_server_home(self) -> Option<PathBuf> {
-        self.directory("EXEC_SERVER_HOME")
-            .or_else(|| self.absolute("XDG_CONFIG_HOME").map(|config| config.join("exec-server")))
+        if let Some(home) = self.directory("EXEC_SERVER_HOME") {
+            return Some(home).filter(|home| home.is_absolute());
+        }
+        self.absolute("XDG_CONFIG_HOME")
+            .map(|config| config.join("exec-server"))
             .or_else(|| self.absolute("HOME").map(|home| home.join(".config/exec-server")))
     }
 

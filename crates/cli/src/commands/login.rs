@@ -34,7 +34,7 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<ExitCode> {
 /// The file with the stored keys.
 pub(super) fn key_store() -> anyhow::Result<KeyStore> {
     KeyStore::locate(&variables_of_this_process(), None)
-        .context("there is no directory for keys; set EXEC_SERVER_HOME or HOME")
+        .context("there is no directory for keys; set EXEC_SERVER_HOME or HOME to an absolute path")
 }
 
 fn is_set(variable: &str) -> bool {

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use testkit::{Terminal, TestService, json};
 
-use crate::support::{ENVIRONMENT, Ended, User};
+use crate::support::{ENVIRONMENT, Ended, User, finish};
 
 const SERVICE: &str = "https://service.example";
 
@@ -56,10 +56,64 @@ async fn a_key_or_a_service_that_cannot_be_used_is_refused_and_the_key_is_not_re
         let stderr = user.run_with_stdin(&["login", service], b"sk-key").await.failed(1);
         assert!(stderr.contains(problem) && !stderr.contains("sk-key"), "{stderr}");
     }
+    for url in
+        ["https://me:password@service.example/p?q", "https://me@service.example", "https://:password@service.example"]
+    {
+        let stderr = user.run_with_stdin(&["login", url], b"k").await.failed(1);
+        let expected = "exec-server: the address of the service must not contain a user or a password, because exec-server \
+                        does not send them; leave them out\n";
+        assert_eq!(stderr, expected);
+    }
     assert!(!user.store().exists());
-    let user_of_url =
-        user.run_with_stdin(&["login", "https://me:password@service.example/p?q"], b"k").await.succeeded();
-    assert!(user_of_url.starts_with("stored the key for https://service.example in "), "{user_of_url}");
+}
+
+#[tokio::test]
+async fn a_relative_directory_of_the_variable_is_refused() {
+    let user = User::new();
+    for variables in [&[("EXEC_SERVER_HOME", "own")][..], &[("HOME", "own")]] {
+        let mut login = user.command(&["login", SERVICE]);
+        login.current_dir(user.path("home")).envs(variables.iter().copied());
+        let stderr = finish(&mut login).await.failed(1);
+        let expected =
+            "exec-server: there is no directory for keys; set EXEC_SERVER_HOME or HOME to an absolute path\n";
+        assert_eq!(stderr, expected);
+    }
+    assert!(!user.path("home/own").exists() && !user.store().exists());
+}
+
+#[tokio::test]
+async fn a_user_who_can_read_the_directory_cannot_stop_login_and_logout() {
+    let user = User::new();
+    login(&user, "key-1").await.succeeded();
+    let directory = user.store().parent().unwrap().to_owned();
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // Another user can open every file that the permissions allow, and lock it.
+    let open_to_others = |path: &std::path::PathBuf| std::fs::metadata(path).unwrap().mode() & 0o007 != 0;
+    let files = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files.chain([directory.clone()]).filter(open_to_others).collect();
+    assert_eq!(files, [directory]);
+    let held = std::fs::File::open(&files[0]).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    login(&user, "key-2").await.succeeded();
+    user.run(&["logout", SERVICE]).await.succeeded();
+}
+
+#[tokio::test]
+async fn logins_at_the_same_time_lose_no_key() {
+    const COUNT: usize = 60;
+    let user = User::new();
+    user.write("key", "key");
+    let login = |number| {
+        let key = std::fs::File::open(user.path("key")).unwrap();
+        user.command(&["login", &format!("https://host-{number}.example")]).stdin(key).spawn().unwrap()
+    };
+    let logins: Vec<_> = (0..COUNT).map(login).collect();
+    for login in logins {
+        let output = login.wait_with_output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let stored = std::fs::read_to_string(user.store()).unwrap().parse::<testkit::Value>().unwrap();
+    assert_eq!(stored.as_object().unwrap().len(), COUNT);
 }
 
 #[tokio::test]
