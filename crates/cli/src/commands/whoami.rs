@@ -117,9 +117,12 @@ impl Answer {
             lines.push(match (&found.outcome, is_asked) {
                 (Err(error), _) if index == 0 || !is_asked => format!("  {name}: cannot be used: {error}"),
                 (Ok(_), true) if index == 0 => format!("  {name}: used"),
-                (Ok(_), true) => format!("  {name}: not used, because {} comes first", self.found[0].source),
+                (Ok(_), true) => format!("  {name}: not used, because {} comes before it", self.found[0].source),
                 (Err(error), _) => {
-                    format!("  {name}: not used, because {} comes first; otherwise: {error}", self.found[0].source)
+                    format!(
+                        "  {name}: not used, because {} comes before it; otherwise: {error}",
+                        self.found[0].source
+                    )
                 }
                 (Ok(description), false) => format!("  {name}: goes to {}", description.destination),
             });
@@ -173,7 +176,7 @@ impl ServiceChoice {
                 format!("{service} gets the {description}.")
             }
             Some(SurveyedCredential { outcome: Err(_), source, .. }) => {
-                format!("{service} gets nothing: {source} comes first, but it cannot be used.")
+                format!("{service} gets nothing: the first credential that was found, in {source}, cannot be used.")
             }
             None => format!(
                 "{service} gets nothing. Store a key with `exec-server login {service}`, or set EXEC_SERVER_API_KEY."

@@ -44,13 +44,15 @@ async fn a_redirect_is_not_followed_by_either_end() {
     service.answer_next(Operation::Register, 1, redirect.clone());
     let mut executor = user.unconnected_executor(&service.url(), &[], &[KEY]);
     assert_eq!(executor.exit_code().await, Some(125), "{}", executor.log());
-    assert!(executor.log().contains("HTTP 302"), "{}", executor.log());
+    let advice = "HTTP 302: redirects are not followed; give the URL to which the service redirects";
+    let said = || executor.log().contains(advice).then_some(());
+    eventually("the reason is printed", said).await;
     let _executor = user.executor(&service, &[KEY]).await;
     service.answer_next(Operation::Connect, 1, redirect);
     let remote = service.url();
     let variables = [KEY, ("EXEC_SERVER_REMOTE", &*remote)];
     let stderr = user.run_with(&["run", "-e", ENVIRONMENT, "--", "true"], &variables).await.failed(125);
-    assert!(stderr.contains("HTTP 302"), "{stderr}");
+    assert!(stderr.contains(advice), "{stderr}");
     assert_eq!(stranger.connections_accepted(), 0);
 }
 
@@ -74,6 +76,21 @@ async fn a_credential_that_the_service_repeats_in_an_error_is_not_shown() {
         let stderr = user.run_with(&["run", "-e", ENVIRONMENT, "--", "true"], &variables).await.failed(125);
         assert!(stderr.contains("unknown key [secret]") && !stderr.contains(TestService::TOKEN), "{stderr}");
     }
+}
+
+#[tokio::test]
+async fn the_log_has_no_character_of_the_service_that_turns_the_direction_of_writing() {
+    let user = User::new();
+    let service = TestService::start().await;
+    let body =
+        json!({"error": {"message": "left\u{202e}right\u{61c}\u{2066}end", "code": "co\u{200f}de"}}).to_string();
+    service.answer_next(Operation::Register, 1, RegistryAnswer::Status(404, body));
+    let mut executor = user.unconnected_executor(&service.url(), &[], &[KEY]);
+    assert_eq!(executor.exit_code().await, Some(125));
+    let shown = || executor.log().contains("HTTP 404 (co de): left right end").then_some(());
+    eventually("the reason is printed", shown).await;
+    let turning = ['\u{61c}', '\u{200f}', '\u{202e}', '\u{2066}'];
+    assert!(!executor.log().contains(turning), "{:?}", executor.log());
 }
 
 #[tokio::test]

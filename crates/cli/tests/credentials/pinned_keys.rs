@@ -47,6 +47,21 @@ build-7: build-7 at {origin}
 }
 
 #[tokio::test]
+async fn the_printed_lines_have_no_user_and_password_of_the_url() {
+    let (owner, user, service) = (User::new(), User::new(), TestService::start().await);
+    let _executor = owner.executor(&service, &[KEY]).await;
+    let url = service.url();
+    for secret in ["me:secret@", "me:sec%40ret@", "secret@", ":secret@", "me:sec@ret@", "/me:secret@"] {
+        let with_secret = url.replace("http://", &format!("http://{secret}"));
+        let variables = [KEY, ("EXEC_SERVER_REMOTE", &*with_secret)];
+        let text = user.run_with(&["env", "show", ENVIRONMENT], &variables).await.succeeded();
+        assert!(text.contains(&format!("    remote = \"{url}\"\n")) && !text.contains("ret@"), "{text}");
+        let json = user.run_with(&["env", "show", ENVIRONMENT, "--json"], &variables).await.succeeded();
+        assert!(!json.contains("ret@"), "{json}");
+    }
+}
+
+#[tokio::test]
 async fn a_changed_key_of_a_pinned_environment_is_refused_before_anything_is_sent_to_it() {
     let (owner, user, service) = (User::new(), User::new(), TestService::start().await);
     let pinned = owner.executor(&service, &[KEY]).await;

@@ -29,7 +29,7 @@ async fn the_used_credential_and_the_others_are_named_with_the_reason() {
     let text = user.run_with(&["whoami", "https://SERVICE.example/base"], &variables).await.succeeded();
     let openai = "is not sent to https://service.example: it goes only to openai.com, openai.org";
     let advice = "store a key of this service with `exec-server login https://service.example`";
-    let before = "not used, because EXEC_SERVER_API_KEY comes first";
+    let before = "not used, because EXEC_SERVER_API_KEY comes before it";
     let expected = format!(
         "\
 https://service.example gets the API key from EXEC_SERVER_API_KEY.
@@ -76,7 +76,7 @@ async fn without_a_url_all_known_services_are_answered() {
     let text = user.run(&["whoami"]).await.succeeded();
     let expected = format!(
         "\
-https://second.example gets nothing: {sign_in} comes first, but it cannot be used.
+https://second.example gets nothing: the first credential that was found, in {sign_in}, cannot be used.
 https://service.example gets the API key from {store}.
 For the environment own-token, https://third.example gets the token in {token} instead.
 Found, in the order in which credentials are looked for:
@@ -106,6 +106,10 @@ async fn a_credential_that_cannot_be_used_is_a_failure_and_so_is_none() {
         refused.stdout.contains(&format!("agent identity from CODEX_ACCESS_TOKEN: cannot be used: {reason}")),
         "{refused:?}"
     );
+    let workload = [("OPENAI_IDENTITY_TOKEN_FILE", "/nonexistent")];
+    let text = user.run_with(&["whoami", SERVICE], &workload).await.stdout;
+    let expected = "https://service.example gets nothing: the first credential that was found, in OPENAI_IDENTITY_TOKEN_FILE, cannot be used.\n";
+    assert!(text.starts_with(expected), "{text}");
     for flag in ["--use-agent-identity-auth", "--allow-agent-identity-auth"] {
         let text = user.run_with(&["whoami", flag, "https://chatgpt.com"], &agent).await.succeeded();
         assert!(text.starts_with("https://chatgpt.com gets the agent identity from CODEX_ACCESS_TOKEN.\n"), "{text}");

@@ -14,6 +14,11 @@ const MAX_MESSAGE_CHARS: usize = 4096;
 /// The code of a registry that knows the environment and has no executor for it now.
 const ENVIRONMENT_OFFLINE: &str = "environment_offline";
 
+/// In place of the text of a redirect, which is usually empty or a page for browsers. A redirect is not followed,
+/// because the credential is for this service only.
+const REDIRECT: &str =
+    "redirects are not followed; give the URL to which the service redirects as the URL of the service";
+
 /// Why a call to a registry failed. No text contains a URL, a header or the body of a successful answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
@@ -109,7 +114,10 @@ impl RegistryError {
         body: &[u8],
     ) -> Self {
         let members = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody::default()).error;
-        let message = shown(&members.message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()));
+        let message = match status {
+            301 | 302 | 303 | 307 | 308 => REDIRECT.to_owned(),
+            _ => shown(&members.message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())),
+        };
         match (status, members.code.filter(|code| !code.is_empty()).as_deref().map(shown)) {
             (401 | 403, _) => Self::Authentication { status, message },
             (409, Some(code)) if code == ENVIRONMENT_OFFLINE => Self::Offline { message },
@@ -144,9 +152,9 @@ impl RegistryError {
     }
 }
 
-/// A text of the service as one line without control characters, so that it is safe to show on a terminal.
+/// A text of the service as one line without characters on which a terminal acts, so that it is safe to show and to log.
 fn shown(text: &str) -> String {
-    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
+    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control() || turns_direction(letter));
     let mut line = String::new();
     for word in words.filter(|word| !word.is_empty()) {
         if !line.is_empty() {
@@ -159,4 +167,10 @@ fn shown(text: &str) -> String {
         Some((end, _)) => line[..end].to_owned(),
         None => line,
     }
+}
+
+/// Whether a character changes the direction of the text around it. Such a character can make one name look like
+/// another.
+fn turns_direction(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -135,13 +135,24 @@ fn key_lines(name: &str, location: &RemoteLocation, key: &NamedKey, is_in_file: 
             if !is_in_file {
                 lines.push("    [[environments]]".to_owned());
                 lines.push(format!("    id = \"{}\"", table_id(name)));
-                lines.push(format!("    remote = {}", toml_text(&location.service)));
+                lines.push(format!("    remote = {}", toml_text(&service_without_secrets(&location.service))));
                 lines.push(format!("    environment_id = {}", toml_text(&location.environment_id)));
             }
             lines.push(format!("    pinned_key = \"{named}\""));
             lines
         }
     }
+}
+
+/// The URL of a service without user, password, query and fragment. None of them is sent to the service.
+fn service_without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    // Further slashes before the host count for nothing.
+    let rest = rest.trim_start_matches(['/', '\\']).split(['?', '#']).next().unwrap_or_default();
+    // A path may contain `@` too.
+    let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// The name as an id that environments.toml allows: other characters become `-`, and a long name is cut.
