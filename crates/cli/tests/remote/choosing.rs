@@ -68,8 +68,7 @@ async fn the_variables_of_the_published_client_choose_an_environment() {
     assert_eq!(finish(&mut command).await, CommandEnd::printed("hi\n", 0));
     command.env("CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID", "account-1");
     assert_eq!(finish(&mut command).await, CommandEnd::printed("hi\n", 0));
-    let last_call =
-        remote.service.calls().into_iter().rev().find(|call| call.operation == testkit::service::Operation::Connect);
+    let last_call = remote.service.calls().into_iter().rev().find(|call| call.operation == Operation::Connect);
     assert!(last_call.unwrap().head.to_lowercase().contains("account-1"), "the account is named");
 }
 
@@ -96,7 +95,7 @@ async fn a_command_asks_nothing_before_it_is_used_and_says_what_is_in_the_way() 
 
     let not_found = r#"{"error": {"code": "environment_not_found", "message": "there is no such environment"}}"#;
     let answer = RegistryAnswer::Status(404, not_found.to_owned());
-    remote.service.answer_next(testkit::service::Operation::Connect, 1, answer);
+    remote.service.answer_next(Operation::Connect, 1, answer);
     let unknown = remote.run(&["run", "--", "true"]).await;
     assert!(unknown.code == Some(125) && unknown.stderr.contains("there is no such environment"), "{unknown:?}");
 
