@@ -272,9 +272,10 @@ mod tests {
     #[test]
     fn a_wait_that_a_server_asks_for_is_a_number_of_seconds() {
         assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
-        for other in ["", "-1", "1.5", "Fri, 31 Dec 1999 23:59:59 GMT", "99999999999999999999999"] {
+        for other in ["", "-1", "1.5", "Fri, 31 Dec 1999 23:59:59 GMT"] {
             assert_eq!(retry_after(other), None, "{other}");
         }
+        assert_eq!(retry_after("99999999999999999999999"), Some(Duration::from_secs(u64::MAX)));
     }
 
     #[test]
