@@ -178,7 +178,8 @@ fn program_sections() -> Roff {
         (
             "EXEC_SERVER_LISTEN, EXEC_SERVER_TOKEN_FILE and so on",
             "Every flag of the server can be set by a variable: EXEC_SERVER_ and the name of the flag in capitals, with _ for -. A \
-             flag that is given takes precedence. Commands do not read these variables.",
+             flag that is given takes precedence. Commands do not read these variables. No variable makes a server an executor, so \
+             --remote, --environment-id, --name, --identity-file and --use-agent-identity-auth have none.",
         ),
         ("EXEC_SERVER_URL", "The server that commands connect to if there is no environments.toml."),
         ("EXEC_SERVER_HOME", "A directory in which environments.toml is looked for first."),
